@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -85,11 +87,15 @@ class Suite {
   // Sets the strategy's parameters for models with unused parameters. Returns false if the strategy cannot run the
   // model at all.
   bool configure_unused() {
-    const UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
+    const std::string text = from_rank0([&] {
+      UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
+      verdicts_.may_refuse(std::move(plan.pattern.names));
+      return text_of(plan);
+    });
+    const UnusedPlan plan = plan_from(text);
     if (!plan.not_runnable.empty())
       verdicts_.finish().skipped("unused-parameters", "a branch that only some ranks use", plan.not_runnable);
     for (auto* params : {&bench_.params, &twin_bench_.params}) params->insert(plan.params.begin(), plan.params.end());
-    verdicts_.may_refuse(plan.pattern.names);
     return plan.not_runnable.empty();
   }
 
@@ -99,6 +105,8 @@ class Suite {
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly, request_.seed)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
+      // Mistakes of later steps are left to the workloads that run the costly scenarios, and to the unwatched run.
+      if (!costly && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
       // A power of two divides whole numbers exactly.
@@ -128,18 +136,28 @@ class Suite {
     // steps.
     scenario.short_batches = !strategy_.recorded;
     const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
-    std::pair<int64_t, int64_t> shape;  // samples of a micro-batch, steps
-    if (request_.rank == 0) shape = affordable_shape(scenario, few, own, probe ? 16 : 2);
-    if (bench_.layout.owners() > 1) {
-      const auto text = broadcast_text(*request_.store, "shape/" + std::to_string(exchanges_++), request_.rank,
-                                       std::to_string(shape.first) + " " + std::to_string(shape.second));
-      shape = {std::stoll(text), std::stoll(text.substr(text.find(' ')))};
-    }
-    std::tie(scenario.rows_per_rank, scenario.steps) = shape;
+    const std::string shape = from_rank0([&] {
+      const auto [rows, steps] = affordable_shape(scenario, few, own, probe ? 16 : 2);
+      return std::to_string(rows) + " " + std::to_string(steps);
+    });
+    scenario.rows_per_rank = std::stoll(shape);
+    scenario.steps = std::stoll(shape.substr(shape.find(' ')));
   }
 
+  // Returns on every rank what rank 0 computes.
+  std::string from_rank0(const std::function<std::string()>& compute) {
+    std::string text;
+    if (request_.rank == 0) {
+      const Computing here;
+      text = compute();
+    }
+    if (bench_.layout.owners() == 1) return text;
+    return broadcast_text(*request_.store, "shared/" + std::to_string(exchanges_++), request_.rank, text);
+  }
+
+  // Returns the samples of a micro-batch and the number of steps.
+
   std::pair<int64_t, int64_t> affordable_shape(Scenario scenario, int64_t few, int64_t own, int64_t least_steps) {
-    const Computing here;
     scenario.rows_per_rank = std::min(few, own);
     const auto start = std::chrono::steady_clock::now();
     first_step(bench_, scenario);
@@ -189,13 +207,16 @@ class Suite {
     return baseline_of(bench, scenario);
   }
 
-  // Returns the clipping norm of a scenario; nullopt for no clipping. Every rank computes the same norm from the same
-  // model.
+  // Returns the clipping norm of a scenario; nullopt for no clipping.
   std::optional<double> clip_of(const Scenario& scenario) {
     if (scenario.unwatched) return request_.own_clip;
     if (scenario.clip == 0) return {};
-    const Computing here;
-    return norm(first_step(bench_, scenario).gradient) * scenario.clip;
+    const std::string text = from_rank0([&] {
+      char exact[64];
+      std::snprintf(exact, sizeof exact, "%a", norm(first_step(bench_, scenario).gradient) * scenario.clip);
+      return std::string(exact);
+    });
+    return std::strtod(text.c_str(), nullptr);
   }
 
   std::vector<Evidence> drive_and_gather(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {

@@ -36,8 +36,15 @@ int64_t Gpt::loss_terms(const Batch& batch) const {
 }
 
 OptimizerSpec Gpt::optimizer() const {
-  return {.kind = shape_.optimizer == Update::adamw ? OptimizerSpec::Kind::adam : OptimizerSpec::Kind::sgd,
-          .learning_rate = shape_.learning_rate};
+  const bool adamw = shape_.optimizer == Update::adamw;
+  return {.kind = adamw ? OptimizerSpec::Kind::adam : OptimizerSpec::Kind::sgd,
+          .learning_rate = shape_.learning_rate,
+          .beta2 = 0.95,
+          .weight_decay = adamw ? 0.1 : 0,
+          .momentum = shape_.optimizer == Update::momentum ? 0.9 : 0,
+          .warmup_steps = shape_.warmup,
+          .decay_steps = shape_.decay,
+          .final_fraction = 0.1};
 }
 
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {

@@ -75,13 +75,27 @@ class Comparison {
         if (exact.losses[step].defined())
           loss_rounding_ = std::max(loss_rounding_, apart(rough.losses[step], exact.losses[step]));
       for (const auto& [name, due] : exact.parameters) {
-        const at::Tensor *mine = find(rough.parameters, name), *start = find(trial_.ranks[rank].parameters, name);
-        if (!mine || !start || !due.is_floating_point()) continue;
+        const at::Tensor *mine = find(rough.parameters, name), start = before(rank, name);
+        if (!mine || !start.defined() || !due.is_floating_point()) continue;
         errors.push_back(mine->to(at::kDouble) - due.to(at::kDouble));
-        ways.push_back(due.to(at::kDouble) - start->to(at::kDouble));
+        ways.push_back(due.to(at::kDouble) - start.to(at::kDouble));
       }
     }
     if (const double way = norm(ways); way > 0) usual_rounding_ = norm(errors) / way;
+  }
+
+  // Returns the compared elements of a parameter before the first step; undefined if there is none.
+  at::Tensor before(size_t rank, const std::string& name) const {
+    const at::Tensor* found = find(trial_.ranks[rank].parameters, name);
+    return found ? trial_.scenario.sample.of(*found) : at::Tensor();
+  }
+
+  // Names the compared elements if those of a large parameter are meant.
+  std::string sampled(const at::Tensor& compared, const std::string& name) const {
+    const at::Tensor* whole = find(trial_.ranks[0].parameters, name);
+    if (!whole || trial_.scenario.sample.takes_all(whole->numel())) return "";
+    return " (of " + std::to_string(compared.numel()) + " elements from number " +
+           std::to_string(trial_.scenario.sample.first(whole->numel())) + " on)";
   }
 
   void passes() {
@@ -103,15 +117,15 @@ class Comparison {
   // Compares the parameters before the first step with rank 0's.
   void start(size_t rank) {
     if (trial_.bench.strategy.gradient == Gradient::local) return;
-    for (const auto& [name, due] : trial_.ranks[0].parameters) {
-      const at::Tensor* found = find(trial_.ranks[rank].parameters, name);
-      if (is_in(trial_.bench.strategy.own, name) || (found && (found->is_same(due) || same_bits(*found, due))))
+    for (const auto& [name, whole] : trial_.ranks[0].parameters) {
+      const at::Tensor found = before(rank, name), due = before(0, name);
+      if (is_in(trial_.bench.strategy.own, name) || (found.defined() && (found.is_same(due) || same_bits(found, due))))
         continue;
       add(
           std::numeric_limits<double>::infinity(),
-          [&, &name = name, &due = due] {
-            return "parameter " + name + " before step " + step_text(0) + ", " +
-                   first_difference(found ? *found : at::Tensor(), due) + at_rank(rank);
+          [&, &name = name] {
+            return "parameter " + name + " before step " + step_text(0) + ", " + first_difference(found, due) +
+                   sampled(due, name) + at_rank(rank);
           },
           apart_text);
       return;
@@ -162,8 +176,8 @@ class Comparison {
   double moved(size_t rank) const {
     double most = 0;
     for (const auto& [name, due] : expected_.ranks[rank].parameters)
-      if (const at::Tensor* start = find(trial_.ranks[rank].parameters, name); start && due.is_floating_point())
-        most = std::max(most, apart(due, *start));
+      if (const at::Tensor start = before(rank, name); start.defined() && due.is_floating_point())
+        most = std::max(most, apart(due, start));
     return most;
   }
 
@@ -174,25 +188,26 @@ class Comparison {
     const double rates = sum_of_learning_rates(spec, trial_.scenario.first, trial_.scenario.steps);
     const double roundings = (spec.weight_decay == 0 ? 1 : 3) * steps + 4;  // of a parameter
     for (const auto& [name, due] : expected_.ranks[rank].parameters) {
-      const at::Tensor *found = find(evidence.steps.back().parameters, name), *start = find(evidence.parameters, name);
-      if (!found || !start || found->sizes() != due.sizes()) {
+      const at::Tensor *found = find(evidence.steps.back().parameters, name), start = before(rank, name);
+      if (!found || !start.defined() || found->sizes() != due.sizes()) {
         add(std::numeric_limits<double>::infinity(), "parameter " + name + " is missing" + at_rank(rank) + after());
         continue;
       }
       if (!due.is_floating_point()) continue;
-      const double u = unit_roundoff(start->scalar_type());
-      double noise = relative_ * (rounded_ ? std::max(apart(due, *start), 1e-3 * most) : most);
+      const double u = unit_roundoff(start.scalar_type());
+      double noise = relative_ * (rounded_ ? std::max(apart(due, start), 1e-3 * most) : most);
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
-          noise += course_factor * std::max(apart(*rough, due), usual_rounding_ * apart(due, *start));
+          noise += course_factor * std::max(apart(*rough, due), usual_rounding_ * apart(due, start));
       if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates;
       const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
       add(
           largest_ratio(*found, due, bound),
           [&, &name = name, &due = due] {
-            return "parameter " + name + ", " + first_difference(*found, due) + at_rank(rank) + after();
+            return "parameter " + name + ", " + first_difference(*found, due) + sampled(due, name) + at_rank(rank) +
+                   after();
           },
-          [&, &due = due] { return mistake(rank, *start, *found, due); });
+          [&, &due = due] { return mistake(rank, start, *found, due); });
     }
   }
 

@@ -108,7 +108,7 @@ void judge_outputs(const Trial& trial, Rows& rows) {
 void judge_evaluation(const Trial& trial, Rows& rows) {
   const auto [judged, suffix, with, bound] = value_of(trial);
   if (!judged || trial.expected.empty()) return;
-  Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn);
+  Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), trial.bench.strategy.onednn);
   const std::string compared = "forward() on one rank alone: no collective, no state changed",
                     value = "forward() on one rank alone" + with;
   for (const auto& evidence : trial.ranks)

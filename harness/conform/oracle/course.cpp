@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/widened.h"
 #include "harness/conform/oracle/expectation.h"
 #include "harness/conform/oracle/optimizer_replay.h"
 
@@ -15,8 +16,7 @@ class Walk {
  public:
   Walk(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
        const std::vector<Evidence>& ranks, bool exact)
-      : exact_(exact),
-        trial_{bench, scenario, clip_norm, {}, {}, {}, {}},
+      : trial_{bench, scenario, clip_norm, {}, {}, {}, {}},
         expectation_(trial_, exact),
         spec_(bench.workload.optimizer()),
         own_steps_(bench.strategy.gradient == Gradient::local || !bench.strategy.own.empty()) {
@@ -50,16 +50,13 @@ class Walk {
   }
 
  private:
-  at::Tensor widened(const at::Tensor& tensor) const {
-    return exact_ && tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
-  }
-
   void begin(const std::vector<Evidence>& ranks) {
+    const at::ScalarType dtype = expectation_.oracle().dtype();
     for (const Evidence& given : ranks) {
       Evidence& start = trial_.ranks.emplace_back();
       start.rank = given.rank;
-      for (const auto& [name, tensor] : given.parameters) start.parameters.emplace_back(name, widened(tensor));
-      for (const auto& [name, tensor] : given.buffers) start.buffers.emplace_back(name, widened(tensor));
+      for (const auto& [name, tensor] : given.parameters) start.parameters.emplace_back(name, widened(tensor, dtype));
+      for (const auto& [name, tensor] : given.buffers) start.buffers.emplace_back(name, widened(tensor, dtype));
       start.state = given.state;
       for (const StepEvidence& step : given.steps) start.steps.push_back({.ids = step.ids});
     }
@@ -78,8 +75,8 @@ class Walk {
     if (trial_.scenario.first == 0) return "";
     for (size_t p = 0; p < trial_.names.size(); ++p)
       for (const std::string& name : state_slots(spec_)) {
-        const at::Tensor *found = slot(rank, p, name),
-                         &parameter = *find(trial_.ranks[rank].parameters, trial_.names[p]);
+        const at::Tensor* found = slot(rank, p, name);
+        const at::Tensor parameter = trial_.scenario.sample.of(*find(trial_.ranks[rank].parameters, trial_.names[p]));
         if (!found) return "state() has no \"" + trial_.names[p] + "." + name + "\", so no later step can be computed";
         if (name == "step" ? found->numel() != 1 : found->sizes() != parameter.sizes())
           return "the state of \"" + trial_.names[p] + "\" has other sizes than the parameter";
@@ -103,15 +100,18 @@ class Walk {
     return std::min(1.0, *trial_.clip_norm / (norm(gradient) + 1e-6));
   }
 
-  // Returns a rank's parameters after a step.
+  // Returns a rank's parameters after a step; of a large model the sampled elements.
   NamedTensors stepped(int64_t step, size_t rank, const ExpectedStep& expected) {
     NamedTensors parameters = trial_.parameters_before(step, static_cast<int>(rank));
+    for (auto& [name, tensor] : parameters) tensor = trial_.scenario.sample.of(tensor);
     const auto& gradient = expected.gradient_of(static_cast<int>(rank));
     const double factor = clip_factor(gradient);
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       if (!used(expected, rank, p)) continue;
       const at::Tensor before = find(parameters, trial_.names[p])->to(at::kDouble);
-      const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, before.dim());
+      // The sampled elements of a parameter are flat, so their dimensions are not the parameter's.
+      const int64_t dimensions = find(trial_.ranks[rank].parameters, trial_.names[p])->dim();
+      const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, dimensions);
       const at::Tensor change = replays_[rank][p].step(spec_, rates, before, gradient[p] * factor, 0).first;
       for (auto& [name, tensor] : parameters)
         if (is_in(trial_.aliases[p], name)) tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
@@ -164,7 +164,6 @@ class Walk {
     return state;
   }
 
-  bool exact_;
   Trial trial_;
   Expectation expectation_;
   OptimizerSpec spec_;

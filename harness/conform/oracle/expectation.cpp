@@ -84,13 +84,12 @@ std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
 
 Expectation::Expectation(const Trial& trial, bool exact)
     : trial_(trial),
-      oracle_(trial.workload(), exact ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(),
-              trial.bench.strategy.onednn) {
+      oracle_(trial.workload(), exact ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(),
+              trial.bench.strategy.onednn, trial.scenario.sample) {
   const uint64_t seed = trial.bench.step_seed();
   if (exact && (trial.scenario.against_one_device || trial.scenario.smooth))
-    whole_.emplace(trial.workload(), at::kDouble, seed, 1, /*onednn=*/false);
-  if (trial.scenario.smooth)
-    single_.emplace(trial.workload(), trial.scenario.dtype, seed, 1, trial.bench.strategy.onednn);
+    whole_.emplace(trial.workload(), at::kDouble, seed, /*onednn=*/false);
+  if (trial.scenario.smooth) single_.emplace(trial.workload(), trial.scenario.dtype, seed, trial.bench.strategy.onednn);
 }
 
 ExpectedStep Expectation::at_step(int64_t step) {

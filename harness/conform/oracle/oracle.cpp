@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/evidence.h"
+#include "harness/conform/evidence/widened.h"
 #include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 
@@ -14,8 +15,8 @@ namespace dpbench {
 namespace {
 
 // Returns the trainable parameters; a tensor with several names is listed once, under its first name.
-std::vector<std::pair<std::string, at::Tensor>> trainable(const Model& model) {
-  std::vector<std::pair<std::string, at::Tensor>> unique;
+NamedTensors trainable(const Model& model) {
+  NamedTensors unique;
   for (const auto& item : model.named_parameters()) {
     const bool known = std::any_of(unique.begin(), unique.end(),
                                    [&](const auto& other) { return other.second.is_same(item.value()); });
@@ -24,14 +25,11 @@ std::vector<std::pair<std::string, at::Tensor>> trainable(const Model& model) {
   return unique;
 }
 
-void load(Model& model, const NamedTensors& parameters, const NamedTensors& buffers) {
+template <class Items>
+void load(const Items& mine, const NamedTensors& values) {
   const at::NoGradGuard no_grad;
-  const auto fill = [](const auto& mine, const NamedTensors& values) {
-    for (const auto& [name, value] : values)
-      if (const at::Tensor* target = mine.find(name)) target->copy_(value);
-  };
-  fill(model.named_parameters(), parameters);
-  fill(model.named_buffers(), buffers);
+  for (const auto& [name, value] : values)
+    if (const at::Tensor* target = mine.find(name)) target->copy_(value);
 }
 
 // Converts floating-point parameters and buffers to float64. Module::to(dtype) would also convert integer counters.
@@ -44,118 +42,154 @@ void widen(Model& model) {
 
 }  // namespace
 
-Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn)
-    : workload_(workload), dtype_(dtype), step_seed_(step_seed), onednn_(onednn) {
-  for (int r = 0; r < replicas; ++r) {
-    models_.push_back(workload.model(0));
-    if (dtype == at::kDouble) widen(*models_.back());
-  }
-  for (const auto& [name, tensor] : trainable(*models_.front())) names_.push_back(name);
+Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, bool onednn, Sample sample)
+    : workload_(workload),
+      dtype_(dtype),
+      step_seed_(step_seed),
+      onednn_(onednn),
+      sample_(sample),
+      model_(workload.model(0)) {
+  if (dtype == at::kDouble) widen(*model_);
+  trainable_ = trainable(*model_);
+  for (const auto& [name, tensor] : trainable_) names_.push_back(name);
 }
 
 Batch Oracle::cast(const Batch& batch) const {
-  const auto convert = [&](const at::Tensor& tensor) {
-    return tensor.is_floating_point() && dtype_ == at::kDouble ? tensor.to(at::kDouble) : tensor;
-  };
-  return {convert(batch.input), convert(batch.target), batch.ids};
+  return {widened(batch.input, dtype_), widened(batch.target, dtype_), batch.ids};
 }
 
-at::Tensor Oracle::run(Model& model, int64_t step, const Batch& batch) const {
+at::Tensor Oracle::run(int64_t step, const Batch& batch) const {
   const Autocast autocast(dtype_ == at::kBFloat16, at::kCPU);
   const OneDnnProducts products(onednn_);
-  const at::Tensor output = model.forward(batch.input, Context{step_seed_, step, batch.ids});
+  const at::Tensor output = model_->forward(batch.input, Context{step_seed_, step, batch.ids});
   return dtype_ == at::kBFloat16 ? output.to(at::kFloat) : output;
 }
 
-std::vector<Shard> Oracle::forward(int64_t step, int64_t k, const std::vector<Batch>& parts, Coupling coupling) {
-  std::vector<Shard> result;
-  std::vector<at::Tensor> inputs, ids;
-  std::vector<int64_t> rows;
+Oracle::Parts Oracle::parts_of(const std::vector<Batch>& parts, int64_t k) const {
+  Parts result;
   for (size_t r = 0; r < parts.size(); ++r) {
     if (!parts[r].ids.defined()) continue;
-    const Batch batch = cast(parts[r]);
-    Shard shard{.replica = static_cast<int>(r),
-                .micro = k,
-                .terms = workload_.loss_terms(batch),
-                .gradient = {},
-                .used = {},
-                .output = {},
-                .loss = {}};
-    if (coupling != Coupling::batch) shard.output = run(*models_[r], step, batch);
-    inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.rows());
-    result.push_back(std::move(shard));
+    result.batches.push_back(cast(parts[r]));
+    result.shards.push_back({.replica = static_cast<int>(r),
+                             .micro = k,
+                             .terms = workload_.loss_terms(parts[r]),
+                             .gradient = {},
+                             .used = {},
+                             .output = {},
+                             .loss = {}});
   }
-  if (coupling != Coupling::batch || result.empty()) return result;
-  const auto outputs = run(*models_.front(), step, {at::cat(inputs), {}, at::cat(ids)}).split_with_sizes(rows);
-  for (size_t i = 0; i < result.size(); ++i) result[i].output = outputs[i];
   return result;
 }
 
-void Oracle::keep_gradient(Shard& shard, Model& model) {
-  const auto leaves = trainable(model);
-  for (size_t p = 0; p < leaves.size(); ++p) {
-    const auto& gradient = leaves[p].second.grad();
-    if (gradient.defined()) used_[p] = true;
-    shard.used.push_back(gradient.defined());
-    shard.gradient.push_back(gradient.defined() ? gradient.clone() : at::zeros_like(leaves[p].second));
+// Makes the model that of a replica.
+void Oracle::enter(int replica) {
+  const bool alike = parameters_->size() == 1;
+  if (loaded_ < 0 || (!alike && loaded_ != replica))
+    load(model_->named_parameters(), (*parameters_)[alike ? 0 : static_cast<size_t>(replica)]);
+  loaded_ = replica;
+  load(model_->named_buffers(), buffers_[static_cast<size_t>(replica)]);
+  model_->zero_grad();
+}
+
+// Keeps the buffers that the model has after a replica's forward pass.
+void Oracle::leave(int replica) {
+  NamedTensors& kept = buffers_[static_cast<size_t>(replica)];
+  kept.clear();
+  for (const auto& item : model_->named_buffers()) kept.emplace_back(item.key(), item.value().clone());
+}
+
+void Oracle::keep_gradient(Shard& shard) {
+  for (size_t p = 0; p < trainable_.size(); ++p) {
+    const at::Tensor& parameter = trainable_[p].second;
+    const bool defined = parameter.grad().defined();
+    if (defined) used_[p] = true;
+    shard.used.push_back(defined);
+    const at::Tensor kept = sample_.of(parameter.detach());
+    shard.gradient.push_back(defined ? sample_.of(parameter.grad()).clone() : at::zeros_like(kept));
   }
 }
 
-void Oracle::backward(std::span<Shard> shards, const std::vector<at::Tensor>& targets, Coupling coupling) {
-  if (coupling == Coupling::loss) {
-    std::vector<at::Tensor> outputs;
-    for (const auto& shard : shards) outputs.push_back(shard.output);
-    for (const auto& model : models_) model->zero_grad();
-    const at::Tensor loss = workload_.loss(at::cat(outputs), at::cat(targets));
-    loss.backward();
-    for (auto& shard : shards) shard.loss = loss;
+void Oracle::pass_alone(int64_t step, const Batch& batch, Shard& shard) {
+  enter(shard.replica);
+  const at::Tensor output = run(step, batch), loss = workload_.loss(output, batch.target);
+  leave(shard.replica);
+  loss.backward();
+  keep_gradient(shard);
+  shard.output = output.detach(), shard.loss = loss.detach();
+}
+
+// The first pass of each replica gives the outputs and the gradient of the loss by them, the second one the gradients
+// of the parameters.
+void Oracle::pass_through_one_loss(int64_t step, Parts& parts) {
+  std::vector<at::Tensor> outputs, targets;
+  for (size_t i = 0; i < parts.shards.size(); ++i) {
+    enter(parts.shards[i].replica);
+    outputs.push_back(run(step, parts.batches[i]).detach().requires_grad_());
+    targets.push_back(parts.batches[i].target);
   }
-  for (size_t i = 0; i < shards.size(); ++i) {
-    Shard& shard = shards[i];
-    Model& model = *models_[coupling == Coupling::batch ? 0 : static_cast<size_t>(shard.replica)];
-    if (coupling != Coupling::loss) {
-      model.zero_grad();
-      shard.loss = workload_.loss(shard.output, targets[i]);
-      shard.loss.backward({}, /*retain_graph=*/coupling == Coupling::batch);
-    }
-    keep_gradient(shard, model);
+  const at::Tensor loss = workload_.loss(at::cat(outputs), at::cat(targets));
+  loss.backward();
+  for (size_t i = 0; i < parts.shards.size(); ++i) {
+    Shard& shard = parts.shards[i];
+    enter(shard.replica);
+    const at::Tensor output = run(step, parts.batches[i]);
+    leave(shard.replica);
+    output.backward(outputs[i].grad());
+    keep_gradient(shard);
+    shard.output = output.detach(), shard.loss = loss.detach();
   }
-  for (auto& shard : shards) shard.output = shard.output.detach(), shard.loss = shard.loss.detach();
+}
+
+void Oracle::pass_as_one_batch(int64_t step, Parts& parts) {
+  std::vector<at::Tensor> inputs, ids;
+  std::vector<int64_t> rows;
+  for (const Batch& batch : parts.batches)
+    inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.rows());
+  enter(0);
+  const auto outputs = run(step, {at::cat(inputs), {}, at::cat(ids)}).split_with_sizes(rows);
+  leave(0);
+  for (size_t i = 0; i < parts.shards.size(); ++i) {
+    model_->zero_grad();
+    const at::Tensor loss = workload_.loss(outputs[i], parts.batches[i].target);
+    loss.backward({}, /*retain_graph=*/true);
+    keep_gradient(parts.shards[i]);
+    parts.shards[i].output = outputs[i].detach(), parts.shards[i].loss = loss.detach();
+  }
 }
 
 std::vector<Shard> Oracle::shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                                   const std::vector<NamedTensors>& parameters,
                                   const std::vector<NamedTensors>& buffers) {
-  for (size_t r = 0; r < models_.size(); ++r) {
-    load(*models_[r], parameters.size() == 1 ? parameters.front() : parameters[r], buffers[r]);
-    models_[r]->train();
+  parameters_ = &parameters;
+  loaded_ = -1;
+  buffers_.assign(buffers.size(), {});
+  for (size_t r = 0; r < buffers.size(); ++r) {
+    load(model_->named_buffers(), buffers[r]);
+    leave(static_cast<int>(r));
   }
+  model_->train();
   used_.assign(names_.size(), false);
   std::vector<Shard> result;
   for (size_t k = 0; k < micro.size(); ++k) {
-    std::vector<at::Tensor> targets;
-    for (const auto& part : micro[k])
-      if (part.ids.defined()) targets.push_back(cast(part).target);
-    auto parts = forward(step, static_cast<int64_t>(k), micro[k], coupling);
-    if (!parts.empty()) backward(parts, targets, coupling);
-    for (auto& part : parts) result.push_back(std::move(part));
+    Parts parts = parts_of(micro[k], static_cast<int64_t>(k));
+    if (parts.shards.empty()) continue;
+    if (coupling == Coupling::batch)
+      pass_as_one_batch(step, parts);
+    else if (coupling == Coupling::loss && parts.shards.size() > 1)
+      pass_through_one_loss(step, parts);
+    else
+      for (size_t i = 0; i < parts.shards.size(); ++i) pass_alone(step, parts.batches[i], parts.shards[i]);
+    for (Shard& shard : parts.shards) result.push_back(std::move(shard));
   }
-  return result;
-}
-
-NamedTensors Oracle::buffers(int replica) const {
-  NamedTensors result;
-  for (const auto& item : models_[static_cast<size_t>(replica)]->named_buffers())
-    result.emplace_back(item.key(), item.value().clone());
   return result;
 }
 
 at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers) {
   const at::NoGradGuard no_grad;
-  Model& model = *models_.front();
-  load(model, parameters, buffers);
-  model.eval();
-  return run(model, 0, cast(batch));
+  load(model_->named_parameters(), parameters);
+  load(model_->named_buffers(), buffers);
+  model_->eval();
+  return run(0, cast(batch));
 }
 
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "harness/conform/oracle/sample.h"
 #include "strategies/api/strategy.h"
 
 namespace dpbench {
@@ -27,17 +27,19 @@ struct Shard {
 // forward pass (synchronised BatchNorm).
 enum class Coupling { none, loss, batch };
 
+// Holds one model, which takes the parameters and buffers of one replica after the other.
 class Oracle {
  public:
-  // onednn: compute float32 matrix products with oneDNN, if the strategy's replicas do so.
-  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn);
+  // onednn: compute float32 matrix products with oneDNN, if the strategy's replicas do so. sample: the elements of each
+  // gradient that the shards keep.
+  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, bool onednn, Sample sample = {});
 
   // Computes all shards of a step. micro[k][r] is replica r's part of micro-batch k, or an empty Batch. Replica r
-  // starts from parameters[r] (or from the only entry) and buffers[r], and keeps its updated buffers.
+  // starts from parameters[r] (or from the only entry) and buffers[r].
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                             const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
   // Returns a replica's buffers after the last call of shards().
-  NamedTensors buffers(int replica) const;
+  const NamedTensors& buffers(int replica) const { return buffers_[static_cast<size_t>(replica)]; }
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
   // Names of the trainable parameters; a tensor with several names is listed once.
@@ -47,19 +49,34 @@ class Oracle {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
+  // The replicas' parts of a micro-batch that have samples, and the shards that they become.
+  struct Parts {
+    std::vector<Batch> batches;
+    std::vector<Shard> shards;
+  };
+
   Batch cast(const Batch& batch) const;
-  at::Tensor run(Model& model, int64_t step, const Batch& batch) const;
-  std::vector<Shard> forward(int64_t step, int64_t k, const std::vector<Batch>& parts, Coupling coupling);
-  void backward(std::span<Shard> shards, const std::vector<at::Tensor>& targets, Coupling coupling);
-  void keep_gradient(Shard& shard, Model& model);
+  at::Tensor run(int64_t step, const Batch& batch) const;
+  Parts parts_of(const std::vector<Batch>& parts, int64_t k) const;
+  void enter(int replica);
+  void leave(int replica);
+  void pass_alone(int64_t step, const Batch& batch, Shard& shard);
+  void pass_through_one_loss(int64_t step, Parts& parts);
+  void pass_as_one_batch(int64_t step, Parts& parts);
+  void keep_gradient(Shard& shard);
 
   const Workload& workload_;
   at::ScalarType dtype_;
   uint64_t step_seed_;
   bool onednn_;
-  std::vector<std::shared_ptr<Model>> models_;
+  Sample sample_;
+  std::shared_ptr<Model> model_;
+  NamedTensors trainable_;  // the model's
   std::vector<std::string> names_;
   std::vector<bool> used_;
+  const std::vector<NamedTensors>* parameters_ = nullptr;  // during shards()
+  int loaded_ = -1;                                        // the replica whose parameters the model has
+  std::vector<NamedTensors> buffers_;
 };
 
 // Returns the weight of each shard under the declared gradient semantics `meaning`. The expected gradient is the

@@ -91,4 +91,22 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   return plan;
 }
 
+// One line per parameter, an empty line, and the reason, which may have several lines.
+std::string text_of(const UnusedPlan& plan) {
+  std::string text;
+  for (const auto& [name, value] : plan.params) text += name + "=" + value + "\n";
+  return text + "\n" + plan.not_runnable;
+}
+
+UnusedPlan plan_from(const std::string& text) {
+  UnusedPlan plan;
+  size_t line = 0;
+  for (size_t end = text.find('\n'); end > line; line = end + 1, end = text.find('\n', line)) {
+    const size_t equals = text.find('=', line);
+    plan.params.emplace(text.substr(line, equals - line), text.substr(equals + 1, end - equals - 1));
+  }
+  plan.not_runnable = text.substr(line + 1);
+  return plan;
+}
+
 }  // namespace dpbench

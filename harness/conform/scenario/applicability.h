@@ -24,4 +24,8 @@ struct UnusedPlan {
 // small test model), so more than its first two steps are searched for unused parameters.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
+// Convert a plan without its pattern, to send it to other ranks.
+std::string text_of(const UnusedPlan& plan);
+UnusedPlan plan_from(const std::string& text);
+
 }  // namespace dpbench

@@ -10,6 +10,7 @@
 #include "harness/conform/evidence/exception_text.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
+#include "harness/conform/evidence/widened.h"
 #include "harness/conform/scenario/altered_workload.h"
 
 namespace dpbench {
@@ -39,10 +40,6 @@ void perturb_buffers(Model& model, int rank, Buffers meaning) {
     else if (at::isIntegralType(buffer.scalar_type(), /*includeBool=*/false) && meaning != Buffers::local)
       buffer.add_(rank);
   }
-}
-
-at::Tensor as(at::ScalarType dtype, const at::Tensor& tensor) {
-  return tensor.is_floating_point() && dtype == at::kDouble ? tensor.detach().to(at::kDouble) : tensor.detach();
 }
 
 Batch copy_of(const Batch& batch) {
@@ -308,7 +305,8 @@ NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dty
   const auto own = mine->named_parameters();
   NamedTensors result;
   for (const auto& item : model->named_parameters())
-    result.emplace_back(item.key(), as(dtype, is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value()));
+    result.emplace_back(item.key(),
+                        widened(is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value(), dtype));
   return result;
 }
 
@@ -316,7 +314,7 @@ NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype)
   const int source = bench.strategy.buffers == Buffers::local ? rank : 0;
   NamedTensors result;
   for (const auto& item : bench.workload.model(bench.init_seed(source))->named_buffers())
-    result.emplace_back(item.key(), as(dtype, item.value()));
+    result.emplace_back(item.key(), widened(item.value(), dtype));
   return result;
 }
 

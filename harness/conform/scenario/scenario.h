@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/conform/oracle/sample.h"
 #include "harness/report/record/case.h"
 #include "strategies/api/strategy.h"
 
@@ -46,6 +47,7 @@ struct Scenario {
   bool unwatched = false;
   bool short_batches = true;  // in an unwatched run: the last batch of an epoch is shorter
   int64_t first = 0;          // number of the first step
+  Sample sample = {};         // elements that are compared; if any are left out, the run has a single step
   int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
   bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -12,29 +13,42 @@
 namespace dpbench {
 namespace {
 
-// Returns the names of the parameters without a gradient after forward and backward passes over these samples.
-std::vector<std::string> unused_names(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
-  const auto model = first_model(bench);
-  for (const auto& ids : passes) {
-    const Batch batch = bench.workload.batch(ids);
-    const auto output = model->forward(batch.input, Context{bench.step_seed(), step, batch.ids});
-    bench.workload.loss(output, batch.target).backward();
+// Runs one model on different samples, to see which parameters they use.
+class Trials {
+ public:
+  explicit Trials(const Bench& bench) : bench_(bench), model_(first_model(bench)) {
+    for (const auto& item : model_->named_parameters()) {
+      const bool known =
+          std::ranges::any_of(parameters_, [&](const auto& other) { return other.second.is_same(item.value()); });
+      if (!known && item.value().requires_grad()) parameters_.emplace_back(item.key(), item.value());
+    }
   }
-  std::vector<std::string> names;
-  std::vector<at::Tensor> seen;  // a tied parameter counts under its first name only
-  for (const auto& item : model->named_parameters()) {
-    const bool known =
-        std::any_of(seen.begin(), seen.end(), [&](const at::Tensor& other) { return other.is_same(item.value()); });
-    seen.push_back(item.value());
-    if (!known && item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
-  }
-  return names;
-}
 
-// Returns the names of the parameters that one rank does not use in any micro-batch of a step.
-std::vector<std::string> unused_names(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
-  return unused_names(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
-}
+  // Returns the names of the parameters without a gradient after forward and backward passes over these samples. A tied
+  // parameter counts under its first name only.
+  std::vector<std::string> unused(const std::vector<at::Tensor>& passes, int64_t step) {
+    for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
+    for (const auto& ids : passes) {
+      const Batch batch = bench_.workload.batch(ids);
+      const auto output = model_->forward(batch.input, Context{bench_.step_seed(), step, batch.ids});
+      bench_.workload.loss(output, batch.target).backward();
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, parameter] : parameters_)
+      if (!parameter.grad().defined()) names.push_back(name);
+    return names;
+  }
+
+  // Returns the names of the parameters that one rank does not use in any micro-batch of a step.
+  std::vector<std::string> unused(const Scenario& scenario, int rank, int64_t step) {
+    return unused(ids_of(scenario, bench_.layout, bench_.seed, step, rank), step);
+  }
+
+ private:
+  const Bench& bench_;
+  std::shared_ptr<Model> model_;
+  NamedTensors parameters_;
+};
 
 // Returns one scenario for each different way to choose samples.
 std::vector<Scenario> with_distinct_samples(const Layout& layout, uint64_t seed) {
@@ -50,12 +64,12 @@ std::vector<Scenario> with_distinct_samples(const Layout& layout, uint64_t seed)
 
 // Returns true if the model throws, because the strategy's own run will then throw too and report the step.
 bool first_steps_use_all(const Bench& bench) try {
+  Trials trials(bench);
   // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
   for (const Split rows : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.layout.world; ++rank)
-        if (!unused_names(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty())
-          return false;
+        if (!trials.unused({.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
   return true;
 } catch (const std::exception&) {
   return true;
@@ -63,6 +77,7 @@ bool first_steps_use_all(const Bench& bench) try {
 
 UnusedPattern unused_pattern(const Bench& bench) {
   UnusedPattern pattern;
+  Trials trials(bench);
   for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
@@ -70,7 +85,7 @@ UnusedPattern unused_pattern(const Bench& bench) {
       for (int rank = 0; rank < bench.layout.world; ++rank) {
         if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
         ++ranks;
-        for (const auto& name : unused_names(bench, scenario, rank, step)) ++counts[name];
+        for (const auto& name : trials.unused(scenario, rank, step)) ++counts[name];
       }
       for (const auto& [name, count] : counts) {
         if (std::find(pattern.names.begin(), pattern.names.end(), name) == pattern.names.end())
@@ -85,12 +100,13 @@ UnusedPattern unused_pattern(const Bench& bench) {
 bool graph_changes(const Bench& bench) {
   const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
   std::optional<std::vector<std::string>> before;
+  Trials trials(bench);
   for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed))
     for (int64_t step = 0; step < 4; ++step)
       for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
         for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
           for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
-            const auto names = unused_names(bench, std::vector<at::Tensor>{piece}, step);
+            const auto names = trials.unused({piece}, step);
             if (before && *before != names) return true;
             before = names;
           }

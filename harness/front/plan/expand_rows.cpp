@@ -127,8 +127,11 @@ class Expansion {
   }
 
   // True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
-  // (a model made for checks) or is a probe that is always checked in full.
-  static bool backend_matters(const Place& place, const WorkloadEntry& workload) {
+  // (a model made for checks) or is a probe that is always checked in full. The largest of drawn worlds, which takes
+  // longest, runs over the best backend alone.
+  bool backend_matters(const Place& place, const WorkloadEntry& workload) const {
+    if (selection_.draws_worlds && resolved_.places.size() == 4 && place.world == resolved_.places.back().world)
+      return false;
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
 

@@ -16,6 +16,11 @@ namespace {
 
 constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
 constexpr int64_t most_steps = 64;     // rounding errors grow with the number of steps
+// In a single step, time of an audit relative to the timed step's, per replica: a pass in float64 and one in the case's
+// dtype, one replica after the other. A guess, until the first audit shows it.
+constexpr double cost_of_replica = 7;
+constexpr int64_t large_model = 1 << 22;        // elements; of a larger model each audit draws what it looks at
+constexpr int64_t looked_at = large_model / 4;  // elements of a large model
 constexpr char check_name[] = "audit";
 constexpr char compared[] = "steps of the timed run";
 
@@ -27,6 +32,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::string next_key() {
   static int made = 0;
   return "audit" + std::to_string(made++) + "/";
+}
+
+// Copies the sampled elements to the CPU.
+NamedTensors copies_of(const NamedTensors& tensors, const Sample& sample) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor part = sample.of(tensor);
+    copies.emplace_back(name, part.detach().to(at::kCPU, part.scalar_type(), false, /*copy=*/true));
+  }
+  return copies;
 }
 
 Layout layout_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload) {
@@ -55,18 +70,24 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       clip_norm_(setup.clip_norm),
       motion_(setup.workload.optimizer()),
       random_(std::random_device()()),
-      key_(next_key()) {}
+      key_(next_key()) {
+  int64_t elements = 0, tensors = 0;
+  for (const auto& [name, tensor] : strategy.parameters()) elements += tensor.numel(), ++tensors;
+  // The norm of a clipped gradient depends on all of its elements.
+  if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, looked_at / tensors);
+}
 
 // Returns the largest number of steps that an audit may take now; 0: none.
 int64_t Audit::affordable(int64_t block_steps) const {
   const double left_s = share_of_time * seconds_since(begin_) - spent_s_;
   if (left_s <= shortest_s_) return 0;
-  if (audits_ == 0) return 1;  // shows what an audit costs
+  if (audits_ == 0 || samples()) return 1;  // the first audit shows what they cost
   return std::min({1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps, most_steps});
 }
 
-void Audit::between_blocks(int64_t block_steps) {
+void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   int64_t steps = 0;
+  if (audits_ == 0) shortest_s_ = cost_of_replica * bench_.layout.world * timed_step_s;
   if (group_.rank() == 0)
     if (const int64_t most = affordable(block_steps); most > 0 && random_() % 2 == 0)
       // The logarithm of the number of steps is uniform, so short and long stretches are equally frequent.
@@ -77,14 +98,15 @@ void Audit::between_blocks(int64_t block_steps) {
 
 void Audit::at_end(int64_t block_steps) {
   // The loss of a single step would not show whether the step before it updated the parameters.
-  run(group_.agree(std::max<int64_t>(2, affordable(block_steps))));
+  run(group_.agree(samples() ? 1 : std::max<int64_t>(2, affordable(block_steps))));
 }
 
 std::vector<CheckRow> Audit::rows() const {
   std::vector<CheckRow> rows = rows_.all();
-  for (CheckRow& row : rows)
-    row.compared = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
-                   " times, with the float64 oracle";
+  std::string text = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
+                     " times, with the float64 oracle";
+  if (samples()) text += ", in " + std::to_string(sample_.most_elements) + " elements of each parameter, drawn anew";
+  for (CheckRow& row : rows) row.compared = text;
   return rows;
 }
 
@@ -93,19 +115,19 @@ Evidence Audit::observed(int64_t steps) {
   seen.rank = group_.rank();
   const int64_t first = timer_.step_index();
   source_.prepare(first, steps);
-  Snapshot before = snapshot_of(strategy_);
+  // The oracle starts from whole parameters: rank 0's, or each rank's if they differ.
+  const bool whole = seen.rank == 0 || info_.gradient == Gradient::local || !info_.own.empty();
+  seen.parameters = copies_of(strategy_.parameters(), whole ? Sample{} : sample_);
+  seen.buffers = copies_of(strategy_.buffers(), {});
+  seen.state = copies_of(strategy_.state(), sample_);
   timer_.block(steps);
   for (int64_t step = first; step < first + steps; ++step) seen.steps.push_back({.ids = source_.ids(step)});
   StepEvidence& last = seen.steps.back();
   last.loss = timer_.result().loss.detach().cpu().clone();
   if (timer_.result().output.defined()) last.output = timer_.result().output.detach().cpu().clone();
-  Snapshot after = snapshot_of(strategy_);
-  seen.parameters = std::move(before.parameters);
-  seen.buffers = std::move(before.buffers);
-  seen.state = std::move(before.state);
-  last.parameters = std::move(after.parameters);
-  last.buffers = std::move(after.buffers);
-  last.state = std::move(after.state);
+  last.parameters = copies_of(strategy_.parameters(), sample_);
+  last.buffers = copies_of(strategy_.buffers(), {});
+  last.state = copies_of(strategy_.state(), sample_);
   return seen;
 }
 
@@ -113,6 +135,7 @@ void Audit::run(int64_t steps) {
   const auto start = std::chrono::steady_clock::now();
   const UncountedMemory uncounted;
   const int64_t first = timer_.step_index();
+  if (samples()) sample_.seed = static_cast<uint64_t>(group_.agree(static_cast<int64_t>(random_() >> 1)));
   const Evidence mine = observed(steps);
   const bool ranks = bench_.layout.owners() > 1;
   auto all = ranks
@@ -141,7 +164,8 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
                           .dtype = dtype_,
                           .accumulate = accumulate_,
                           .steps = steps,
-                          .first = first};
+                          .first = first,
+                          .sample = sample_};
   const Trial trial{bench_, scenario, clip_norm_, std::move(ranks), {}, {}, {}};
   const auto record = [&](const Deviation& deviation) {
     rows_.measured(check_name, compared, deviation.error, 1, deviation.where, deviation.likely);
@@ -156,7 +180,7 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   } else {
     rows_.skipped(check_name, compared, exact.unknown);
   }
-  motion_.remember(first + steps, steps, trial.ranks[0]);
+  motion_.remember(first + steps, steps, trial.ranks[0], sample_);
   engine_nodes_ += nodes_run_by_engine() - nodes;
 }
 

@@ -18,9 +18,9 @@ class Audit {
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group);
   // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
-  // number of steps of a timed block. Collective.
-  void between_blocks(int64_t block_steps);
-  // Audits at least two steps, after the last block. Collective.
+  // number of steps of a timed block. timed_step_s: time of a step. Collective.
+  void between_blocks(int64_t block_steps, double timed_step_s);
+  // Audits at least two steps, or one of a large model, after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;
@@ -29,6 +29,7 @@ class Audit {
 
  private:
   int64_t affordable(int64_t block_steps) const;
+  bool samples() const { return sample_.most_elements > 0; }
   void run(int64_t steps);
   Evidence observed(int64_t steps);
   void judge(int64_t first, int64_t steps, std::vector<Evidence> ranks);
@@ -43,6 +44,7 @@ class Audit {
   int64_t accumulate_;
   std::optional<double> clip_norm_;
   Motion motion_;
+  Sample sample_;  // elements that the current audit looks at
   Rows rows_;
   std::mt19937_64 random_;
   std::string key_;

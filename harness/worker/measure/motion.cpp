@@ -47,43 +47,45 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
   const std::string since = " in the " + std::to_string(steps) + " steps before step " + std::to_string(first);
   double most = 0;
   std::string mover;
-  for (const Sample& sample : samples_) {
-    const at::Tensor* now = find(seen.parameters, sample.name);
+  for (const Kept& kept : kept_) {
+    const at::Tensor* now = find(seen.parameters, kept.name);
     if (!now) continue;
-    const double moved = largest_element(elements(*now, sample.indices) - sample.values);
+    const double moved = largest_element(elements(*now, kept.indices) - kept.values);
     const double rounding =
-        largest_element(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
-    const double bound = farthest(next_, steps, largest_element(sample.values));
+        largest_element(kept.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
+    const double bound = farthest(next_, steps, largest_element(kept.values));
     if (!(moved <= bound + rounding))
       return {infinite,
-              "parameter " + sample.name + " moved by " + short_number(moved) + since +
+              "parameter " + kept.name + " moved by " + short_number(moved) + since +
                   ", the optimizer can move it by " + short_number(bound),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
-    if (moved > most) most = moved, mover = sample.name;
-    const double counts = counted(seen.state, sample.name);
-    if (counts >= 0 && sample.steps_counted >= 0 && counts > sample.steps_counted + static_cast<double>(steps))
+    if (moved > most) most = moved, mover = kept.name;
+    const double counts = counted(seen.state, kept.name);
+    if (counts >= 0 && kept.steps_counted >= 0 && counts > kept.steps_counted + static_cast<double>(steps))
       return {infinite,
-              "the optimizer counted " + short_number(counts - sample.steps_counted) + " steps of parameter " +
-                  sample.name + since,
+              "the optimizer counted " + short_number(counts - kept.steps_counted) + " steps of parameter " +
+                  kept.name + since,
               "stepped more than once"};
   }
-  if (most == 0 && fastest_ > 0 && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !samples_.empty())
+  if (most == 0 && fastest_ > 0 && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !kept_.empty())
     return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
   return {};
 }
 
-void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
+void Motion::remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample) {
   next_ = next;
-  samples_.clear();
+  kept_.clear();
   const double rates = sum_of_learning_rates(optimizer_, next - steps, steps);
   const StepEvidence& last = seen.steps.back();
   for (const auto& [name, after] : last.parameters) {
     const at::Tensor* before = find(seen.parameters, name);
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
     if (rates > 0)
-      fastest_ = std::max(fastest_, largest_element(after.to(at::kDouble) - before->to(at::kDouble)) / rates);
+      fastest_ =
+          std::max(fastest_, largest_element(after.to(at::kDouble) - sample.of(*before).to(at::kDouble)) / rates);
     const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
-    samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
+    kept_.push_back(
+        {name, indices + sample.first(before->numel()), elements(after, indices), counted(last.state, name)});
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/conform/evidence/evidence.h"
 #include "harness/conform/judges/judge_course.h"
+#include "harness/conform/oracle/sample.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench {
@@ -19,10 +20,11 @@ class Motion {
   // Compares the state before step `first` with the one that remember() saw. The first call compares nothing.
   Deviation since_last(int64_t first, const Evidence& seen);
   // Keeps some elements of each parameter as they are after an audit of `steps` steps, which ended before step `next`.
-  void remember(int64_t next, int64_t steps, const Evidence& seen);
+  // sample: the elements that the evidence has after the steps.
+  void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
 
  private:
-  struct Sample {
+  struct Kept {
     std::string name;
     at::Tensor indices, values;
     double steps_counted;  // the optimizer's counter of steps; -1: none
@@ -33,7 +35,7 @@ class Motion {
   int64_t next_ = -1;
   // Largest distance that an element of a parameter moved in an audit, divided by the sum of the learning rates.
   double fastest_ = 0;
-  std::vector<Sample> samples_;
+  std::vector<Kept> kept_;
 };
 
 }  // namespace dpbench

@@ -81,7 +81,7 @@ std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows()
 
 RankRecord TimedCase::block(const Sampling& sampling) {
   steps_ = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));
-  if (audit_) audit_->between_blocks(steps_);
+  if (audit_) audit_->between_blocks(steps_, step_ns_ * 1e-9);
   source_.prepare(timer_.step_index(), rewarm_steps + steps_);
   timer_.block(rewarm_steps);
   gpus_.start();

@@ -1,0 +1,13 @@
+// The one cast between working dtypes and float64.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+// Returns a floating-point tensor in float64 if `dtype` is float64; any other tensor unchanged. Detached.
+inline at::Tensor widened(const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.is_floating_point() && dtype == at::kDouble ? tensor.detach().to(at::kDouble) : tensor.detach();
+}
+
+}  // namespace dpbench

@@ -1,0 +1,30 @@
+// The elements of each tensor of a large model that an audit looks at.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+struct Sample {
+  int64_t most_elements = 0;  // the number of elements of each tensor; 0: all
+  uint64_t seed = 0;
+
+  bool takes_all(int64_t elements) const { return most_elements == 0 || elements <= most_elements; }
+  // Returns the first of the successive elements of a tensor of this size. A parameter, its gradient and its optimizer
+  // state have the same size, so the same elements of them are taken.
+  int64_t first(int64_t elements) const {
+    if (takes_all(elements)) return 0;
+    return static_cast<int64_t>(seed % static_cast<uint64_t>(elements - most_elements + 1));
+  }
+  // Returns a view of the tensor's elements, flat if some are left out; the whole tensor if it is undefined or small.
+  at::Tensor of(const at::Tensor& tensor) const {
+    if (!tensor.defined() || takes_all(tensor.numel())) return tensor;
+    const int64_t from = first(tensor.numel());
+    return tensor.reshape({-1}).slice(0, from, from + most_elements);
+  }
+};
+
+}  // namespace dpbench
