@@ -14,6 +14,10 @@ at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
 
 Batch Workload::test_batch(const at::Tensor&) const { throw UsageError("this workload has no test samples"); }
 
+std::string Workload::continued(const Forward&, int64_t, uint64_t) const {
+  throw UsageError("--generate: this workload writes no text");
+}
+
 int64_t checked_scale(const WorkloadOptions& options) {
   if (options.scale >= 1 && options.scale <= kMaxScale) return options.scale;
   throw UsageError("--scale " + std::to_string(options.scale) + ": must be 1 (the original model) to " +

@@ -74,6 +74,14 @@ class Workload {
   virtual Batch batch(const at::Tensor& ids) const = 0;
   // Generates or decompresses these samples ahead of batch(), so that the ranks of a host can share them. Never timed.
   virtual void prepare(const at::Tensor& /*ids*/) const {}
+  // Number of tokens of a sample, and the floating-point operations of a training step on one sample by the model's
+  // closed formula; 0: the workload has none.
+  virtual int64_t tokens_per_sample() const { return 0; }
+  virtual double flop_per_sample() const { return 0; }
+  // Continues a text by `tokens` tokens, drawn with this seed. forward: returns the model's output for a batch of one
+  // sample. The default throws UsageError: the workload writes no text.
+  using Forward = std::function<at::Tensor(const Batch& batch)>;
+  virtual std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const;
   // Number of samples reserved for evaluation.
   virtual int64_t test_samples() const { return 0; }
   virtual Batch test_batch(const at::Tensor& ids) const;

@@ -1,10 +1,14 @@
 #include "workloads/gpt/gpt.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include <ATen/ATen.h>
 
 #include "workloads/base/error.h"
 #include "workloads/base/hash.h"
 #include "workloads/gpt/model.h"
+#include "workloads/layers/init.h"
 #include "workloads/layers/loss.h"
 
 namespace dpbench::gpt {
@@ -13,6 +17,20 @@ namespace {
 constexpr const char* default_model = "small";
 constexpr int64_t no_target = -100;  // cross_entropy() ignores this label
 constexpr int64_t test_part = 10;    // the last tenth of the rows is kept for evaluation
+constexpr double temperature = 0.8;  // below 1, likely tokens are drawn more often than the model says
+
+std::string as_text(const at::Tensor& tokens) {
+  const bool bytes = tokens.max().item<int64_t>() < 128;
+  std::ostringstream text;
+  for (int64_t i = 0; i < tokens.numel(); ++i) {
+    const auto token = tokens[i].item<int64_t>();
+    if (bytes)
+      text << static_cast<char>(token);
+    else
+      text << (i > 0 ? " " : "") << token;
+  }
+  return text.str();
+}
 
 }  // namespace
 
@@ -45,6 +63,18 @@ OptimizerSpec Gpt::optimizer() const {
           .warmup_steps = shape_.warmup,
           .decay_steps = shape_.decay,
           .final_fraction = 0.1};
+}
+
+std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed) const {
+  const auto generator = own_generator(seed);
+  at::Tensor text = test_batch(at::zeros({1}, at::kLong)).input.narrow(1, 0, (shape_.seq + 1) / 2);
+  for (int64_t i = 0; i < tokens; ++i) {
+    const at::Tensor seen = text.slice(1, std::max<int64_t>(0, text.size(1) - shape_.seq)).contiguous();
+    const at::Tensor logits = forward({seen, {}, at::zeros({1}, at::kLong)}).cpu().select(1, -1).to(at::kDouble);
+    const at::Tensor next = at::multinomial((logits / temperature).softmax(-1), 1, /*replacement=*/false, generator);
+    text = at::cat({text, next}, 1);
+  }
+  return as_text(text[0]);
 }
 
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {

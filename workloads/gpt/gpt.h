@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "workloads/api/workload.h"
 #include "workloads/gpt/shape.h"
@@ -21,6 +22,10 @@ class Gpt : public Workload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
   int64_t loss_terms(const Batch& batch) const override;
   OptimizerSpec optimizer() const override;
+  int64_t tokens_per_sample() const override { return shape_.seq; }
+  double flop_per_sample() const override { return shape_.flop_per_row(); }
+  // Begins with the first half of the first test row. Tokens that are no bytes are written as numbers.
+  std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const override;
   Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
 

@@ -202,7 +202,9 @@ void add_pairs(CLI::App& app, DuelOptions& o) {
 void add_training(CLI::App& app, TrainingOptions& o) {
   TrainOptions& t = o.training;
   const auto add = in_group("Training");
-  add(app.add_option("--epochs", t.epochs, "passes over the data [2; random-linear: 1]")->check(between(1, 1e6)), "N");
+  add(app.add_option("--epochs", t.epochs, "passes over the data [2; random-linear: 1; gpt: 10]")
+          ->check(between(1, 1e6)),
+      "N");
   add(app.add_flag("--show-shapes", t.show_shapes, "print the input and output shapes of each replica's model"), "");
   add(app.add_flag("--drop-last", t.drop_last, "drop the last samples if they do not fill a batch on every rank"), "");
   add(app.add_flag("--eval", t.evaluate, "measure accuracy on the test samples after every epoch"), "");
@@ -210,6 +212,9 @@ void add_training(CLI::App& app, TrainingOptions& o) {
                      "stop when test accuracy reaches X (0 to 1); exit 1 if it never does")
           ->check(between(1e-9, 1, true)),
       "X");
+  add(app.add_option("--generate", t.generate, "print a text of N tokens that the trained model writes (gpt)")
+          ->check(between(1, 1e6)),
+      "N");
   add(app.add_option("--save", t.save, "save the trained model as safetensors")->check(not_empty()), "FILE");
   add(app.add_option("--checkpoint-every", t.checkpoint_every, "write a checkpoint every STEPS steps [never]")
           ->check(between(1, 1e12)),

@@ -91,7 +91,7 @@ Cells row_cells(const Report& report, const CaseRecord& record) {
       std::to_string(record.spec.world),
       milliseconds(summary ? std::optional(summary->median) : std::nullopt),
       has_interval ? number("%.1f %%", percent((*summary->ci95_high - *summary->ci95_low) / 2 / summary->median)) : "-",
-      number("%.0f", record.derived.samples_per_s),
+      number("%.0f", d.samples_per_s) + (d.tokens_per_s ? number(" (%.0f tokens)", d.tokens_per_s) : ""),
       with_interval(2, "x", d.speedup, d.speedup_low, d.speedup_high),
       efficiency_cell(report, record),
       number("%.0f %%", percent(record.derived.comm_fraction)),

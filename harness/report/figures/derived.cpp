@@ -146,9 +146,20 @@ HostOfRank hosts_of_ranks(const Json& env) {
   return found;
 }
 
+const RankRecord* first_rank(const CaseRecord& record) {
+  for (const auto& launch : record.launches)
+    if (!launch.ranks.empty()) return &launch.ranks.front();
+  return nullptr;
+}
+
 void derive(CaseRecord& record, const HostOfRank& hosts) {
   const Summary& summary = *record.step_time_ns;
   record.derived.samples_per_s = rows_per_step(record) / (summary.median * 1e-9);
+  if (const RankRecord* rank = first_rank(record)) {
+    if (rank->tokens_per_sample > 0)
+      record.derived.tokens_per_s = *record.derived.samples_per_s * static_cast<double>(rank->tokens_per_sample);
+    if (rank->flop_per_sample > 0) record.derived.formula_flop_per_step = rows_per_step(record) * rank->flop_per_sample;
+  }
   if (summary.n > 1) record.derived.noise = mad_to_sigma * summary.mad / summary.median;
   record.derived.peak_memory_bytes = peak_memory_bytes(record);
   derive_communication(record);

@@ -79,8 +79,8 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, model,
-// scale or accumulation that differs from its default.
+// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter,
+// model, scale or accumulation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
 // Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts
@@ -128,6 +128,8 @@ struct RankRecord {
   int rank = 0, threads = 1;
   int64_t steps_per_sample = 0;
   double rows_per_step = 0;
+  int64_t tokens_per_sample = 0;
+  double flop_per_sample = 0;
   std::vector<int64_t> samples_ns{}, cpu_ns{}, switches{}, queue_ns{};
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;
   std::map<std::string, double> phases_ns{};
@@ -150,6 +152,11 @@ struct Table<RankRecord> {
       Field{"steps_per_sample", "steps", &R::steps_per_sample, "steps per block", range::not_negative},
       later(Field{"rows_per_step", "samples", &R::rows_per_step,
                   "training samples per step, over all ranks, mean over a block; 0: unknown", range::not_negative}),
+      later(Field{"tokens_per_sample", "tokens", &R::tokens_per_sample,
+                  "tokens of a sample; 0: the workload has none; since 1.7", range::not_negative}),
+      later(Field{"flop_per_sample", "operations", &R::flop_per_sample,
+                  "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.7",
+                  range::not_negative}),
       Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
             range::positive},
       unless_empty(

@@ -25,8 +25,8 @@ struct Derived {
   std::optional<double> samples_per_s{}, speedup{}, efficiency{}, speedup_low{}, speedup_high{}, efficiency_low{},
       efficiency_high{}, own_speedup{}, own_efficiency{}, karp_flatt{}, own_karp_flatt{}, wrapper_cost{},
       comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{}, collectives_per_step{},
-      collective_bytes_per_step{}, flop_per_step{}, flop_per_s{}, peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{},
-      skew{}, gpu_power_w{}, throttled_share{}, noise{};
+      collective_bytes_per_step{}, flop_per_step{}, formula_flop_per_step{}, tokens_per_s{}, flop_per_s{},
+      peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{}, skew{}, gpu_power_w{}, throttled_share{}, noise{};
   std::optional<int64_t> peak_memory_bytes{};
   std::optional<int> straggler{};
 };
@@ -73,6 +73,10 @@ struct Table<Derived> {
                   "size of the tensors in collectives per step, mean over ranks", range::not_negative}),
       later(Field{"flop_per_step", "operations", &D::flop_per_step,
                   "floating-point operations per step, sum over ranks", range::not_negative}),
+      later(Field{"formula_flop_per_step", "operations", &D::formula_flop_per_step,
+                  "floating-point operations per step by the model's closed formula; since 1.7", range::above_zero}),
+      later(Field{"tokens_per_s", "tokens / s", &D::tokens_per_s,
+                  "throughput: samples_per_s times the tokens of a sample; since 1.7", range::above_zero}),
       later(Field{"flop_per_s", "operations / s", &D::flop_per_s,
                   "floating-point operations per second, sum over ranks", range::not_negative}),
       later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s,

@@ -16,7 +16,7 @@ struct TrainOptions {
   bool drop_last = false, show_shapes = false, evaluate = false;
   std::optional<double> target_accuracy{};
   std::string save{}, resume{}, checkpoint{};
-  int64_t checkpoint_every = 0;
+  int64_t checkpoint_every = 0, generate = 0;
 };
 
 template <>
@@ -32,7 +32,8 @@ struct Table<TrainOptions> {
       text_or_null(Field{"save", "-", &T::save, "file for the trained model"}),
       text_or_null(Field{"resume", "-", &T::resume, "checkpoint to resume from"}),
       text_or_null(Field{"checkpoint", "-", &T::checkpoint, "file for checkpoints"}),
-      Field{"checkpoint_every", "steps", &T::checkpoint_every, "interval between checkpoints; 0: never"}};
+      Field{"checkpoint_every", "steps", &T::checkpoint_every, "interval between checkpoints; 0: never"},
+      later(Field{"generate", "tokens", &T::generate, "length of the text that the trained model writes; 0: none"})};
 };
 
 struct TrainingRecord {

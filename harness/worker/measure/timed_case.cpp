@@ -118,6 +118,8 @@ RankRecord TimedCase::figures() const {
   record.threads = at::get_num_threads();
   record.steps_per_sample = steps_;
   if (timed_steps_ > 0) record.rows_per_step = static_cast<double>(rows_) / static_cast<double>(timed_steps_);
+  record.tokens_per_sample = workload_->tokens_per_sample();
+  record.flop_per_sample = workload_->flop_per_sample();
   record.first_loss = first_loss_;
   record.last_loss = timer_.last_loss();
   record.peak_rss_bytes = peak_memory_bytes();

@@ -17,15 +17,16 @@ constexpr int64_t test_batch_size = 500;
 Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& group, Pulse& pulse) {
   group.broadcast(strategy.buffers());
   const int64_t samples = workload.test_samples();
-  int64_t right = 0;
+  int64_t right = 0, classes = 0;
   for (const at::Tensor& ids : at::arange(group.rank(), samples, group.world()).split(test_batch_size)) {
     const Batch batch = workload.test_batch(ids.contiguous());
-    right += strategy.forward(batch).argmax(1).cpu().eq(batch.target).sum().item<int64_t>();
+    right += strategy.forward(batch).argmax(-1).cpu().eq(batch.target).sum().item<int64_t>();
+    classes += workload.loss_terms(batch);
     pulse.beat();
   }
-  at::Tensor counted = at::tensor({right});
+  at::Tensor counted = at::tensor({right, classes});
   group.sum(counted);
-  return {.right = counted.item<int64_t>(), .rows = samples};
+  return {.right = counted[0].item<int64_t>(), .classes = counted[1].item<int64_t>()};
 }
 
 void EpochChecks::validate() const {
@@ -33,7 +34,7 @@ void EpochChecks::validate() const {
   const int64_t samples = workload_.test_samples();
   const bool classes = samples > 0 && [&] {
     const at::Tensor target = workload_.test_batch(at::arange(1)).target;
-    return target.dim() == 1 && target.scalar_type() == at::kLong;
+    return target.scalar_type() == at::kLong;
   }();
   if (!classes)
     throw UsageError("--eval and --target-accuracy need test samples with classes; " + job_.spec.workload +
@@ -74,7 +75,7 @@ bool EpochChecks::reached_target(Strategy& strategy, TrainingState& state) {
   state.accuracy.push_back(found.share());
   char text[96];
   std::snprintf(text, sizeof text, "Accuracy: %.2f %% (%lld of %lld)", 100 * found.share(),
-                static_cast<long long>(found.right), static_cast<long long>(found.rows));
+                static_cast<long long>(found.right), static_cast<long long>(found.classes));
   output_.line(text);
   if (!target || found.share() < *target) return false;
   if (!time_to_accuracy_s_) time_to_accuracy_s_ = state.seconds;

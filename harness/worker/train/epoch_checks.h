@@ -12,8 +12,8 @@
 namespace dpbench {
 
 struct Accuracy {
-  int64_t right = 0, rows = 0;
-  double share() const { return static_cast<double>(right) / static_cast<double>(rows); }
+  int64_t right = 0, classes = 0;  // classes: those that were to be found, one per sample or token
+  double share() const { return static_cast<double>(right) / static_cast<double>(classes); }
 };
 
 // Returns the model's accuracy on the test samples, each counted once. Every rank must call it. All ranks evaluate with

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/scenario/wrapped_workload.h"
+
 namespace dpbench {
 namespace {
 
@@ -34,25 +36,14 @@ class ShapeRecordingModel : public Model {
   ShapeLog& log_;
 };
 
-class ShapeRecordingWorkload : public Workload {
+class ShapeRecordingWorkload : public WrappedWorkload {
  public:
-  ShapeRecordingWorkload(const Workload& workload, ShapeLog& log) : workload_(workload), log_(log) {}
-  int64_t samples() const override { return workload_.samples(); }
+  ShapeRecordingWorkload(const Workload& workload, ShapeLog& log) : WrappedWorkload(workload), log_(log) {}
   std::shared_ptr<Model> model(uint64_t seed) const override {
-    return std::make_shared<ShapeRecordingModel>(workload_.model(seed), log_);
+    return std::make_shared<ShapeRecordingModel>(inner_.model(seed), log_);
   }
-  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
-    return workload_.loss(output, target);
-  }
-  bool sum_loss() const override { return workload_.sum_loss(); }
-  OptimizerSpec optimizer() const override { return workload_.optimizer(); }
-  Batch batch(const at::Tensor& ids) const override { return workload_.batch(ids); }
-  void prepare(const at::Tensor& ids) const override { workload_.prepare(ids); }
-  int64_t test_samples() const override { return workload_.test_samples(); }
-  Batch test_batch(const at::Tensor& ids) const override { return workload_.test_batch(ids); }
 
  private:
-  const Workload& workload_;
   ShapeLog& log_;
 };
 

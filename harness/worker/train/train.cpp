@@ -59,6 +59,7 @@ class Trainer {
     strategy_->finish();
     if (job_.options.checkpoint_every > 0) files_.checkpoint(*strategy_, state_, losses_);
     files_.save(*strategy_);
+    generate();
     TrainResult result = summary_of(job_, tally_, source_, state_, phases_, checks_, *strategy_);
     job_.group.barrier();  // wait until all ranks are done before any rank tears down the process group
     return result;
@@ -71,6 +72,8 @@ class Trainer {
         promised(job_.info, Params(job_.info.params, job_.spec.params, job_.info.name)).recorded)
       throw UsageError("--show-shapes: " + job_.info.name + " replays recorded steps, which do not call the model" +
                        unrecorded_hint(job_.info));
+    if (job_.options.generate > 0 && workload_.tokens_per_sample() == 0)
+      throw UsageError("--generate: " + job_.spec.workload + " writes no text");
     files_.validate();
   }
 
@@ -82,6 +85,16 @@ class Trainer {
     }
     job_.group.barrier();
     source_.prepare();
+  }
+
+  // Every rank evaluates the same text; rank 0 prints it.
+  void generate() const {
+    if (job_.options.generate == 0) return;
+    const auto forward = [&](const Batch& batch) {
+      job_.pulse.beat();
+      return strategy_->forward(batch);
+    };
+    output_.line(workload_.continued(forward, job_.options.generate, job_.spec.seed));
   }
 
   int64_t steps_done() const { return state_.epoch * source_.steps_per_epoch() + state_.step; }
