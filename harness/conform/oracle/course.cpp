@@ -110,11 +110,14 @@ class Walk {
     const double factor = clip_factor(gradient);
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       if (!used(expected, rank, p)) continue;
-      const at::Tensor before = find(parameters, trial_.names[p])->to(at::kDouble);
-      const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, before.dim());
-      const at::Tensor change = replays_[rank][p].step(spec_, rates, before, gradient[p] * factor, 0).first;
-      for (auto& [name, tensor] : parameters)
-        if (is_in(trial_.aliases[p], name)) tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
+      at::Tensor change;
+      for (auto& [name, tensor] : parameters) {
+        if (!is_in(trial_.aliases[p], name)) continue;
+        const at::Tensor before = tensor.to(at::kDouble);
+        const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, before.dim());
+        if (!change.defined()) change = replays_[rank][p].step(spec_, rates, before, gradient[p] * factor, 0).first;
+        tensor = (before + change).to(tensor.scalar_type());
+      }
     }
     return parameters;
   }
