@@ -30,8 +30,8 @@ struct Setup {
   // The ranks' process group; null unless the strategy runs one process per rank.
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   Mesh mesh = Mesh("dp", group);  // the ranks as a grid; its only axis, dp, has all of them
-  uint64_t init_seed = 0;  // seed of this rank's initial parameters; may differ between ranks
-  uint64_t step_seed = 0;  // seed of the dropout masks; the same on every rank
+  uint64_t init_seed = 0;         // seed of this rank's initial parameters; may differ between ranks
+  uint64_t step_seed = 0;         // seed of the dropout masks; the same on every rank
   // Dtype of the computation: kFloat, kDouble, or kBFloat16 for autocast over float32 parameters.
   at::ScalarType dtype = at::kFloat;
   Params params;

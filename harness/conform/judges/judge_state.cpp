@@ -1,14 +1,13 @@
 // Checks a strategy's state after a step: buffers, optimizer updates, unused and frozen parameters.
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/evidence/error_pattern.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/update_mistake.h"
 #include "harness/conform/oracle/optimizer_replay.h"
 
 namespace dpbench {
@@ -116,7 +115,8 @@ class OptimizerJudge {
     if (!gradient.defined()) return {old, at::zeros_like(old)};
     OptimizerReplay& replay = replays_[static_cast<size_t>(rank)][p];
     const OptimizerReplay start = replay;
-    const auto [change, rounding] = replay.step(spec_, rates(step, old), old, gradient, u);
+    const auto [change, rounding] =
+        replay.step(spec_, update_rates(spec_, trial_.scenario.first + step, old.dim()), old, gradient, u);
     const at::Tensor expected = old + change;
     return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type()), start};
   }
@@ -140,152 +140,9 @@ class OptimizerJudge {
                  at_place(trial_, rank, step);
         },
         [&] {
-          return averaged.empty() ? likely({rank, p, step, move.start, *before, after}, expected)
+          return averaged.empty() ? update_mistake(trial_, {rank, p, step, move.start, *before, after}, expected)
                                   : likely_of_average(averaged, after);
         });
-  }
-
-  UpdateRates rates(int64_t step, const at::Tensor& parameter) const {
-    return update_rates(spec_, trial_.scenario.first + step, parameter.dim());
-  }
-
-  // One rank's update of a parameter in a step.
-  struct Update {
-    int rank;
-    size_t p;
-    int64_t step;
-    const OptimizerReplay& start;
-    const at::Tensor &before, &after;
-  };
-
-  // True if the optimizer, stepped with these gradients one after the other, gives the update.
-  bool comes_from(const Update& update, OptimizerReplay replay, const std::vector<at::Tensor>& gradients) const {
-    const at::Tensor before = update.before.to(at::kDouble);
-    at::Tensor now = before;
-    for (const at::Tensor& gradient : gradients) {
-      if (!gradient.defined() || gradient.sizes() != update.before.sizes()) return false;
-      now = now + replay.step(spec_, rates(update.step, now), now, gradient, 0).first;
-    }
-    return is_move(update, now - before);
-  }
-
-  bool is_move(const Update& update, const at::Tensor& move) const {
-    return relative_error(update.after.to(at::kDouble) - update.before.to(at::kDouble), move, 1e-300) < 1e-3;
-  }
-
-  // Returns the change that the optimizer makes with these rates and this gradient.
-  at::Tensor moved_at(const Update& update, const UpdateRates& rates, const at::Tensor& gradient) const {
-    OptimizerReplay replay = update.start;
-    return replay.step(spec_, rates, update.before.to(at::kDouble), gradient, 0).first;
-  }
-
-  // Returns the mistake in the learning rate's schedule that gives the update; an empty string if none does.
-  std::string by_schedule(const Update& update) const {
-    const UpdateRates due = rates(update.step, update.before);
-    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank);
-    for (const int64_t apart : {-1, 1}) {
-      const UpdateRates other =
-          update_rates(spec_, std::max<int64_t>(trial_.scenario.first + update.step + apart, 0), update.before.dim());
-      if (other.learning != due.learning && is_move(update, moved_at(update, other, gradient)))
-        return std::string("updated with the learning rate of the step ") +
-               (apart < 0 ? "before: the schedule is one step late" : "after it: the schedule is one step early");
-    }
-    return "";
-  }
-
-  // Returns the mistake in the weight decay that gives the update; an empty string if none does.
-  std::string by_decay(const Update& update) const {
-    if (spec_.weight_decay == 0) return "";
-    const UpdateRates due = rates(update.step, update.before);
-    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank).to(at::kDouble),
-                     before = update.before.to(at::kDouble), way = update.after.to(at::kDouble) - before,
-                     right = moved_at(update, due, gradient);
-    if (is_move(update, moved_at(update, {due.learning, 0}, gradient + spec_.weight_decay * before)))
-      return due.decay == 0
-                 ? "weight decay was added to the gradient of a parameter that has none"
-                 : "the parameter itself has no weight decay: it was added to the gradient (L2), or left out";
-    const at::Tensor other = moved_at(update, {due.learning, due.decay == 0 ? spec_.weight_decay : 0}, gradient);
-    const double tolerance = 1e-3 * largest_element(right);
-    const at::Tensor wrong = (way - right).abs().gt(tolerance);
-    if ((way - other).abs().gt(tolerance).logical_and(wrong).any().item<bool>()) return "";
-    return std::to_string(wrong.sum().item<int64_t>()) + " of " + std::to_string(wrong.numel()) + " elements have " +
-           (due.decay == 0 ? "weight decay, although parameters of fewer than two dimensions have none"
-                           : "no weight decay");
-  }
-
-  // Returns the gradient of each micro-batch, with the shares of the declared gradient.
-  std::vector<at::Tensor> micro_gradients(const Update& update) const {
-    const ExpectedStep& expected = trial_.expected[static_cast<size_t>(update.step)];
-    std::vector<at::Tensor> gradients;
-    for (int64_t micro = 0; micro < trial_.scenario.accumulate; ++micro) {
-      std::vector<double> shares = expected.shares;
-      for (size_t i = 0; i < shares.size(); ++i)
-        if (expected.shards[i].micro != micro) shares[i] = 0;
-      gradients.push_back(combine(expected.shards, shares)[update.p]);
-    }
-    return gradients;
-  }
-
-  // True if each micro-batch entered the momentum by itself, so that those before the last had their share reduced.
-  bool by_micro_momentum(const Update& update) const {
-    if (spec_.momentum == 0 || trial_.scenario.accumulate == 1) return false;
-    OptimizerReplay replay = update.start;
-    at::Tensor change;
-    for (const at::Tensor& gradient : micro_gradients(update))
-      change = replay.step(spec_, rates(update.step, update.before), update.before, gradient, 0).first;
-    return is_move(update, change);
-  }
-
-  // Returns the gradient of this rank's own samples; undefined for a single process.
-  at::Tensor own_gradient(const Update& update) const {
-    at::Tensor sum;
-    if (trial_.bench.layout.parallelism != Parallelism::ranks) return sum;
-    for (const Shard& shard : trial_.expected[static_cast<size_t>(update.step)].shards)
-      if (const at::Tensor part = shard.gradient[update.p].to(at::kDouble); shard.replica == update.rank)
-        sum = sum.defined() ? sum + part : part;
-    return sum.defined() ? sum / static_cast<double>(trial_.scenario.accumulate) : sum;
-  }
-
-  // Returns the mistake in the choice of gradients or state that gives the update; an empty string if none does.
-  std::string by_gradients(const Update& update) const {
-    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank);
-    if (comes_from(update, update.start, {gradient, gradient})) return "updated twice with the reported gradient";
-    if (comes_from(update, update.start, {own_gradient(update)}))
-      return "updated with the gradient of this rank's samples, not with the reported one";
-    if (update.step > 0 && comes_from(update, update.start, {trial_.reported(update.step - 1, update.p, update.rank)}))
-      return "updated with the gradient of the step before";
-    if (update.start.steps > 0 && comes_from(update, {}, {gradient}))
-      return "updated with a fresh optimizer state: the moments of earlier steps are lost";
-    if (by_micro_momentum(update)) return "the momentum was applied in every micro-batch, not once a step";
-    return "";
-  }
-
-  std::string likely(const Update& update, const at::Tensor& expected) const {
-    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank);
-    const at::Tensor &before = update.before, &after = update.after;
-    if (!gradient.defined()) return "a parameter without a gradient was updated";
-    if (same_bits(before, after)) return "not updated: the optimizer does not see this parameter";
-    const at::Tensor way = after.to(at::kDouble) - before.to(at::kDouble), due = expected - before.to(at::kDouble);
-    const at::Tensor still = way.eq(0).logical_and(due.ne(0)), moved = still.logical_not();
-    if (still.any().item<bool>() && relative_error(way.masked_select(moved), due.masked_select(moved), 0) < 1e-3)
-      return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due.numel()) +
-             " elements were not updated: a piece was left out";
-    // Weight decay does not depend on the gradient, so it is left out of the ratio.
-    const UpdateRates rates = this->rates(update.step, before);
-    const at::Tensor decay = before.to(at::kDouble) * (rates.learning * rates.decay), by_gradient = due + decay;
-    const double size = by_gradient.square().sum().item<double>(),
-                 ratio = size > 0 ? ((way + decay) * by_gradient).sum().item<double>() / size : 0;
-    const bool scaled = size > 0 && relative_error(way + decay, by_gradient * ratio, 0) < 1e-3;
-    const std::string far =
-        "moved " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient implies: ";
-    if (scaled && ratio < 0) return far + "wrong direction";
-    if (scaled && std::abs(ratio - 2) < 1e-3) return far + "updated twice";
-    if (auto text = by_schedule(update); !text.empty()) return text;
-    if (scaled && std::abs(ratio - 1) > 1e-3) return far + "another gradient or learning rate was used";
-    if (auto text = by_gradients(update); !text.empty()) return text;
-    if (auto text = by_decay(update); !text.empty()) return text;
-    if (auto text = error_pattern(way, due, 1e-3); !text.empty()) return text;
-    return "updated with another gradient than the reported one, other settings or another state";
   }
 
   static std::string likely_of_average(const std::vector<Moved>& moves, const at::Tensor& after) {

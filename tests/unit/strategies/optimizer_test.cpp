@@ -133,6 +133,28 @@ std::vector<Parameter> large_parameters(at::ScalarType type) {
 // Gives the gradient of the transposed parameter the memory layout that a backward pass produces.
 void match_layout(const at::Tensor& transposed) { transposed.mutable_grad() = transposed.grad().t().contiguous().t(); }
 
+TEST_P(Fused, AdamHasTheBitsOfTorchsFusedAdamWithoutWeightDecay) {
+  const OptimizerSpec spec = spec_of("convnet");
+  const auto mine = some_parameters(GetParam()), theirs = some_parameters(GetParam());
+  std::vector<at::Tensor> parameters = tensors_of(theirs), momenta, variances, counts;
+  for (const at::Tensor& parameter : parameters) {
+    momenta.push_back(at::zeros_like(parameter));
+    variances.push_back(at::zeros_like(parameter));
+    counts.push_back(at::zeros({}));
+  }
+  Optimizer optimizer(spec, mine);
+  for (int step = 0; step < steps; ++step) {
+    give_gradients(mine, step);
+    std::vector<at::Tensor> gradients;
+    for (const Parameter& parameter : mine) gradients.push_back(parameter.tensor.grad());
+    optimizer.step(step);
+    at::_foreach_add_(counts, 1);
+    at::_fused_adam_(parameters, gradients, momenta, variances, {}, counts, spec.learning_rate, spec.beta1, spec.beta2,
+                     /*weight_decay=*/0, spec.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  }
+  for (size_t i = 0; i < mine.size(); ++i) EXPECT_TRUE(at::equal(mine[i].tensor, parameters[i])) << mine[i].name;
+}
+
 // torch's own optimizers with one group of parameters, for those that have weight decay, and another for the rest.
 // torch computes each operation apart, so results may differ by an ulp per step and rounding.
 template <class Torch, class Options>

@@ -1,0 +1,24 @@
+// Names the mistake behind a wrong update of a parameter.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "harness/conform/oracle/optimizer_replay.h"
+#include "harness/conform/oracle/trial.h"
+
+namespace dpbench {
+
+// One rank's update of a parameter in a step.
+struct Update {
+  int rank;
+  size_t p;  // the parameter's index in Trial::names
+  int64_t step;
+  const OptimizerReplay& start;  // the recomputed optimizer before the step
+  const at::Tensor &before, &after;
+};
+
+// Returns what the update looks like. expected: the parameter that the reported gradient gives.
+std::string update_mistake(const Trial& trial, const Update& update, const at::Tensor& expected);
+
+}  // namespace dpbench
