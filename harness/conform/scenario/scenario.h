@@ -49,6 +49,7 @@ struct Scenario {
   int64_t first = 0;          // number of the first step
   Sample sample = {};         // elements that are compared; if any are left out, the run has a single step
   int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
+  bool sizes = false;   // if true, the short form of `check` runs the scenario on probes with large parameters too
   bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
 };
 

@@ -104,7 +104,8 @@ void Audit::at_end(int64_t block_steps) {
 std::vector<CheckRow> Audit::rows() const {
   std::vector<CheckRow> rows = rows_.all();
   std::string text = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
-                     " times, with the float64 oracle";
+                     " times, with the float64 oracle, in " +
+                     std::to_string(std::lround(100 * spent_s_ / seconds_since(begin_))) + " % of the time";
   if (samples()) text += ", in " + std::to_string(sample_.most_elements) + " elements of each parameter, drawn anew";
   for (CheckRow& row : rows) row.compared = text;
   return rows;
