@@ -118,7 +118,6 @@ class Suite {
       if (!costly && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
-      scenario.losses_alone = scenario.learns && !filter_.takes(scenario.gradient_check);
       scenarios_.push_back(std::move(scenario));
     }
   }

@@ -34,7 +34,6 @@ struct Scenario {
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
-  bool losses_alone = false;       // if true, only the losses are checked, and nothing else is recorded
   bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
   bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
   bool small_buckets = false;      // if true, gradient buckets are small, if the strategy has a parameter for that
