@@ -50,6 +50,14 @@ ParamValues params_of(const CheckRequest& request) {
   return params;
 }
 
+// True for a probe with a large parameter: it shows mistakes that depend on sizes, and every step of it is slow.
+bool is_large(const CheckRequest& request, const Workload& workload) {
+  constexpr int64_t large = 1 << 18;
+  if (!request.workload.probe) return false;
+  return std::ranges::any_of(workload.model(0)->parameters(),
+                             [](const at::Tensor& parameter) { return parameter.numel() > large; });
+}
+
 // Runs all scenarios of a case, on all ranks in lockstep.
 class Suite {
  public:
@@ -60,6 +68,7 @@ class Suite {
         filter_(request.filter),
         workload_(request.workload.make(options_of(request, false))),
         twin_(request.workload.make(options_of(request, true))),
+        large_(!request.long_form && is_large(request, *workload_)),
         bench_{strategy_,          *workload_,    layout_of(request, *workload_),
                request.rank,       request.group, request.devices,
                params_of(request), request.seed,  request.enters},
@@ -88,7 +97,7 @@ class Suite {
   // model at all.
   bool configure_unused() {
     const std::string text = from_rank0([&] {
-      UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
+      UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe && !large_);
       verdicts_.may_refuse(std::move(plan.pattern.names));
       return text_of(plan);
     });
@@ -101,10 +110,11 @@ class Suite {
 
   void choose_scenarios() {
     // A --filter enables the checks of costly scenarios too.
-    const bool costly = request_.long_form || request_.workload.thorough || !filter_.takes_all();
+    const bool costly = request_.long_form || (request_.workload.thorough && !large_) || !filter_.takes_all();
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly, request_.seed)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
+      if (large_ && !scenario.sizes) continue;
       // Mistakes of later steps are left to the workloads that run the costly scenarios, and to the unwatched run.
       if (!costly && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
@@ -112,7 +122,6 @@ class Suite {
       // A power of two divides whole numbers exactly.
       if (workload_->sum_loss())
         scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
-      scenario.losses_alone = scenario.learns && !filter_.takes(scenario.gradient_check);
       scenarios_.push_back(std::move(scenario));
     }
   }
@@ -131,13 +140,13 @@ class Suite {
     const bool probe = request_.workload.probe;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
     scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
-    scenario.small_buckets = probe;
+    scenario.small_buckets = probe && !large_;
     // A strategy that records its steps records each batch size once. Ranks whose sizes differ would do so in different
     // steps.
     scenario.short_batches = !strategy_.recorded;
     const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
     const std::string shape = from_rank0([&] {
-      const auto [rows, steps] = affordable_shape(scenario, few, own, probe ? 16 : 2);
+      const auto [rows, steps] = affordable_shape(scenario, few, own, probe && !large_ ? 16 : 2);
       return std::to_string(rows) + " " + std::to_string(steps);
     });
     scenario.rows_per_rank = std::stoll(shape);
@@ -251,6 +260,7 @@ class Suite {
   const StrategyInfo strategy_;  // the strategy's properties, adjusted to the parameter values
   CheckFilter filter_;
   std::unique_ptr<Workload> workload_, twin_;
+  bool large_;
   Bench bench_, twin_bench_;
   std::optional<AlteredWorkload> enlarged_;
   std::optional<Bench> enlarged_bench_;

@@ -21,8 +21,6 @@ void Verdicts::judge(const Bench& bench, const Scenario& scenario, std::optional
 
 void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip,
                            std::vector<Evidence> evidence) {
-  if (scenario.losses_alone)
-    return judge_learning(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
   if (scenario.unwatched) return judge_unwatched(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
   Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
   for (const Judge judge : judges) judge(trial, rows_);

@@ -14,6 +14,7 @@
 
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exception_text.h"
+#include "harness/report/record/report.h"
 #include "harness/report/text/first_line.h"
 #include "harness/worker/catalogue_json.h"
 #include "harness/worker/check/check_case.h"
@@ -143,7 +144,11 @@ class CommandLoop {
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
     if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
-    return ran(spec, timed_case_->block(sampling), checks);
+    const RankRecord record = timed_case_->block(sampling);
+    // A duel has no order to end a case, so a failed audit is told at once.
+    if (const auto audits = timed_case_->audits(); any_failed(audits))
+      for (const Json& row : rows_of(audits)) checks.push_back(row);
+    return ran(spec, record, checks);
   }
 
   Json ended(const CaseSpec& spec, const Json& command) {

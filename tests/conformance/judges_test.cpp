@@ -9,6 +9,7 @@
 
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judge_course.h"
 #include "harness/conform/judges/judges.h"
 #include "harness/conform/judging.h"
 #include "harness/conform/scenario/altered_workload.h"
@@ -229,6 +230,27 @@ TEST_F(ConformanceChecks, SkipTheOptimizerStateIfNoRankReportsAny) {
 TEST_F(ConformanceChecks, FailForAWrongStepSize) {
   for (int rank = 0; rank < 3; ++rank) step(rank).parameters[0].second.add_(step(rank).gradients[0].second, -1e-6);
   EXPECT_EQ(row("optimizer-replay").status, CheckStatus::failed);
+}
+
+TEST_F(ConformanceChecks, OfAPartOfEachParameterFindAMistakeInThatPart) {
+  scenario_.sample = {.most_elements = 10, .seed = 7};
+  for (Evidence& evidence : ranks_) {
+    for (auto& [name, tensor] : evidence.steps[0].parameters) tensor = scenario_.sample.of(tensor).clone();
+    if (evidence.rank == 0) continue;  // rank 0 has whole parameters before the step, from which the oracle starts
+    for (auto& [name, tensor] : evidence.parameters) tensor = scenario_.sample.of(tensor).clone();
+  }
+  const auto deviation = [&] {
+    const Trial trial{bench_, scenario_, {}, ranks_, {}, {}, {}};
+    return course_deviation(trial, course_of(bench_, scenario_, {}, ranks_, /*exact=*/true), nullptr);
+  };
+  EXPECT_LE(deviation().error, 1) << deviation().where;
+  at::Tensor part;
+  for (auto& [name, tensor] : ranks_[1].steps[0].parameters)
+    if (name == "w1") part = tensor;
+  ASSERT_EQ(part.numel(), 10);
+  part[3] += 0.01;
+  EXPECT_GT(deviation().error, 1);
+  expect_contains(deviation().where, {"parameter w1, index [3]", "of 10 elements from number 7 on", "rank 1"});
 }
 
 TEST_F(ConformanceChecks, FailForLossAndOutputOfAnotherRank) {

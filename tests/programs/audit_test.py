@@ -61,6 +61,16 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
         self.assertEqual(audit[0]["status"], "passed")
 
+    def test_a_duel_gives_a_build_that_fails_its_audits_no_verdict(self):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([DPBENCH, "duel", "--base-plugin", PLUGIN, "--new-plugin", PLUGIN, "--strategy", "cheating", "--param",
+                                   "how=no-late-update", "--cpus", "2", "--workload", "mnist-mlp", "--pairs", "40", "--steps", "60", "--out",
+                                   out, "-q", "-o", "json"], capture_output=True, text=True, timeout=240)
+        self.assertTrue(done.stdout, done.stderr)
+        case = json.loads(done.stdout)["cases"][0]
+        self.assertIn(case["status"], ("wrong", "unmeasured"), case)
+        self.assertIn("check audit failed", case["reason"])
+
     def test_audit_off_lets_a_late_mistake_pass(self):
         # Parameters of ranks that are apart would be found without an audit.
         code, case = self.measure("no-late-update", "--audit", "off")

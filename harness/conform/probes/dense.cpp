@@ -1,5 +1,5 @@
-// Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a bucket next to
-// an empty parameter.
+// Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a small bucket
+// next to an empty parameter; a parameter larger than the limits that backends and buckets have by default.
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,6 +77,24 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
+// A model with a parameter above 1 MiB in float32, the size of ddp's first bucket and of a slot of shm, and above 2 MiB
+// in float64, from which on shm uses a thread. Its dimensions are odd, so no piece of it ends with a row.
+class Wide : public Model {
+ public:
+  explicit Wide(uint64_t seed) {
+    Seeded random(seed);
+    first_ = register_parameter("first", random({521, 5}));
+    wide_ = register_parameter("wide", random({513, 521}, 0.05));
+    last_ = register_parameter("last", random({3, 513}, 0.05));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::linear(at::tanh(at::linear(at::tanh(at::linear(input, first_)), wide_)), last_);
+  }
+
+ private:
+  at::Tensor first_, wide_, last_;
+};
+
 const RegisterWorkload mlp{
     thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, AdamW", {6}, 3, probe_adamw()))};
 const RegisterWorkload mlp_sgd{thorough(probe<Mlp<false>>(
@@ -85,6 +103,9 @@ const RegisterWorkload many{
     probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3, probe_adam())};
 const RegisterWorkload large{probe<OneLarge>(
     "probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, probe_momentum())};
+
+const RegisterWorkload wide{
+    thorough(probe<Wide>("probe-wide", "a parameter of 1 MiB with odd dimensions", {5}, 3, probe_sgd()))};
 
 }  // namespace
 }  // namespace dpbench::probes

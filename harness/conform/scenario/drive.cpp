@@ -1,6 +1,5 @@
 #include "harness/conform/scenario/drive.h"
 
-#include <cmath>
 #include <exception>
 
 #include <ATen/ATen.h>
@@ -10,7 +9,6 @@
 #include "harness/conform/evidence/exception_text.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
-#include "harness/conform/evidence/widened.h"
 #include "harness/conform/scenario/altered_workload.h"
 
 namespace dpbench {
@@ -191,11 +189,9 @@ class Driver {
     const AlteredWorkload workload(bench_.workload,
                                    [&](Model& model) { perturb_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
-    if (!scenario_.losses_alone) {
-      evidence_.parameters = snapshot(strategy->parameters());
-      evidence_.buffers = snapshot(strategy->buffers());
-      evidence_.state = snapshot(strategy->state());
-    }
+    evidence_.parameters = snapshot(strategy->parameters());
+    evidence_.buffers = snapshot(strategy->buffers());
+    evidence_.state = snapshot(strategy->state());
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       if (scenario_.reload && step == 2) {
         strategy.reset();
@@ -204,12 +200,10 @@ class Driver {
         strategy->load({last.parameters, last.buffers, last.state});
       }
       one_step(*strategy, step);
-      const bool evaluates = step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between);
-      if (evaluates && !scenario_.losses_alone) evaluate(*strategy, step);
+      if (step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
     }
     enter("finish()");
     strategy->finish();
-    if (scenario_.losses_alone) return;
     evidence_.last_parameters = snapshot(strategy->parameters());
     evidence_.last_buffers = snapshot(strategy->buffers());
     evidence_.last_state = snapshot(strategy->state());
@@ -225,15 +219,14 @@ class Driver {
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
-    // A step may end in a thread that the accessors wait for. If none is called, it may reach into the next step.
-    if (agreeing_ && !scenario_.losses_alone) agreeing_->begin_step(step);
+    if (agreeing_) agreeing_->begin_step(step);
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
-    if (!scenario_.losses_alone) copy_all(strategy, result.output, seen);
+    copy_all(strategy, result.output, seen);
     if (recorder_) seen.collectives = recorder_->stop();
     evidence_.steps.push_back(std::move(seen));
   }
@@ -282,40 +275,6 @@ Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<doubl
 std::string place_of_error(const Evidence& evidence, const Scenario& scenario) {
   return "rank " + std::to_string(evidence.rank) + ", step " + std::to_string(evidence.steps.size()) + ", scenario " +
          scenario.name;
-}
-
-Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
-               int owner, int64_t step) {
-  Batch batch = workload.batch(ids);
-  if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
-  // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
-  // give NaN.
-  const bool of_target = !batch.input.is_floating_point() ||
-                         (std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss());
-  at::Tensor& poisoned_tensor = of_target ? batch.target : batch.input;
-  poisoned_tensor = poisoned_tensor.clone();
-  (of_target ? poisoned_tensor.select(0, 0).flatten()[0] : poisoned_tensor.select(0, 0)).fill_(*scenario.poison);
-  return batch;
-}
-
-std::shared_ptr<Model> first_model(const Bench& bench) { return bench.workload.model(bench.init_seed(0)); }
-
-NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dtype) {
-  const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
-  const auto own = mine->named_parameters();
-  NamedTensors result;
-  for (const auto& item : model->named_parameters())
-    result.emplace_back(item.key(),
-                        widened(is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value(), dtype));
-  return result;
-}
-
-NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype) {
-  const int source = bench.strategy.buffers == Buffers::local ? rank : 0;
-  NamedTensors result;
-  for (const auto& item : bench.workload.model(bench.init_seed(source))->named_buffers())
-    result.emplace_back(item.key(), widened(item.value(), dtype));
-  return result;
 }
 
 }  // namespace dpbench

@@ -1,52 +1,17 @@
 // Runs a strategy through a scenario on this rank and records its results as evidence.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "harness/conform/evidence/evidence.h"
-#include "harness/conform/scenario/scenario.h"
-#include "harness/conform/scenario/seeds.h"
+#include "harness/conform/scenario/bench.h"
 
 namespace dpbench {
-
-// One rank's test setup (strategy, workload, devices), shared by all scenarios of a case.
-struct Bench {
-  const StrategyInfo& strategy;  // the strategy's properties, adjusted to the values in `params`
-  const Workload& workload;
-  Layout layout;
-  int rank = 0;
-  // Process group of all ranks; null unless the strategy runs one process per rank.
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  std::vector<at::Device> devices;
-  ParamValues params;
-  uint64_t seed = 1;
-  // A function called with the part of a scenario that begins, e.g. "step 1 of scenario even"; may be empty.
-  std::function<void(const std::string& place)> enters = {};
-
-  uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }
-  uint64_t step_seed() const { return step_seed_of(seed); }
-};
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);
 
 // Returns the place at which a scenario ended early, e.g. "rank 1, step 2, scenario even".
 std::string place_of_error(const Evidence& evidence, const Scenario& scenario);
-
-// Returns the batch of these sample ids for `owner` (a rank, or 0 for one process), including the NaN or infinity of a
-// poisoned sample.
-Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
-               int owner, int64_t step);
-
-// Returns a new copy of rank 0's initial model, from which all ranks must start.
-std::shared_ptr<Model> first_model(const Bench& bench);
-
-// Return the tensors with which a rank must start: rank 0's, or its own for parameters and buffers that the strategy
-// does not synchronize. Floating-point ones are float64 if `dtype` is.
-NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dtype);
-NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype);
 
 }  // namespace dpbench

@@ -34,7 +34,6 @@ struct Scenario {
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
-  bool losses_alone = false;       // if true, only the losses are checked, and nothing else is recorded
   bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
   bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
   bool small_buckets = false;      // if true, gradient buckets are small, if the strategy has a parameter for that
@@ -49,6 +48,7 @@ struct Scenario {
   int64_t first = 0;          // number of the first step
   Sample sample = {};         // elements that are compared; if any are left out, the run has a single step
   int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
+  bool sizes = false;   // if true, the short form of `check` runs the scenario on probes with large parameters too
   bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
 };
 

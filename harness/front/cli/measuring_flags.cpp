@@ -84,6 +84,10 @@ void add_check_switch(CLI::App& app, MeasuringOptions& o, const std::string& hel
   add_named<Switch>(app, "--check", o.check, help, {Switch::automatic, Switch::off})->group("Sampling");
 }
 
+void add_audit_switch(CLI::App& app, MeasuringOptions& o, const std::string& help) {
+  add_named<Switch>(app, "--audit", o.sampling.audit, help, {Switch::on, Switch::off})->group("Sampling");
+}
+
 void add_sampling(CLI::App& app, MeasuringOptions& o) {
   const auto add = in_group("Sampling");
   add(app.add_flag("--quick", o.quick, "1 launch, 9 blocks of 25 ms, 5 warm-up steps [without other flags]"), "");
@@ -106,9 +110,7 @@ void add_sampling(CLI::App& app, MeasuringOptions& o) {
           ->check(not_empty()),
       "STRATEGY");
   add_check_switch(app, o, "check every case before timing it [auto]");
-  add_named<Switch>(app, "--audit", o.sampling.audit, "compare steps of the timed run with the oracle [on]",
-                    {Switch::on, Switch::off})
-      ->group("Sampling");
+  add_audit_switch(app, o, "compare steps of the timed run with the oracle [on]");
   add(app.add_flag("--trace", o.trace, "also trace a few untimed steps of each case, for Perfetto"), "");
 }
 
@@ -197,6 +199,7 @@ void add_pairs(CLI::App& app, DuelOptions& o) {
   add(app.add_option("--warmup", o.sampling.warmup, "warm-up steps after each start [20]")->check(between(0, 1e6)),
       "N");
   add_check_switch(app, o, "check both builds before timing [auto]");
+  add_audit_switch(app, o, "compare steps between the blocks of both builds with the oracle [on]");
 }
 
 void add_training(CLI::App& app, TrainingOptions& o) {

@@ -25,7 +25,8 @@ std::string why_no_baseline(const Report& report) {
   for (const auto& record : report.cases)
     if (record.bad() || record.status == CaseStatus::disturbed || record.status == CaseStatus::unproven)
       return record.spec.id + " is " + record.status + ", so later runs could not be compared with it. " +
-             (record.bad() ? "Fix it" : "Stop other programs") + ", or exclude it with --filter";
+             (record.status == CaseStatus::disturbed ? "Stop other programs" : "Fix it") +
+             ", or exclude it with --filter";
   return "";
 }
 

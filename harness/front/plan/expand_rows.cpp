@@ -106,9 +106,11 @@ class Expansion {
     if (!selection_.draws_worlds || places.size() != 4) return places;
     const std::string key = std::to_string(selection_.seed) + strategy.name;
     // Successive workloads take successive pairs, so that each strategy runs in every world; every fourth workload runs
-    // in the largest one, which takes longest.
+    // in the largest one, which takes longest. One of each pair has several ranks and is not the largest, so it runs
+    // over every backend.
     const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + position_of(workload);
-    return {places[turn % 3], places[turn % 4 == 3 ? 3 : (turn + 1) % 3]};
+    if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
+    return {places[turn % 3], places[(turn + 1) % 3]};
   }
 
   size_t position_of(const WorkloadEntry& workload) const {

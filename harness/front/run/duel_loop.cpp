@@ -141,6 +141,11 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   auto& checks = is_base ? record.base_checks : record.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
+  if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {  // of an audit
+    record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
+    record.reason = side_name(is_base) + fault;
+    return std::nullopt;
+  }
   if (parameters_differ(outcome.ranks)) {
     record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
     record.reason = side_name(is_base) + std::string("ranks ended a block with different parameters");

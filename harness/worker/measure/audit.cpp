@@ -77,9 +77,9 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
   if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, looked_at / tensors);
 }
 
-// Returns the largest number of steps that an audit may take now; 0: none.
-int64_t Audit::affordable(int64_t block_steps) const {
-  const double left_s = share_of_time * seconds_since(begin_) - spent_s_;
+// Returns the largest number of steps that an audit may take now if `reserved_s` is left for others; 0: none.
+int64_t Audit::affordable(int64_t block_steps, double reserved_s) const {
+  const double left_s = share_of_time * seconds_since(begin_) - spent_s_ - reserved_s;
   if (left_s <= shortest_s_) return 0;
   if (audits_ == 0 || samples()) return 1;  // the first audit shows what they cost
   return std::min({1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps, most_steps});
@@ -87,9 +87,10 @@ int64_t Audit::affordable(int64_t block_steps) const {
 
 void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   int64_t steps = 0;
-  if (audits_ == 0) shortest_s_ = cost_of_replica * bench_.layout.world * timed_step_s;
+  if (audits_ == 0) shortest_s_ = step_s_ = cost_of_replica * bench_.layout.world * timed_step_s;
+  const double last_audit_s = shortest_s_ + step_s_;
   if (group_.rank() == 0)
-    if (const int64_t most = affordable(block_steps); most > 0 && random_() % 2 == 0)
+    if (const int64_t most = affordable(block_steps, last_audit_s); most > 0 && random_() % 2 == 0)
       // The logarithm of the number of steps is uniform, so short and long stretches are equally frequent.
       steps = std::llround(std::exp(std::uniform_real_distribution(0.0, std::log(static_cast<double>(most)))(random_)));
   steps = group_.agree(steps);
@@ -98,13 +99,14 @@ void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
 
 void Audit::at_end(int64_t block_steps) {
   // The loss of a single step would not show whether the step before it updated the parameters.
-  run(group_.agree(samples() ? 1 : std::max<int64_t>(2, affordable(block_steps))));
+  run(group_.agree(samples() ? 1 : std::max<int64_t>(2, affordable(block_steps, 0))));
 }
 
 std::vector<CheckRow> Audit::rows() const {
   std::vector<CheckRow> rows = rows_.all();
   std::string text = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
-                     " times, with the float64 oracle";
+                     " times, with the float64 oracle, in " +
+                     std::to_string(std::lround(100 * spent_s_ / seconds_since(begin_))) + " % of the time";
   if (samples()) text += ", in " + std::to_string(sample_.most_elements) + " elements of each parameter, drawn anew";
   for (CheckRow& row : rows) row.compared = text;
   return rows;

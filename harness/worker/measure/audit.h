@@ -28,7 +28,7 @@ class Audit {
   int64_t engine_nodes() const { return engine_nodes_; }
 
  private:
-  int64_t affordable(int64_t block_steps) const;
+  int64_t affordable(int64_t block_steps, double reserved_s) const;
   bool samples() const { return sample_.most_elements > 0; }
   void run(int64_t steps);
   Evidence observed(int64_t steps);

@@ -78,6 +78,15 @@ void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
 }
 
+// Reduces the first MiB of each bucket alone.
+void first_mebibyte(Run& run, at::Tensor& flat, size_t) {
+  const int64_t most = std::min<int64_t>(flat.numel(), (1 << 20) / flat.element_size());
+  at::Tensor part = flat.narrow(0, 0, most).clone();
+  run.all_reduce(part);
+  flat.narrow(0, 0, most).copy_(part);
+  flat.div_(run.world);
+}
+
 void reduce_without_waiting(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
   std::vector<at::Tensor> tensors = {flat};
@@ -158,6 +167,7 @@ std::vector<Mutant> reduction_mutants() {
       {"maximum-instead-of-sum", "gradient-meaning", "maximum",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::MAX); })},
       {"last-element-not-reduced", "gradient-meaning", "[8, 5]", reducing(all_but_the_last_element)},
+      {"large-bucket-reduced-in-part", "gradient-replay", "wide", reducing(first_mebibyte), "probe-wide"},
       {"reduced-in-float16", "gradient-meaning", "float16", reduced_in(at::kHalf)},
       {"reduced-in-bfloat16", "gradient-meaning", "bfloat16", reduced_in(at::kBFloat16)},
       {"reduced-in-float32", "gradient-meaning", "float32", reduced_in(at::kFloat)},
