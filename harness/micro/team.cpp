@@ -14,7 +14,14 @@ namespace {
 CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
                          at::Device device) {
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name + std::to_string(world), store);
-  return backend_registry().at(name).make({prefixed, rank, world, rank, world, device, std::chrono::seconds(60), ""});
+  return backend_registry().at(name).make({.store = prefixed,
+                                           .rank = rank,
+                                           .world = world,
+                                           .local_rank = rank,
+                                           .local_world = world,
+                                           .device = device,
+                                           .timeout = std::chrono::seconds(60),
+                                           .directory = ""});
 }
 
 }  // namespace

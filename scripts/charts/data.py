@@ -153,8 +153,8 @@ class Case:
     @property
     def group(self):
         raw = self.raw
-        return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype, raw.get("scale", 1),
-                raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
+        return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype,
+                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
 
     @property
@@ -163,6 +163,7 @@ class Case:
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} samples per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype, f"{self.runtime} runtime"]
+        words += [f"model {raw['model']}"] if raw.get("model") else []
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import random
+import re
 import shlex
 import signal
 import struct
@@ -55,7 +56,7 @@ class Training(unittest.TestCase):
     def words(self, workload, strategy, *more):
         self.runs += 1
         self.out = self.folder / f"results{self.runs}"
-        data = () if workload == "random-linear" else ("--data", self.folder)
+        data = () if workload in ("random-linear", "gpt") else ("--data", self.folder)
         return [DPBENCH, "train", "--workload", workload, "--strategy", strategy, "--out", self.out, *data, *more]
 
     def train(self, workload, strategy, *more, code=0):
@@ -125,6 +126,18 @@ class Training(unittest.TestCase):
         losses = training["epoch_losses"]
         self.assertEqual(lines[2:], [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertAlmostEqual(losses[0], sum(training["loss_curve"][:5]) / 5, places=9)
+
+    def test_gpt_counts_right_tokens_and_writes_a_text(self):
+        done = self.train("gpt", "ddp", "--cpus", "2", "--model", "tiny,padding=off", "--batch", "256", "--epochs", "1", "--eval",
+                          "--generate", "30")
+        right, all_tokens = re.search(r"^Accuracy: .* \((\d+) of (\d+)\)$", done.stdout, re.MULTILINE).groups()
+        self.assertEqual(int(all_tokens), 11 * 496)  # the last tenth of 4962 rows of 11 tokens
+        self.assertGreater(int(right), 0.1 * int(all_tokens))  # a space is 16 % of the text
+        text = "".join(done.stdout.split(")\n", 1)[1:]).removesuffix("\n")
+        self.assertEqual(len(text), (11 + 1) // 2 + 30, text)
+
+    def test_generate_needs_a_workload_of_text(self):
+        self.refused("mnist-mlp", "cpu", "--generate", "30", words=["--generate", "mnist-mlp writes no text"])
 
     def test_training_shows_progress_on_a_terminal(self):
         own, theirs = pty.openpty()

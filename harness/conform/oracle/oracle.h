@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/conform/oracle/sample.h"
+#include "harness/conform/evidence/sample.h"
 #include "strategies/api/strategy.h"
 
 namespace dpbench {

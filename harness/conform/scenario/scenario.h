@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/conform/oracle/sample.h"
+#include "harness/conform/evidence/sample.h"
 #include "harness/report/record/case.h"
 #include "strategies/api/strategy.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/conform/evidence/evidence.h"
+#include "harness/conform/evidence/sample.h"
 #include "harness/conform/judges/judge_course.h"
-#include "harness/conform/oracle/sample.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench {

@@ -54,6 +54,12 @@ TEST(Table, ShowsMeasurementsUnderTheirTitles) {
                                                        "-", "1.2", "%", "-", "ok", "baseline"}));
 }
 
+TEST(Table, ShowsTokensBesideTheSamples) {
+  Report all = report();
+  all.cases[0].derived.tokens_per_s = 4096000;
+  EXPECT_NE(report_table(all, false).find(" 32000 (4096000 tokens) "), std::string::npos) << report_table(all, false);
+}
+
 TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
   Report all = report();
   all.cases[0].derived.speedup_low = 0.9, all.cases[0].derived.speedup_high = 1.1;

@@ -207,6 +207,19 @@ TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
 }
 
+TEST(Derived, TokensAndOperationsByTheFormulaFollowTheSamples) {
+  CaseRecord one = measured("cpu", 1, Scaling::weak, 4, 2000);
+  for (auto& launch : one.launches)
+    for (auto& rank : launch.ranks) rank.tokens_per_sample = 128, rank.flop_per_sample = 1e6;
+  Report report = report_of({one, measured("ddp", 2, Scaling::weak, 4, 2000)});
+  summarise(report);
+  const Derived with = report.cases[0].derived;
+  EXPECT_DOUBLE_EQ(*with.tokens_per_s, 128 * *with.samples_per_s);
+  EXPECT_DOUBLE_EQ(*with.formula_flop_per_step, 4e6);
+  EXPECT_FALSE(report.cases[1].derived.tokens_per_s);
+  EXPECT_FALSE(report.cases[1].derived.formula_flop_per_step);
+}
+
 TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
   for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};

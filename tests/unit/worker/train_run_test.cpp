@@ -268,7 +268,7 @@ TEST(Evaluation, CountsEachSampleOnceWithTheBuffersOfRankZero) {
   run_on_threads(3, [&](const Group& group, Pulse& pulse) {
     BufferedClassifier strategy(group.rank());
     const Accuracy found = evaluate(strategy, *workload, group, pulse);
-    EXPECT_EQ(found.rows, 5);
+    EXPECT_EQ(found.classes, 5);
     EXPECT_EQ(found.right, 5) << "of 5 samples on 3 ranks, at rank " << group.rank();
   });
 }

@@ -198,6 +198,45 @@ TEST(Gpt, PaddedTargetsDoNotCountAndEveryRowHasOne) {
 }
 
 // In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
+// Returns a forward pass whose every output has `token` as its only likely one.
+Workload::Forward always(int64_t token, int64_t vocab) {
+  return [=](const Batch& batch) {
+    return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3;
+  };
+}
+
+TEST(Gpt, ContinuesATextByTheLikelyTokens) {
+  const Gpt workload(parse_shape("tiny"), "");
+  const std::string text = workload.continued(always('x', 257), 20, 1);
+  EXPECT_EQ(text.size(), (11 + 1) / 2 + 20u);
+  EXPECT_TRUE(text.ends_with(std::string(20, 'x'))) << text;
+}
+
+TEST(Gpt, DrawsATextWithItsSeed) {
+  const Gpt workload(parse_shape("tiny"), "");
+  const auto model = workload.model(1);
+  model->eval();
+  const auto forward = [&](const Batch& batch) {
+    return model->forward(batch.input, {.ids = batch.ids});
+  };
+  const std::string text = workload.continued(forward, 30, 1);
+  EXPECT_EQ(text, workload.continued(forward, 30, 1));
+  EXPECT_NE(text, workload.continued(forward, 30, 2));
+}
+
+TEST(Gpt, TokensThatAreNoBytesAreWrittenAsNumbers) {
+  const Gpt workload(parse_shape("tiny"), "");
+  EXPECT_TRUE(workload.continued(always(256, 257), 2, 1).ends_with(" 256 256"));
+}
+
+// 6 operations per token and multiplied parameter, and 12 per layer, column and pair of tokens.
+TEST(GptShape, OperationsOfARowFollowTheClosedFormula) {
+  const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=32"), "");
+  EXPECT_EQ(workload.tokens_per_sample(), 16);
+  const double layer = 4 * 8 * 8 + 2 * 8 * 32;
+  EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 32) * 16 + 12 * 2 * 8 * 16 * 16);
+}
+
 TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
   const auto workload = workload_registry().at("gpt-exact").make({.scale = 3});
   const auto narrow = workload->model(1), wide = workload->model(1);
