@@ -192,7 +192,9 @@ class Zero1 : public Strategy {
   void track_used_parameters() {
     used_.assign(tensors_.size(), false);
     for (size_t i = 0; i < tensors_.size(); ++i)
-      tensors_[i].register_hook([this, i](const at::Tensor&) { used_[i] = true; });
+      tensors_[i].register_hook([this, i](const at::Tensor& gradient) {
+        if (gradient.defined()) used_[i] = true;
+      });
   }
 
   void clear_gradients() {

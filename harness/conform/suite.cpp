@@ -20,6 +20,7 @@
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/applicability.h"
 #include "harness/conform/scenario/baseline.h"
+#include "harness/conform/scenario/make_workload.h"
 #include "harness/conform/verdicts.h"
 
 namespace dpbench {
@@ -66,8 +67,8 @@ class Suite {
         strategy_(
             promised(request.strategy, Params(request.strategy.params, params_of(request), request.strategy.name))),
         filter_(request.filter),
-        workload_(request.workload.make(options_of(request, false))),
-        twin_(request.workload.make(options_of(request, true))),
+        workload_(make_workload(request.workload, options_of(request, false))),
+        twin_(make_workload(request.workload, options_of(request, true))),
         large_(!request.long_form && is_large(request, *workload_)),
         bench_{strategy_,          *workload_,    layout_of(request, *workload_),
                request.rank,       request.group, request.devices,

@@ -154,7 +154,7 @@ class Case:
     def group(self):
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype,
-                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
+                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
 
     @property
@@ -165,6 +165,7 @@ class Case:
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype, f"{self.runtime} runtime"]
         words += [f"model {raw['model']}"] if raw.get("model") else []
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
+        words += [f"recomputes every {raw['recompute']} blocks"] if raw.get("recompute") else []
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
         words += [f"other mathematics: {self.means}"] if self.other_mathematics else []

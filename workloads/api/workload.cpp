@@ -5,13 +5,6 @@
 
 namespace dpbench {
 
-at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
-  check(!blocks_.empty(), "a model without blocks must override forward()");
-  at::Tensor x = input;
-  for (const Block& block : blocks_) x = block.forward(std::move(x), context);
-  return x;
-}
-
 Batch Workload::test_batch(const at::Tensor&) const { throw UsageError("this workload has no test samples"); }
 
 std::string Workload::continued(const Forward&, int64_t, uint64_t) const {

@@ -47,12 +47,16 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input, const Context& context);
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
+  // Makes forward() keep only the input of every so many blocks. The backward pass runs them again, except for the last
+  // ones, whose activations it needs at once. 0: forward() keeps all activations.
+  void recompute(int64_t blocks) { recompute_ = blocks; }
 
  protected:
   void add_block(Block block) { blocks_.push_back(std::move(block)); }
 
  private:
   std::vector<Block> blocks_;
+  int64_t recompute_ = 0;
 };
 
 class Workload {
@@ -94,6 +98,7 @@ struct WorkloadOptions {
   bool smooth = false;
   // The flag --data: MNIST's directory, or a file, as the workload defines it; if empty, the built-in samples.
   std::string data_dir = {};
+  int64_t recompute = 0;  // the flag --recompute; the program makes the models do it (Model::recompute)
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
 };

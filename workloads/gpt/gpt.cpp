@@ -19,13 +19,14 @@ constexpr int64_t no_target = -100;  // cross_entropy() ignores this label
 constexpr int64_t test_part = 10;    // the last tenth of the rows is kept for evaluation
 constexpr double temperature = 0.8;  // below 1, likely tokens are drawn more often than the model says
 
-std::string as_text(const at::Tensor& tokens) {
-  const bool bytes = tokens.max().item<int64_t>() < 128;
+// Bytes are written as characters, with ? for those that cannot be printed; other tokens as numbers.
+std::string as_text(const at::Tensor& tokens, bool are_bytes) {
   std::ostringstream text;
   for (int64_t i = 0; i < tokens.numel(); ++i) {
     const auto token = tokens[i].item<int64_t>();
-    if (bytes)
-      text << static_cast<char>(token);
+    const bool printable = (token >= ' ' && token <= '~') || token == '\n';
+    if (are_bytes)
+      text << (printable ? static_cast<char>(token) : '?');
     else
       text << (i > 0 ? " " : "") << token;
   }
@@ -67,14 +68,14 @@ OptimizerSpec Gpt::optimizer() const {
 
 std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed) const {
   const auto generator = own_generator(seed);
-  at::Tensor text = test_batch(at::zeros({1}, at::kLong)).input.narrow(1, 0, (shape_.seq + 1) / 2);
+  at::Tensor text = tokens_.at(samples() * shape_.seq + at::arange((shape_.seq + 1) / 2)).unsqueeze(0);
   for (int64_t i = 0; i < tokens; ++i) {
     const at::Tensor seen = text.slice(1, std::max<int64_t>(0, text.size(1) - shape_.seq)).contiguous();
     const at::Tensor logits = forward({seen, {}, at::zeros({1}, at::kLong)}).cpu().select(1, -1).to(at::kDouble);
     const at::Tensor next = at::multinomial((logits / temperature).softmax(-1), 1, /*replacement=*/false, generator);
     text = at::cat({text, next}, 1);
   }
-  return as_text(text[0]);
+  return as_text(text[0], tokens_.are_bytes());
 }
 
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {

@@ -20,6 +20,7 @@ class Tokens {
   // read or a token is not below `vocab`.
   Tokens(const std::string& path, int64_t vocab);
 
+  bool are_bytes() const { return ids_.scalar_type() == at::kByte; }
   int64_t count() const { return ids_.numel(); }
   // Returns the tokens at these positions, as int64 in the positions' shape.
   at::Tensor at(const at::Tensor& positions) const;

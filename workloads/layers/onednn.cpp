@@ -24,6 +24,8 @@ using Product = at::Tensor(const at::Tensor&, const at::Tensor&, const std::opti
 OneDnnProducts::OneDnnProducts(bool on) : before_(onednn_products) { onednn_products = on; }
 OneDnnProducts::~OneDnnProducts() { onednn_products = before_; }
 
+bool OneDnnProducts::on() { return onednn_products; }
+
 bool OneDnnProducts::take(const at::Tensor& input, int64_t multiplications) {
   return onednn_products && multiplications >= kMinMultiplications && input.scalar_type() == at::kFloat;
 }

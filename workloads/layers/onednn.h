@@ -15,6 +15,7 @@ class OneDnnProducts {
   OneDnnProducts(const OneDnnProducts&) = delete;
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
+  static bool on();
   // True if oneDNN should compute a product of this size. For a small product the call overhead outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 

@@ -49,6 +49,7 @@ Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_see
       onednn_(onednn),
       sample_(sample),
       model_(workload.model(0)) {
+  model_->recompute(0);
   if (dtype == at::kDouble) widen(*model_);
   trainable_ = trainable(*model_);
   for (const auto& [name, tensor] : trainable_) names_.push_back(name);

@@ -104,8 +104,8 @@ const RegisterWorkload many{
 const RegisterWorkload large{probe<OneLarge>(
     "probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, probe_momentum())};
 
-const RegisterWorkload wide{
-    thorough(probe<Wide>("probe-wide", "a parameter of 1 MiB with odd dimensions", {5}, 3, probe_sgd()))};
+const RegisterWorkload wide{thorough(probe<Wide>("probe-wide", "a parameter of 1 MiB with odd dimensions", {5}, 3,
+                                                 {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.0005}))};
 
 }  // namespace
 }  // namespace dpbench::probes

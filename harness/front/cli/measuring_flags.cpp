@@ -43,6 +43,10 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
           ->check(between(1, kMaxScale)),
       "K");
+  add(app.add_option("--recompute", what.recompute,
+                     "keep only the input of every K blocks of the model; run them twice")
+          ->check(between(1, 65536)),
+      "K");
   add(app.add_option("--plugin", what.plugins, "library with strategies or workloads (its code runs); repeatable")
           ->allow_extra_args(false),
       "FILE");

@@ -27,6 +27,7 @@ Json config_json(const MeasuringOptions& options) {
           {"model", what.model.empty() ? Json(nullptr) : Json(what.model)},
           {"scale", what.scale},
           {"accumulate", what.accumulate},
+          {"recompute", what.recompute},
           {"clip_norm", what.clip_norm ? Json(*what.clip_norm) : Json(nullptr)},
           {"plugins", what.plugins},
           {"data_dir", what.data_dir.empty() ? Json(nullptr) : Json(what.data_dir)},

@@ -46,7 +46,7 @@ struct Selection {
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
   std::string model;               // shape of the models, for workloads with several; empty: the workload's default
-  int64_t scale = 1, accumulate = 1;
+  int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
   std::string data_dir, filter;

@@ -49,6 +49,7 @@ class Expansion {
                                 .model = model_of(workload),
                                 .scale = selection_.scale,
                                 .accumulate = selection_.accumulate,
+                                .recompute = selection_.recompute,
                                 .clip_norm = selection_.clip_norm,
                                 .seed = selection_.seed,
                                 .data_dir = selection_.data_dir},

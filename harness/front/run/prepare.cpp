@@ -46,11 +46,16 @@ Plan plan_with_data(Prepared& prepared) {
   return plan();
 }
 
+void require_accessible(const std::string& data) {
+  std::error_code error;
+  if (!data.empty() && !fs::exists(data, error))
+    throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
+}
+
 }  // namespace
 
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
-  if (const std::string& data = options.what.data_dir; !data.empty() && !fs::exists(data))
-    throw UsageError("--data " + data + ": no such file or directory");
+  require_accessible(options.what.data_dir);
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);

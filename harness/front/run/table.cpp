@@ -110,6 +110,7 @@ std::string heading(const CaseSpec& spec) {
   if (!spec.model.empty()) text += " · " + spec.model;
   if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
   if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
+  if (spec.recompute != 0) text += " · recomputes every " + std::to_string(spec.recompute) + " blocks";
   return text;
 }
 

@@ -18,6 +18,7 @@ std::string benchmark_name(const CaseSpec& spec) {
   if (!spec.model.empty()) name += "/model:" + spec.model;
   if (spec.scale != 1) name += "/scale:" + std::to_string(spec.scale);
   if (spec.accumulate != 1) name += "/accumulate:" + std::to_string(spec.accumulate);
+  if (spec.recompute != 0) name += "/recompute:" + std::to_string(spec.recompute);
   return name;
 }
 

@@ -12,14 +12,15 @@ std::string case_id(const CaseSpec& spec) {
   if (!spec.model.empty()) id += "/model=" + spec.model;
   if (spec.scale != 1) id += "/scale=" + std::to_string(spec.scale);
   if (spec.accumulate != 1) id += "/accumulate=" + std::to_string(spec.accumulate);
+  if (spec.recompute != 0) id += "/recompute=" + std::to_string(spec.recompute);
   for (const auto& [name, value] : spec.params) id += "/" + name + "=" + value;
   return id;
 }
 
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ) {
   const auto common = [](const CaseSpec& s) {
-    return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.clip_norm, s.data_dir,
-                    s.threads);
+    return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.recompute,
+                    s.clip_norm, s.data_dir, s.threads);
   };
   const auto strategy = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
   return common(one) == common(other) && (may_differ.strategy || strategy(one) == strategy(other)) &&

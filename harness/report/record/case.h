@@ -30,7 +30,7 @@ struct CaseSpec {
   Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
   std::string model{};
-  int64_t scale = 1, accumulate = 1;
+  int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm{};
   uint64_t seed = 1;
   std::string data_dir{};
@@ -67,6 +67,10 @@ struct Table<CaseSpec> {
       later(Field{"scale", "factor", &S::scale, "factor on the model's width and depth", range::positive}),
       later(
           Field{"accumulate", "micro-batches", &S::accumulate, "micro-batches accumulated per step", range::positive}),
+      later(Field{"recompute", "blocks", &S::recompute,
+                  "blocks of the model of which only the input is kept until the backward pass runs them again; 0: all "
+                  "activations are kept; since 1.7",
+                  range::not_negative}),
       later(Field{"clip_norm", "norm", &S::clip_norm, "gradient clipping limit on the global norm; null: no clipping",
                   range::above_zero}),
       later(Field{"seed", "number", &S::seed,
@@ -80,7 +84,7 @@ struct Table<CaseSpec> {
 };
 
 // Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter,
-// model, scale or accumulation that differs from its default.
+// model, scale, accumulation or recomputation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
 // Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "harness/conform/scenario/make_workload.h"
 #include "harness/conform/scenario/seeds.h"
 
 namespace dpbench {
@@ -19,11 +20,15 @@ at::ScalarType scalar_type(Dtype dtype) {
 }
 
 WorkloadOptions workload_options(const CaseSpec& spec, const std::string& shared_dir) {
-  return {.scale = spec.scale, .model = spec.model, .data_dir = spec.data_dir, .shared_dir = shared_dir};
+  return {.scale = spec.scale,
+          .model = spec.model,
+          .data_dir = spec.data_dir,
+          .recompute = spec.recompute,
+          .shared_dir = shared_dir};
 }
 
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {
-  return workload_registry().at(spec.workload).make(workload_options(spec, shared_dir));
+  return make_workload(workload_registry().at(spec.workload), workload_options(spec, shared_dir));
 }
 
 std::vector<std::string> own_parameters(const CaseSpec& spec) {

@@ -226,10 +226,11 @@ TEST(Options, RefusesAScaleAbove64) {
 
 TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   const std::set<std::string> accepted = {
-      "--runtime", "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",
-      "--scale",   "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",
-      "--long",    "--junit",    "--dump",     "--timeout", "--dry-run", "--launcher", "--retries",       "--config",
-      "--quiet",   "--verbose",  "--progress", "--output",  "--help",    "--version"};
+      "--runtime",       "--strategy", "--workload", "--gpus",     "--cpus",    "--dtype",    "--backend",
+      "--param",         "--scale",    "--plugin",   "--filter",   "--seed",    "--threads",  "--data",
+      "--oversubscribe", "--seeds",    "--long",     "--junit",    "--dump",    "--timeout",  "--dry-run",
+      "--launcher",      "--retries",  "--config",   "--quiet",    "--verbose", "--progress", "--output",
+      "--help",          "--version",  "--model",    "--recompute"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});

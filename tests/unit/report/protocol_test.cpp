@@ -24,8 +24,10 @@ CaseSpec spec_without_defaults() {
                 .dtype = Dtype::f64,
                 .runtime = Runtime::fast,
                 .params = {{"bucket_mb", "1"}, {"overlap", "off"}},
+                .model = "tiny",
                 .scale = 3,
                 .accumulate = 2,
+                .recompute = 4,
                 .clip_norm = 0.5,
                 .seed = 18446744073709551615u,
                 .data_dir = "/data/mnist",
@@ -57,7 +59,9 @@ std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
 TEST(Protocol, ACaseSurvivesConversionToJsonAndBack) {
   const CaseSpec spec = spec_without_defaults();
   const CaseSpec back = case_from_json(through_text(to_json(spec)));
-  EXPECT_EQ(back.id, "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/fast/scale=3/accumulate=2/bucket_mb=1/overlap=off");
+  EXPECT_EQ(back.id,
+            "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/fast/model=tiny/scale=3/accumulate=2/recompute=4/bucket_mb=1/"
+            "overlap=off");
   EXPECT_EQ(back.seed, spec.seed);
   EXPECT_EQ(back.params, spec.params);
   EXPECT_EQ(back.clip_norm, 0.5);
@@ -90,6 +94,8 @@ RankRecord full_record() {
   record.threads = 2;
   record.steps_per_sample = 8;
   record.rows_per_step = 25;
+  record.tokens_per_sample = 11;
+  record.flop_per_sample = 1e6;
   record.samples_ns = {800, 9007199254740993};  // a time that a double cannot represent exactly
   record.step_p50_ns = 1;
   record.step_p90_ns = 2;
@@ -138,7 +144,8 @@ TEST(Protocol, ATrainingRecordSurvivesConversionToJsonAndBack) {
                              .save = "a",
                              .resume = "b",
                              .checkpoint = "c",
-                             .checkpoint_every = 7};
+                             .checkpoint_every = 7,
+                             .generate = 8};
   expect_no_defaults(to_json(options), to_json(TrainOptions{}));
   EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(options)))), to_json(options));
   EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(TrainOptions{})))), to_json(TrainOptions{}));

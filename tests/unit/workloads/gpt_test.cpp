@@ -200,9 +200,7 @@ TEST(Gpt, PaddedTargetsDoNotCountAndEveryRowHasOne) {
 // In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
 // Returns a forward pass whose every output has `token` as its only likely one.
 Workload::Forward always(int64_t token, int64_t vocab) {
-  return [=](const Batch& batch) {
-    return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3;
-  };
+  return [=](const Batch& batch) { return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3; };
 }
 
 TEST(Gpt, ContinuesATextByTheLikelyTokens) {
@@ -216,25 +214,24 @@ TEST(Gpt, DrawsATextWithItsSeed) {
   const Gpt workload(parse_shape("tiny"), "");
   const auto model = workload.model(1);
   model->eval();
-  const auto forward = [&](const Batch& batch) {
-    return model->forward(batch.input, {.ids = batch.ids});
-  };
+  const auto forward = [&](const Batch& batch) { return model->forward(batch.input, {.ids = batch.ids}); };
   const std::string text = workload.continued(forward, 30, 1);
   EXPECT_EQ(text, workload.continued(forward, 30, 1));
   EXPECT_NE(text, workload.continued(forward, 30, 2));
 }
 
-TEST(Gpt, TokensThatAreNoBytesAreWrittenAsNumbers) {
+TEST(Gpt, CharactersThatCannotBePrintedAreQuestionMarks) {
   const Gpt workload(parse_shape("tiny"), "");
-  EXPECT_TRUE(workload.continued(always(256, 257), 2, 1).ends_with(" 256 256"));
+  for (const int64_t token : {7, 27, 127, 200, 256})
+    EXPECT_TRUE(workload.continued(always(token, 257), 2, 1).ends_with("??")) << token;
 }
 
 // 6 operations per token and multiplied parameter, and 12 per layer, column and pair of tokens.
 TEST(GptShape, OperationsOfARowFollowTheClosedFormula) {
-  const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=32"), "");
+  const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=256"), "");
   EXPECT_EQ(workload.tokens_per_sample(), 16);
   const double layer = 4 * 8 * 8 + 2 * 8 * 32;
-  EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 32) * 16 + 12 * 2 * 8 * 16 * 16);
+  EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 256) * 16 + 12 * 2 * 8 * 16 * 16);
 }
 
 TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
@@ -296,6 +293,11 @@ TEST_F(TokenFiles, OfBytesOfUint16AndOfSafetensorsAreRead) {
   const std::string stored = folder_ / "a.safetensors";
   save_tensors(stored, {.tensors = {{"tokens", at::tensor({7, 8, 70000}, at::kInt)}}, .metadata = {}});
   EXPECT_TRUE(at::equal(Tokens(stored, 70001).at(first), at::tensor({7, 8, 70000}, at::kLong)));
+}
+
+TEST_F(TokenFiles, OfUint16AreContinuedByNumbers) {
+  const Gpt workload(parse_shape("tiny,vocab=300"), write("ids.bin", std::string(800, '\1')));
+  EXPECT_TRUE(workload.continued(always(256, 300), 2, 1).ends_with(" 257 256 256"));
 }
 
 TEST_F(TokenFiles, ThatCannotServeAreRefusedWithTheReason) {

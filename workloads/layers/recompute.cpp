@@ -1,0 +1,137 @@
+#include "workloads/layers/recompute.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include "workloads/base/error.h"
+#include "workloads/layers/autocast.h"
+#include "workloads/layers/onednn.h"
+#include "workloads/layers/own_node.h"
+#include "workloads/layers/recorded_step.h"
+
+namespace dpbench {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+// Returns each trained parameter of the blocks once.
+std::vector<at::Tensor> parameters_of(std::span<const Block> blocks) {
+  std::vector<at::Tensor> all;
+  for (const Block& block : blocks)
+    for (const auto& layer : block.layers)
+      for (const at::Tensor& parameter : layer->parameters()) {
+        const bool seen =
+            std::any_of(all.begin(), all.end(), [&](const at::Tensor& other) { return other.is_same(parameter); });
+        if (parameter.requires_grad() && !seen) all.push_back(parameter);
+      }
+  return all;
+}
+
+// Gives the blocks' buffers back the values that they had when this object was made.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(std::span<const Block> blocks) {
+    for (const Block& block : blocks)
+      for (const auto& layer : block.layers)
+        for (const at::Tensor& buffer : layer->buffers()) kept_.emplace_back(buffer, buffer.clone());
+  }
+  ~KeptBuffers() {
+    const at::NoGradGuard no_grad;
+    for (auto& [buffer, value] : kept_) buffer.copy_(value);
+  }
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
+
+class RecomputeNode : public torch::autograd::Node {
+ public:
+  RecomputeNode(std::span<const Block> blocks, const at::Tensor& x, const Context& context)
+      : blocks_(blocks.begin(), blocks.end()),
+        context_(context),
+        x_(x, /*is_output=*/false),
+        device_(x.device().type()),
+        autocast_(at::autocast::is_autocast_enabled(device_)),
+        onednn_(OneDnnProducts::on()),
+        step_(RecordedStep::number()) {}
+
+  variable_list apply(variable_list&& slopes) override {
+    TORCH_CHECK(!at::GradMode::is_enabled(), name(), " has no second derivative: use a model without recomputation");
+    const at::Tensor before = x_.unpack();
+    variable_list inputs = parameters_of(blocks_);
+    const bool needs_x = before.requires_grad();
+    const at::Tensor x = before.detach().requires_grad_(needs_x);
+    if (needs_x) inputs.insert(inputs.begin(), x);
+    const KeptBuffers buffers(blocks_);  // until the backward pass, for which BatchNorm saves its buffers
+    variable_list gradients = torch::autograd::grad({again(x)}, inputs, {slopes[0]}, /*retain_graph=*/false,
+                                                    /*create_graph=*/false, /*allow_unused=*/true);
+    if (!needs_x) gradients.insert(gradients.begin(), at::Tensor());
+    return gradients;
+  }
+  void release_variables() override { x_.reset_data(); }
+  std::string name() const override { return "recompute"; }
+
+ private:
+  // Runs the blocks under the same conditions as in the forward pass.
+  at::Tensor again(const at::Tensor& x) const {
+    const at::AutoGradMode with_graph(true);
+    const Autocast autocast(autocast_, device_);
+    const OneDnnProducts products(onednn_);
+    const RecordedStep step(step_);
+    return run_blocks(blocks_, x, context_);
+  }
+
+  std::vector<Block> blocks_;  // copies, because a strategy may delete the model before the backward pass
+  Context context_;
+  SavedVariable x_;
+  at::DeviceType device_;
+  bool autocast_, onednn_;
+  at::Tensor step_;
+};
+
+}  // namespace
+
+at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context) {
+  for (const Block& block : blocks) x = block.forward(std::move(x), context);
+  return x;
+}
+
+at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const Context& context) {
+  const std::vector<at::Tensor> parameters = parameters_of(blocks);
+  if (!at::GradMode::is_enabled() || (parameters.empty() && !x.requires_grad())) return run_blocks(blocks, x, context);
+  at::Tensor output;
+  {
+    const at::NoGradGuard no_grad;
+    output = run_blocks(blocks, x.detach(), context).detach();
+  }
+  edge_list edges{torch::autograd::impl::gradient_edge(x)};
+  for (const at::Tensor& parameter : parameters) edges.push_back(torch::autograd::impl::gradient_edge(parameter));
+  const auto node = make_node<RecomputeNode>(blocks, x, context);
+  node->set_next_edges(std::move(edges));
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
+  check(!blocks_.empty(), "a model without blocks must override forward()");
+  const std::span<const Block> all = blocks_;
+  const size_t every = recompute_ > 0 ? static_cast<size_t>(recompute_) : all.size();
+  at::Tensor x = input;
+  size_t first = 0;
+  for (; first + every < all.size(); first += every) x = recomputed(all.subspan(first, every), x, context);
+  return run_blocks(all.subspan(first), std::move(x), context);
+}
+
+}  // namespace dpbench
