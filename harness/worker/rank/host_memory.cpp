@@ -55,6 +55,7 @@ int64_t peak_memory_bytes() { return std::max(earlier_peak_bytes, status_bytes("
 UncountedMemory::UncountedMemory() { earlier_peak_bytes = peak_memory_bytes(); }
 
 UncountedMemory::~UncountedMemory() {
+  if (status_bytes("VmHWM:") <= earlier_peak_bytes) return;
   malloc_trim(0);
   restart_peak();
 }
