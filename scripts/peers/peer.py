@@ -41,13 +41,59 @@ def convnet():
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
 
 
+class GptLayer(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_mlp = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.queries_keys_values, self.mixed = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.mlp = nn.Sequential(nn.Linear(hidden, 4 * hidden), nn.GELU(approximate="tanh"), nn.Linear(4 * hidden, hidden))
+
+    def forward(self, x):
+        rows, tokens, hidden = x.shape
+        heads = self.queries_keys_values(self.before_attention(x)).view(rows, tokens, 3, self.heads, hidden // self.heads)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.mixed(found.transpose(1, 2).reshape(rows, tokens, hidden))
+        return x + self.mlp(self.before_mlp(x))
+
+
+class Gpt(nn.Module):
+    """dpbench's gpt in the size `small`; one product computes queries, keys and values."""
+    VOCABULARY, TOKENS = 256, 128
+
+    def __init__(self, layers=4, hidden=128, heads=4):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(self.VOCABULARY, hidden), nn.Embedding(self.TOKENS, hidden)
+        self.layers = nn.Sequential(*[GptLayer(hidden, heads) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, self.VOCABULARY, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        return self.head(self.norm(self.layers(x))).flatten(0, 1)
+
+
+def gpt_batch(rows):
+    ids = torch.randint(0, Gpt.VOCABULARY, (rows, Gpt.TOKENS + 1))
+    return ids[:, :-1].contiguous(), ids[:, 1:].flatten()
+
+
+def adamw(parameters, lr, fused):
+    parameters = list(parameters)
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=fused)
+
+
 # {name: (model, function that makes a batch, loss, optimizer)}
 WORKLOADS = {
     "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
     "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),
     "convnet": (convnet, lambda b: (torch.rand(b, 1, 28, 28) * 255, torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "adam"),
+    "gpt": (Gpt, gpt_batch, nn.CrossEntropyLoss, "adamw"),
 }
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": adamw}
 
 
 def train(rank, args, store, queue):

@@ -136,6 +136,13 @@ class Training(unittest.TestCase):
         text = "".join(done.stdout.split(")\n", 1)[1:]).removesuffix("\n")
         self.assertEqual(len(text), (11 + 1) // 2 + 30, text)
 
+    def test_gpt_learns_its_text(self):
+        lines = self.train("gpt", "ddp", "--cpus", "2", "--epochs", "2").stdout.splitlines()
+        losses = self.report()["training"]["epoch_losses"]
+        self.assertEqual(lines, [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
+        self.assertGreater(losses[0], 3)
+        self.assertLess(losses[1], 3.3)  # a guess has log(256) = 5.5
+
     def test_generate_needs_a_workload_of_text(self):
         self.refused("mnist-mlp", "cpu", "--generate", "30", words=["--generate", "mnist-mlp writes no text"])
 
