@@ -15,7 +15,7 @@ namespace {
 CheckRequest common(const ThreadsRequest& request) {
   return {.strategy = request.strategy,
           .workload = request.workload,
-          .options = {},
+          .options = {.model = request.workload.models.for_checks},
           .world = request.world,
           .store = {},
           .group = {},

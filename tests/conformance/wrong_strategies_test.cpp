@@ -13,7 +13,7 @@ std::vector<Mutant> all(bool equivalent) {
   std::vector<Mutant> chosen;
   for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), optimizer_mutants(), replica_mutants(),
                            backend_mutants(), feature_mutants(), late_mutants(), view_mutants(), unseen_mutants(),
-                           odd_strategies(), right_features(), equivalents()})
+                           transformer_mutants(), odd_strategies(), right_features(), equivalents()})
     for (const auto& mutant : list)
       if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
   return chosen;

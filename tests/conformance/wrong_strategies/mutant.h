@@ -44,8 +44,9 @@ std::vector<Mutant> feature_mutants();
 std::vector<Mutant> late_mutants();
 std::vector<Mutant> view_mutants();
 std::vector<Mutant> unseen_mutants();
-std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
-std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
-std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty
+std::vector<Mutant> transformer_mutants();  // with the reference on the transformer
+std::vector<Mutant> odd_strategies();       // right strategies of unusual construction, each beside a wrong one like it
+std::vector<Mutant> right_features();       // right versions of feature_mutants(): must pass every check
+std::vector<Mutant> equivalents();          // other right strategies: must pass every check; killed_by is empty
 
 }  // namespace dpbench::wrong

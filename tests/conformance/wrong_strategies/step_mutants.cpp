@@ -69,17 +69,20 @@ void clip_always(Run& run) {
 
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
 // single micro-batch the result has the right bits.
-void weight_micro_batches_by_rows(Parts& parts) {
-  // for each rank: number of samples in the step's first micro-batch, and in all its micro-batches so far
+double rows_in(const Batch& batch) { return static_cast<double>(batch.rows()); }
+double tokens_of_targets(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
+
+void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
+  // for each rank: size of the step's first micro-batch, and of all its micro-batches so far
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
     const std::lock_guard lock(*guard);
     auto& [first, all] = (*seen)[run.rank];
-    const auto rows = static_cast<double>(batch.rows());
-    if (run.micro == 0) first = rows, all = 0;
-    all += rows;
-    run.parts.micro_scale = [scale = rows / first](Run&) { return scale; };
+    const double mine = size(batch);
+    if (run.micro == 0) first = mine, all = 0;
+    all += mine;
+    run.parts.micro_scale = [scale = mine / first](Run&) { return scale; };
     return batch;
   };
   parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
@@ -207,7 +210,10 @@ std::vector<Mutant> step_mutants() {
       {"accumulation-divided-twice", "accumulation", "twice", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
        })},
-      {"micro-batches-weighted-by-rows", "accumulation", "weighted", with(weight_micro_batches_by_rows)},
+      {"micro-batches-weighted-by-rows", "accumulation", "weighted",
+       with([](Parts& p) { weight_micro_batches(p, rows_in); })},
+      {"micro-batches-weighted-by-tokens", "accumulation", "weighted",
+       with([](Parts& p) { weight_micro_batches(p, tokens_of_targets); }), "gpt"},
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},
