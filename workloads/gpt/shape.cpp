@@ -87,7 +87,7 @@ Set real(double Shape::* member, double below) {
 }
 
 template <class Value>
-Set one_of(Value Shape::* member, std::map<std::string, Value> names) {
+Set one_of(Value Shape::* member, const std::map<std::string, Value>& names) {
   return [=](Shape& shape, const std::string& value) {
     const auto found = names.find(value);
     if (found == names.end()) return false;

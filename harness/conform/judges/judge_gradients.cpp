@@ -193,7 +193,7 @@ Finding replay(const Trial& trial, const OtherPass* other) {
 }
 
 Finding replay(const Trial& trial) {
-  const Finding finding = replay(trial, nullptr);
+  Finding finding = replay(trial, nullptr);
   if (finding.wrong.empty()) return finding;
   const OtherPass other = other_pass(trial);
   return replay(trial, &other);

@@ -36,12 +36,13 @@ struct WorkloadEntry {
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
   bool probe = false;
-  bool thorough = false;  // even without --long, `check` runs the slow test scenarios on this workload
-  bool digits = false;    // the workload reads the MNIST files in the --data directory
+  bool thorough = false;                 // even without --long, `check` runs the slow test scenarios on this workload
+  bool digits = false;                   // the workload reads the MNIST files in the --data directory
   std::vector<std::string> models = {};  // names that --model accepts; empty: the workload has a single model
   std::string model_sizes = {};          // names of the sizes that --model can set
   std::string check_model = {};          // model of `check`; empty: the workload's default
-  // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the workload.
+  // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the
+  // workload.
   int64_t samples = 0;
   bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
 };
