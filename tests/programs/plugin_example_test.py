@@ -74,7 +74,7 @@ class PluginExample(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
         # probe-wide, whose steps are slow, runs in two scenarios only.
-        due_of_wide = {"gradient-accuracy", "trajectory", "reduction"}
+        due_of_wide = {"gradient-replay", "optimizer-replay", "trajectory"}
         # These checks do not apply to some workloads, whatever the strategy.
         elsewhere = {"gradient-accuracy", "gradient-vs-baseline", "optimizer-state", "ranks-agree-state"}
         # On probe-branch, whether two steps use the same parameters depends on the drawn samples.
