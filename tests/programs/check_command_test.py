@@ -5,6 +5,7 @@ usage: check_command_test.py DPBENCH FAKE_WORKER
 """
 
 import os
+import re
 import stat
 import subprocess
 import tempfile
@@ -19,8 +20,8 @@ JUNIT = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
 class Check(Runs):
     def test_check_prints_one_row_per_check_and_saves_no_run(self):
         done = self.run_it("check", "--workload", "toy")
-        self.assertEqual(len([line for line in done.stdout.splitlines() if " passed " in line and not line.startswith("3 of 3 cases")]), 6, "2 checks of cpu, ddp x1, ddp x3")
-        self.assertIn("cpu:3", done.stdout)
+        self.assertEqual(len([line for line in done.stdout.splitlines() if " passed " in line and not line.startswith("3 of 3 cases")]), 6, "2 checks of cpu and of ddp in two worlds")
+        self.assertEqual(len(set(re.findall(r"^ddp/toy/cpu:\d", done.stdout, re.MULTILINE))), 2)
         self.assertRegex(done.stderr, r"\b6\b.* passed.*\b0 failed")
         self.assertEqual(os.listdir(self.directory), [])
 
