@@ -154,7 +154,8 @@ class Case:
     def group(self):
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype,
-                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
+                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0),
+                raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
 
     @property

@@ -1,6 +1,6 @@
 // Activations with the type of collectives.h (I, R, V or P), for code of tensor, sequence and context parallelism. A
-// build with assertions carries the type beside the tensor and refuses an operation of which the result or the gradient
-// would be wrong. Other builds carry the tensor alone.
+// build with assertions stores the type beside the tensor and refuses an operation whose result or gradient would be
+// wrong. Other builds store only the tensor.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@ struct Cut {
   std::vector<int64_t> sizes;
 };
 
-// Returns a cut whose sizes differ by at most 1, larger ones first.
+// Returns a cut into pieces whose sizes differ by at most 1. The larger pieces come first.
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis);
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis);

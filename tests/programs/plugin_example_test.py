@@ -73,7 +73,7 @@ class PluginExample(unittest.TestCase):
         result = run(self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "-o", "json")
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
-        # probe-wide, whose steps are slow, runs in two scenarios only.
+        # The short form of check runs only two scenarios on probe-wide, because its steps are slow.
         due_of_wide = {"gradient-replay", "optimizer-replay", "trajectory"}
         # These checks do not apply to some workloads, whatever the strategy.
         elsewhere = {"gradient-accuracy", "gradient-vs-baseline", "optimizer-state", "ranks-agree-state"}

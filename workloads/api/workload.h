@@ -47,8 +47,8 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input, const Context& context);
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
-  // Makes forward() keep only the input of every so many blocks. The backward pass runs them again, except for the last
-  // ones, whose activations it needs at once. 0: forward() keeps all activations.
+  // Divides the model into spans of so many blocks. forward() then keeps only the input of each span, and the backward
+  // pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the model.
   void recompute(int64_t blocks) { recompute_ = blocks; }
 
  protected:

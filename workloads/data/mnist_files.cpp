@@ -40,14 +40,10 @@ std::string directory_error(const fs::path& path) {
 
 }  // namespace
 
-void require_data_directory(const std::string& directory) {
+MnistFiles find_mnist(const std::string& directory) {
   if (const std::string error = directory_error(directory); !error.empty())
     throw UsageError("--data " + directory + ": " + error + ", expected one with the four IDX files of MNIST; " +
                      "leave --data out for drawn digits");
-}
-
-MnistFiles find_mnist(const std::string& directory) {
-  require_data_directory(directory);
   return {find(directory, "train-images", "idx3-ubyte"), find(directory, "train-labels", "idx1-ubyte"),
           find(directory, "t10k-images", "idx3-ubyte"), find(directory, "t10k-labels", "idx1-ubyte")};
 }

@@ -10,10 +10,8 @@ struct MnistFiles {
   std::string train_images, train_labels, test_images, test_labels;
 };
 
-// Throws UsageError unless `directory` is a readable directory. Does not look for MNIST's files in it.
-void require_data_directory(const std::string& directory);
-
-// Returns the paths of MNIST's four files. Throws UsageError naming the first missing file.
+// Returns the paths of MNIST's four files. Throws UsageError naming the first missing file, or the directory if it
+// cannot be read.
 MnistFiles find_mnist(const std::string& directory);
 
 // Returns the number of training samples. Throws UsageError unless MNIST's four files are present, intact and match

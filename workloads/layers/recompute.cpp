@@ -58,8 +58,10 @@ class KeptBuffers {
 
 class RecomputeNode : public torch::autograd::Node {
  public:
-  RecomputeNode(std::span<const Block> blocks, const at::Tensor& x, const Context& context)
+  RecomputeNode(std::span<const Block> blocks, std::vector<at::Tensor> parameters, const at::Tensor& x,
+                const Context& context)
       : blocks_(blocks.begin(), blocks.end()),
+        parameters_(std::move(parameters)),
         context_(context),
         x_(x, /*is_output=*/false),
         device_(x.device().type()),
@@ -70,7 +72,7 @@ class RecomputeNode : public torch::autograd::Node {
   variable_list apply(variable_list&& slopes) override {
     TORCH_CHECK(!at::GradMode::is_enabled(), name(), " has no second derivative: use a model without recomputation");
     const at::Tensor before = x_.unpack();
-    variable_list inputs = parameters_of(blocks_);
+    variable_list inputs = parameters_;
     const bool needs_x = before.requires_grad();
     const at::Tensor x = before.detach().requires_grad_(needs_x);
     if (needs_x) inputs.insert(inputs.begin(), x);
@@ -94,6 +96,7 @@ class RecomputeNode : public torch::autograd::Node {
   }
 
   std::vector<Block> blocks_;  // copies, because a strategy may delete the model before the backward pass
+  std::vector<at::Tensor> parameters_;
   Context context_;
   SavedVariable x_;
   at::DeviceType device_;
@@ -109,7 +112,7 @@ at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context
 }
 
 at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const Context& context) {
-  const std::vector<at::Tensor> parameters = parameters_of(blocks);
+  std::vector<at::Tensor> parameters = parameters_of(blocks);
   if (!at::GradMode::is_enabled() || (parameters.empty() && !x.requires_grad())) return run_blocks(blocks, x, context);
   at::Tensor output;
   {
@@ -118,7 +121,7 @@ at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const 
   }
   edge_list edges{torch::autograd::impl::gradient_edge(x)};
   for (const at::Tensor& parameter : parameters) edges.push_back(torch::autograd::impl::gradient_edge(parameter));
-  const auto node = make_node<RecomputeNode>(blocks, x, context);
+  const auto node = make_node<RecomputeNode>(blocks, std::move(parameters), x, context);
   node->set_next_edges(std::move(edges));
   torch::autograd::set_history(output, node);
   return output;

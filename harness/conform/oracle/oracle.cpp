@@ -7,23 +7,13 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/evidence.h"
+#include "harness/conform/evidence/trainable.h"
 #include "harness/conform/evidence/widened.h"
 #include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 
 namespace dpbench {
 namespace {
-
-// Returns the trainable parameters; a tensor with several names is listed once, under its first name.
-NamedTensors trainable(const Model& model) {
-  NamedTensors unique;
-  for (const auto& item : model.named_parameters()) {
-    const bool known = std::any_of(unique.begin(), unique.end(),
-                                   [&](const auto& other) { return other.second.is_same(item.value()); });
-    if (!known && item.value().requires_grad()) unique.emplace_back(item.key(), item.value());
-  }
-  return unique;
-}
 
 template <class Items>
 void load(const Items& mine, const NamedTensors& values) {

@@ -75,7 +75,7 @@ class Oracle {
   std::vector<std::string> names_;
   std::vector<bool> used_;
   const std::vector<NamedTensors>* parameters_ = nullptr;  // during shards()
-  int loaded_ = -1;                                        // the replica whose parameters the model has
+  int loaded_ = -1;                                        // the replica whose parameters were loaded last; -1: none
   std::vector<NamedTensors> buffers_;
 };
 

@@ -10,19 +10,15 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/trainable.h"
+
 namespace dpbench {
 namespace {
 
 // Runs one model on different samples, to see which parameters they use.
 class Trials {
  public:
-  explicit Trials(const Bench& bench) : bench_(bench), model_(first_model(bench)) {
-    for (const auto& item : model_->named_parameters()) {
-      const bool known =
-          std::ranges::any_of(parameters_, [&](const auto& other) { return other.second.is_same(item.value()); });
-      if (!known && item.value().requires_grad()) parameters_.emplace_back(item.key(), item.value());
-    }
-  }
+  explicit Trials(const Bench& bench) : bench_(bench), model_(first_model(bench)), parameters_(trainable(*model_)) {}
 
   // Returns the names of the parameters without a gradient after forward and backward passes over these samples. A tied
   // parameter counts under its first name only.

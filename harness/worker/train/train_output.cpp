@@ -33,8 +33,8 @@ const Document guide{.greeting =
                      .printed = &EpochLoss::mean};
 const Document mean_of_epochs{.greeting = memo.greeting, .epoch_line = guide_line, .printed = &EpochLoss::mean};
 
-// Output formats of workloads from a tutorial, and of those whose total loss says little. All other workloads print one
-// line "EPOCH: LOSS" per epoch, as the memo does, the training program that the mnist-mlp workload follows.
+// Workloads with an output format of their own: those from a tutorial, and gpt, which prints its mean loss. All others
+// print one line "EPOCH: LOSS" per epoch, like the memo, the training program that the mnist-mlp workload follows.
 const std::map<std::string, const Document*> documents = {
     {"convnet", &guide}, {"gpt", &mean_of_epochs}, {"random-linear", &tutorial}};
 

@@ -31,6 +31,9 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
+// Returns the number of tokens that the loss of this batch counts: those whose target is not padding.
+inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
+
 // GoogleTest calls this function to print a mutant.
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
 

@@ -70,7 +70,6 @@ void clip_always(Run& run) {
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
 // single micro-batch the result has the right bits.
 double rows_in(const Batch& batch) { return static_cast<double>(batch.rows()); }
-double tokens_of_targets(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
 
 void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
   // for each rank: size of the step's first micro-batch, and of all its micro-batches so far
@@ -213,7 +212,7 @@ std::vector<Mutant> step_mutants() {
       {"micro-batches-weighted-by-rows", "accumulation", "weighted",
        with([](Parts& p) { weight_micro_batches(p, rows_in); })},
       {"micro-batches-weighted-by-tokens", "accumulation", "weighted",
-       with([](Parts& p) { weight_micro_batches(p, tokens_of_targets); }), "gpt"},
+       with([](Parts& p) { weight_micro_batches(p, tokens_in); }), "gpt"},
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},

@@ -7,8 +7,6 @@
 namespace dpbench::wrong {
 namespace {
 
-double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
-
 // Padding counts as tokens: the loss is divided by all positions.
 void count_padding(Parts& parts) {
   parts.rows = [right = parts.rows](Run& run, const Batch& batch) {

@@ -77,7 +77,7 @@ at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank,
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the tensor that stands for those of all ranks.
+// Returns the whole tensor, which the tensors of all ranks represent together.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);

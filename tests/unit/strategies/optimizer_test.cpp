@@ -155,7 +155,7 @@ TEST_P(Fused, AdamHasTheBitsOfTorchsFusedAdamWithoutWeightDecay) {
   for (size_t i = 0; i < mine.size(); ++i) EXPECT_TRUE(at::equal(mine[i].tensor, parameters[i])) << mine[i].name;
 }
 
-// torch's own optimizers with one group of parameters, for those that have weight decay, and another for the rest.
+// torch's optimizer with two groups of parameters: one with weight decay, one without.
 // torch computes each operation apart, so results may differ by an ulp per step and rounding.
 template <class Torch, class Options>
 void expect_steps_of_torch(const OptimizerSpec& spec, Options options, double ulps) {

@@ -1,0 +1,23 @@
+// The trained parameters of a model.
+#pragma once
+
+#include <algorithm>
+
+#include <torch/nn/module.h>
+
+#include "strategies/api/named_tensors.h"
+
+namespace dpbench {
+
+// Returns the trainable parameters; a tensor with several names is listed once, under its first name.
+inline NamedTensors trainable(const torch::nn::Module& model) {
+  NamedTensors unique;
+  for (const auto& item : model.named_parameters()) {
+    const bool known =
+        std::ranges::any_of(unique, [&](const auto& other) { return other.second.is_same(item.value()); });
+    if (!known && item.value().requires_grad()) unique.emplace_back(item.key(), item.value());
+  }
+  return unique;
+}
+
+}  // namespace dpbench
