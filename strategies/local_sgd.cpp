@@ -1,5 +1,6 @@
 // The strategy "local-sgd": each rank trains on its own samples, and the ranks average their parameters every few
 // steps.
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -19,11 +20,19 @@ int64_t interval_of(const Params& params) {
   return every;
 }
 
+// The parameters are summed at the end of each interval. One rank alone sums nothing.
+std::optional<std::vector<Traffic>> local_sgd_traffic(const TrafficQuery& query) {
+  std::vector<Traffic> all;
+  if (size_of(query.mesh, "dp") > 1 && (query.step + 1) % interval_of(query.params) == 0)
+    all.push_back({"dp", "allreduce", flat_bytes(query)});
+  return all;
+}
+
 class LocalSgd : public TrainedStrategy {
  public:
   explicit LocalSgd(const Setup& setup)
       : TrainedStrategy(setup),
-        group_(setup.group),
+        group_(setup.mesh.group()),
         every_(interval_of(setup.params)),
         parameters_(insides_->own->trainable_tensors("local-sgd")) {
     parameters_.adopt(trainable());
@@ -71,6 +80,7 @@ const RegisterStrategy local_sgd{
      .params = {{"average_every", "8", "number of steps between two averages of the ranks' parameters", "integer"}},
      .settings = {.short_interval = {{"average_every", "2"}}},
      .make = make<LocalSgd>,
+     .traffic = local_sgd_traffic,
      .average_every = 8,
      .promise = [](StrategyInfo& info, const Params& params) { info.average_every = interval_of(params); },
      .variants = {{"every_step", {{"average_every", "1"}}}, {"every_third", {{"average_every", "3"}}}}}};

@@ -11,12 +11,14 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/api/trained_parameters.h"
 #include "strategies/parts/broadcast.h"
 #include "strategies/parts/compat.h"
 #include "strategies/parts/flat.h"
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica.h"
 #include "strategies/parts/same_model.h"
+#include "strategies/parts/shard_sums.h"
 
 namespace dpbench {
 namespace {
@@ -61,14 +63,11 @@ class Shards {
     }
   }
 
-  // Clips this rank's gradients by the norm of the whole gradient, summed over all ranks' shards.
-  void clip(double limit) {
-    at::Tensor squares = at::zeros({1}, own_[0].options().dtype(at::kDouble));
-    for (const at::Tensor& shard : own_) squares += shard.grad().to(at::kDouble).square().sum();
-    std::vector<at::Tensor> sum = {squares};
-    group_->allreduce(sum)->wait();
-    const at::Tensor factor = (limit / (sum[0].sqrt() + 1e-6)).clamp_max(1.0);
-    for (at::Tensor& shard : own_) shard.mutable_grad().mul_(factor.to(shard.scalar_type()));
+  // Returns the gradients of own().
+  std::vector<at::Tensor> gradients() const {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& shard : own_) gradients.push_back(shard.grad());
+    return gradients;
   }
 
   void gather_parameters() { gather(parameters_, own_); }
@@ -123,11 +122,20 @@ class Shards {
   std::vector<at::Tensor> own_;
 };
 
+// Gradients are reduced to shards, and parameters are gathered from them.
+std::optional<std::vector<Traffic>> zero1_traffic(const TrafficQuery& query) {
+  const int64_t world = size_of(query.mesh, "dp"), whole = flat_bytes(query, world);
+  std::vector<Traffic> all = {{"dp", "reduce_scatter", whole}, {"dp", "allgather", whole / world}};
+  if (query.clips && world > 1) all.push_back({"dp", "allreduce", sizeof(double)});
+  all.push_back({"dp", "broadcast", query.bytes_of(named_buffers(query.model))});
+  return all;
+}
+
 class Zero1 : public Strategy {
  public:
   explicit Zero1(const Setup& setup)
       : workload_(setup.workload),
-        group_(setup.group),
+        group_(setup.mesh.group()),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         clip_norm_(setup.clip_norm),
         tensors_(replica_.trainable_tensors("zero1")),
@@ -150,7 +158,7 @@ class Zero1 : public Strategy {
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
     shards_->reduce_gradients();
-    if (clip_norm_) shards_->clip(*clip_norm_);
+    if (clip_norm_) clip_parts(shards_->gradients(), *clip_norm_, replica_.device(), group_.get());
     phases.enter(Phase::optimizer);
     optimizer_->step(step);
     phases.enter(Phase::communication);
@@ -161,16 +169,14 @@ class Zero1 : public Strategy {
   at::Tensor forward(const Batch& mine) override { return replica_.evaluate(mine); }
   NamedTensors parameters() override { return replica_.parameters(); }
   NamedTensors buffers() override { return replica_.buffers(); }
-  NamedTensors gradients() override {
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& shard : shards_->own()) gradients.push_back(shard.grad());
-    return named(shards_->gather_whole(gradients), "");
-  }
+  NamedTensors gradients() override { return named(shards_->gather_whole(shards_->gradients()), ""); }
   NamedTensors state() override {
     NamedTensors all;
+    const auto counts = [&] {
+      return largest_step_counts(replica_.trainable(), optimizer_->state(), replica_.device(), group_.get());
+    };
     for (const std::string& slot : state_slots(workload_.optimizer()))
-      for (auto& one :
-           named(slot == "step" ? step_counts().unbind() : shards_->gather_whole(state_shards(slot)), "." + slot))
+      for (auto& one : named(slot == "step" ? counts() : shards_->gather_whole(state_shards(slot)), "." + slot))
         all.push_back(std::move(one));
     return all;
   }
@@ -252,19 +258,6 @@ class Zero1 : public Strategy {
     return shards;
   }
 
-  // Returns the optimizer's step count of every parameter, from the ranks that own a slice of it. Collective: every
-  // rank must call it.
-  at::Tensor step_counts() const {
-    at::Tensor counts = at::zeros({static_cast<int64_t>(tensors_.size())},
-                                  at::TensorOptions().dtype(at::kFloat).device(replica_.device()));
-    for (const Slice& slice : slices_) counts[static_cast<int64_t>(slice.parameter)].copy_(state_of(slice, "step"));
-    c10d::AllreduceOptions largest;
-    largest.reduceOp = c10d::ReduceOp::MAX;
-    std::vector<at::Tensor> all = {counts};
-    group_->allreduce(all, largest)->wait();
-    return all[0];
-  }
-
   // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     for (const std::string& slot : state_slots(workload_.optimizer())) {
@@ -293,7 +286,8 @@ const RegisterStrategy zero1{
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::mean_of_means,
      .buffers = Buffers::rank0,
-     .make = make<Zero1>}};
+     .make = make<Zero1>,
+     .traffic = zero1_traffic}};
 
 }  // namespace
 }  // namespace dpbench

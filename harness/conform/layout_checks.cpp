@@ -66,7 +66,6 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
   const auto strategy =
       request.strategy.make({.workload = workload,
                              .devices = request.devices,
-                             .group = {},
                              .dtype = at::kFloat,
                              .params = Params(request.strategy.params, request.params, request.strategy.name),
                              .clip_norm = {}});

@@ -114,7 +114,7 @@ std::string run_check(const RawCheck& check, const CheckRequest& request) {
     for (const auto type : {at::kFloat, at::kLong})
       for (const int64_t length : total_lengths) {
         const auto wrong =
-            (RawCalls(*request.group, request.devices.at(0), type, length / request.world | 1).*check.call)();
+            (RawCalls(*request.mesh.group(), request.devices.at(0), type, length / request.world | 1).*check.call)();
         if (found.empty()) found = wrong;
       }
   } catch (const c10::Error& error) {

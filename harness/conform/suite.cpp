@@ -36,10 +36,11 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
 
 Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
-          .world = request.world,
+          .world = data_place(request.mesh.shape(), request.world, 0).replicas,
           // A single sample keeps the exact probe's gradients powers of two.
           .rows_per_rank = workload.sum_loss() ? 1 : drawn_rows(request.seed),
-          .samples = workload.samples()};
+          .samples = workload.samples(),
+          .mesh = request.mesh.shape()};
 }
 
 // Returns the requested parameter values. An interval that the user did not set (e.g. between two averagings) becomes
@@ -70,10 +71,10 @@ class Suite {
         workload_(make_workload(request.workload, options_of(request, false))),
         twin_(make_workload(request.workload, options_of(request, true))),
         large_(!request.long_form && is_large(request, *workload_)),
-        bench_{strategy_,          *workload_,    layout_of(request, *workload_),
-               request.rank,       request.group, request.devices,
-               params_of(request), request.seed,  request.enters},
-        twin_bench_{strategy_,          *twin_,       bench_.layout, request.rank, request.group, request.devices,
+        bench_{strategy_,          *workload_,   layout_of(request, *workload_),
+               request.rank,       request.mesh, request.devices,
+               params_of(request), request.seed, request.enters},
+        twin_bench_{strategy_,          *twin_,       bench_.layout, request.rank, request.mesh, request.devices,
                     params_of(request), request.seed, request.enters} {}
 
   std::vector<CheckRow> run() {
@@ -195,7 +196,7 @@ class Suite {
     if (!(factor * sum > 1.05 * float16_max))
       return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
     enlarged_.emplace(*workload_, factor);
-    enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.group, bench_.devices,
+    enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.mesh, bench_.devices,
                                   bench_.params, bench_.seed, bench_.enters});
     here.reset();  // what follows waits for other ranks
     run_on(*enlarged_bench_, scenario);

@@ -19,12 +19,12 @@ struct CheckRequest {
   const WorkloadInfo& workload;
   WorkloadOptions options;
   int rank = 0;
-  int world = 1;  // number of model replicas, over all ranks
+  int world = 1;  // number of ranks, or of replicas in a single process
   // Rendezvous store with a prefix unique to this call; null for a single process.
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // process group of all ranks; null for a single process
-  std::vector<at::Device> devices;               // the process's devices, one per replica that it runs
-  at::ScalarType dtype = at::kFloat;             // working dtype of the checks; float64 is always checked too
+  Mesh mesh = {};                     // of all ranks; without groups for a single process
+  std::vector<at::Device> devices;    // the process's devices, one per replica that it runs
+  at::ScalarType dtype = at::kFloat;  // working dtype of the checks; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
   // Samples of a rank's micro-batch and number of micro-batches in an unwatched run; 0: depending on the seed.

@@ -37,6 +37,7 @@ Json declarations_of(const StrategyInfo& info) {
   const auto add = [&](const char* name, Json value, const char* summary) {
     all.push_back({{"name", name}, {"value", std::move(value)}, {"summary", summary}});
   };
+  add("axes", info.axes, "axes of a mesh that it uses");
   add("repeatable", info.repeatable, "two runs of the same steps give the same bits");
   add("reduced_in", reduced_in, "type in which gradients are communicated, if narrower than their own");
   add("skips_non_finite", info.skips_non_finite, "a non-finite gradient changes no parameter and no state");
@@ -69,6 +70,7 @@ Json describe(const StrategyInfo& info) {
           {"buffers", buffers_names[static_cast<int>(info.buffers)]},
           {"cpu", info.cpu},
           {"cuda", info.cuda},
+          {"axes", info.axes},
           {"declares", declarations_of(info)},
           {"params", params}};
 }

@@ -26,6 +26,7 @@
 #include "harness/worker/rank/plugins.h"
 #include "harness/worker/rank/pulse.h"
 #include "harness/worker/train/train.h"
+#include "workloads/base/vector_math.h"
 #include "workloads/data/safetensors_file.h"
 
 namespace dpbench {
@@ -78,6 +79,7 @@ class CommandLoop {
     std::string current;
     try {
       at::set_num_threads(variables_.threads);
+      bind_vector_math();
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       pulse_.beat();  // tells the front (the dpbench process) that this rank has started and waits for its peers
       group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });

@@ -190,6 +190,7 @@ def label(cases):
             words.append(case.backend)
         if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
             words += [f"{key}={value}" for key, value in sorted(case.params.items())]
+        words += [case.raw["mesh"]] if case.raw.get("mesh") else []
         case.series = " ".join(words + ["(projection)"] * case.projected)
 
 

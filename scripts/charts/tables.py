@@ -120,6 +120,35 @@ def problems(runs):
     return join(parts) if any(parts) else None
 
 
+def ledger_of(case):
+    """Returns the ledger of a profiled rank: one dict per collective operation and axis."""
+    for launch in case.raw.get("launches") or []:
+        for rank in launch["ranks"]:
+            if rank.get("profile"):
+                return rank["profile"].get("ledger") or []
+    return []
+
+
+def ledger_row(case, entry):
+    formula = entry["formula_bytes"]
+    ratio = entry["bytes"] / formula if formula else None
+    return el("tr", [el("th", case.series, scope="row", title=case.id), el("td", case.workload), cell(case.world, str(case.world)),
+                     el("td", entry["axis"]), el("td", entry["op"]), cell(entry["calls"], f"{entry['calls']:g}"),
+                     cell(entry["bytes"], f"{entry['bytes']:,.0f}"), cell(formula, f"{formula or 0:,.0f}"),
+                     cell(ratio, f"{ratio or 0:.3f}")])
+
+
+def ledger(runs):
+    """Returns a table of the bytes of each collective operation, counted and by the strategy's formula; None if no case has
+    any."""
+    rows = [ledger_row(case, entry) for run in runs for case in run.cases if case.measured for entry in ledger_of(case)]
+    if not rows:
+        return None
+    columns = ("strategy", "workload", "world", "axis", "operation", "calls", "bytes", "formula", "ratio")
+    head = el("tr", [el("th", column, scope="col", class_="number" if place in (2, 5, 6, 7, 8) else "") for place, column in enumerate(columns)])
+    return scrolling("Collectives", el("table", el("thead", head), el("tbody", rows)))
+
+
 def remarks(runs):
     """Returns a list of the warnings and notices of all cases."""
     lines = [el("li", el("code", case.id), ": ", remark) for run in runs for case in run.cases for remark in case.remarks]

@@ -58,6 +58,9 @@ def conformance_of_shared_gpu(machine):
         yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2, 4 and 8 ranks on one device", 60, [
             (str(world), machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, workloads=WORKLOADS))
             for world in ((2,) if machine.rehearse else (2, 4, 8))], at_once=True)
+    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 60, [
+        (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=("gpt", "convnet")))
+        for backend in ("shm", "gloo") for world in ((2,) if machine.rehearse else (2, 4))], at_once=True)
 
 
 def conformance(machine):
@@ -94,6 +97,9 @@ def several_gpus(machine):
                at_once=True, gpus=2)
     yield Part("check-ddp-gpus", "conformance of ddp and raw collectives over NCCL, 2 ranks with a GPU each, eager and as CUDA graphs", 60,
                checks(ddp, "ddp"), lacks, at_once=True, gpus=2)
+    yield Part("check-sharded-gpus", "conformance of zero2 and fsdp over NCCL, 2 ranks with a GPU each", 60, [
+        ("two", machine.check("--strategy", "zero2,fsdp", *two, *([] if machine.rehearse else ["--backend", "nccl"]), workloads=("gpt", "convnet")))],
+               lacks, at_once=True, gpus=2)
     yield Part("collectives-gpus", "allreduce, reduce_scatter, allgather and broadcast over NCCL, 2 ranks with a GPU each, 4 B to 64 MiB", 30, [
         ("two", machine.collectives("gloo" if machine.rehearse else "nccl", "2", "allreduce|reduce_scatter|allgather|broadcast"))],
                lacks or lacks_micro(machine), gpus=2)

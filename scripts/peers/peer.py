@@ -6,6 +6,7 @@ batches are in memory, so no data loader is measured. --fused uses torch's fused
 import argparse
 import json
 import os
+import resource
 import tempfile
 import time
 
@@ -96,6 +97,14 @@ WORKLOADS = {
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": adamw}
 
 
+def shard(model, reshard):
+    """Returns the model under FSDP2: a unit for each layer of gpt, the rest in the root."""
+    from torch.distributed.fsdp import fully_shard
+    for layer in getattr(model, "layers", []):
+        fully_shard(layer, reshard_after_forward=reshard)
+    return fully_shard(model)
+
+
 def train(rank, args, store, queue):
     torch.set_num_threads(1)
     if args.pin:
@@ -103,16 +112,20 @@ def train(rank, args, store, queue):
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     make_model, make_batch, make_loss, optimizer_name = WORKLOADS[args.workload]
     model = make_model()
-    if args.strategy == "ddp":
+    distributed = args.strategy != "cpu"
+    if distributed:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=args.world)
+    if args.strategy == "ddp":
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if args.strategy == "fsdp2":
+        model = shard(model, args.reshard)
     optimizer = OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=args.fused)
     loss_of = make_loss()
     batches = [make_batch(args.batch) for _ in range(8)]
 
     def block(steps):
-        if args.strategy == "ddp":
+        if distributed:
             dist.barrier()
         start = time.perf_counter()
         for step in range(steps):
@@ -124,8 +137,8 @@ def train(rank, args, store, queue):
         return (time.perf_counter() - start) / steps * 1e6
 
     block(args.warmup)
-    queue.put([block(args.steps) for _ in range(args.samples)])
-    if args.strategy == "ddp":
+    queue.put(([block(args.steps) for _ in range(args.samples)], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+    if distributed:
         dist.barrier()
         dist.destroy_process_group()
 
@@ -133,13 +146,14 @@ def train(rank, args, store, queue):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
-    parser.add_argument("--strategy", choices=["cpu", "ddp"], default="cpu")
+    parser.add_argument("--strategy", choices=["cpu", "ddp", "fsdp2"], default="cpu")
     parser.add_argument("--world", type=int, default=1)
     parser.add_argument("--batch", type=int, default=64, help="samples per rank")
     parser.add_argument("--warmup", type=int, default=30)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--reshard", action="store_true", help="fsdp2: free layers after their forward pass")
     parser.add_argument("--pin", action="store_true", help="pin each rank to a core")
     args = parser.parse_args()
     context = mp.get_context("spawn")
@@ -148,10 +162,10 @@ def main():
         ranks = [context.Process(target=train, args=(rank, args, f"{directory}/store", queue)) for rank in range(args.world)]
         for process in ranks:
             process.start()
-        samples = [queue.get() for _ in ranks]
+        samples, peaks = zip(*[queue.get() for _ in ranks])
         for process in ranks:
             process.join()
-    print(json.dumps({"torch": torch.__version__, "step_us": [max(rank) for rank in zip(*samples)]}))
+    print(json.dumps({"torch": torch.__version__, "step_us": [max(rank) for rank in zip(*samples)], "peak_rss_bytes": max(peaks)}))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,7 @@
 namespace dpbench {
 namespace {
 
-std::string text_of(const std::vector<AxisSize>& axes) {
-  std::string text;
-  for (const AxisSize& axis : axes) text += (text.empty() ? "" : " x ") + axis.name + "=" + std::to_string(axis.size);
-  return text;
-}
-
-void require_grid(const std::vector<AxisSize>& axes, int world) {
+void require_grid(const MeshShape& axes, int world) {
   int64_t ranks = 1;
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].size < 1) throw UsageError("mesh " + text_of(axes) + ": the axis " + axes[i].name + " has no ranks");
@@ -32,7 +26,7 @@ void require_grid(const std::vector<AxisSize>& axes, int world) {
 
 // Throws the same error on every rank unless all ranks make the same mesh. Ranks that make different ones would wait
 // for each other in different groups.
-void require_same_mesh(const std::vector<AxisSize>& axes, const BackendSetup& setup) {
+void require_same_mesh(const MeshShape& axes, const BackendSetup& setup) {
   const std::string mine = text_of(axes);
   const auto key = [](int rank) { return "axes/" + std::to_string(rank); };
   setup.store->set(key(setup.rank), std::vector<uint8_t>(mine.begin(), mine.end()));
@@ -66,21 +60,7 @@ BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, co
 
 }  // namespace
 
-std::vector<std::vector<int>> groups_of_axis(const std::vector<AxisSize>& axes, size_t axis) {
-  int world = 1, stride = 1;
-  for (const AxisSize& one : axes) world *= one.size;
-  for (size_t i = axis + 1; i < axes.size(); ++i) stride *= axes[i].size;
-  const int size = axes.at(axis).size;
-  std::vector<std::vector<int>> groups;
-  for (int rank = 0; rank < world; ++rank) {
-    if (rank / stride % size != 0) continue;
-    std::vector<int>& group = groups.emplace_back();
-    for (int i = 0; i < size; ++i) group.push_back(rank + i * stride);
-  }
-  return groups;
-}
-
-Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) : group_(group) {
   axes_.push_back({.name = axis});
   if (!group || group->getSize() == 1) return;
   axes_[0].group = group;
@@ -88,19 +68,20 @@ Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>
   axes_[0].size = group->getSize();
 }
 
-Mesh::Mesh(const std::vector<AxisSize>& axes, const c10::intrusive_ptr<c10d::ProcessGroup>& world,
-           const std::string& backend, const BackendSetup& setup) {
-  require_same_mesh(axes, setup);
-  require_grid(axes, setup.world);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    Axis& axis = axes_.emplace_back(Axis{.name = axes[i].name});
-    if (axes[i].size == 1) continue;
-    const auto groups = groups_of_axis(axes, i);
+Mesh::Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
+           const BackendSetup& setup)
+    : group_(world) {
+  require_same_mesh(shape, setup);
+  require_grid(shape, setup.world);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    Axis& axis = axes_.emplace_back(Axis{.name = shape[i].name});
+    if (shape[i].size == 1) continue;
+    const auto groups = groups_of_axis(shape, i);
     for (size_t g = 0; g < groups.size(); ++g) {
       const auto mine = std::find(groups[g].begin(), groups[g].end(), setup.rank);
       if (mine == groups[g].end()) continue;
       axis.rank = static_cast<int>(mine - groups[g].begin());
-      axis.size = axes[i].size;
+      axis.size = shape[i].size;
       const std::string prefix = axis.name + "/" + std::to_string(g);
       axis.group = axis.size == setup.world ? world : make_process_group(backend, within(groups[g], prefix, setup));
     }
@@ -108,12 +89,26 @@ Mesh::Mesh(const std::vector<AxisSize>& axes, const c10::intrusive_ptr<c10d::Pro
 }
 
 const Axis& Mesh::axis(const std::string& name) const {
-  std::string names;
-  for (const Axis& axis : axes_) {
+  static const Axis single;
+  for (const Axis& axis : axes_)
     if (axis.name == name) return axis;
-    names += (names.empty() ? "" : ", ") + axis.name;
-  }
-  throw UsageError("the mesh has no axis " + name + "; it has: " + names);
+  return single;
+}
+
+MeshShape Mesh::shape() const {
+  MeshShape shape;
+  for (const Axis& axis : axes_) shape.push_back({axis.name, axis.size});
+  return shape;
+}
+
+Mesh Mesh::with_groups(const Replace& replace) const {
+  Mesh mesh = *this;
+  if (!group_) return mesh;
+  const auto whole = std::ranges::find(axes_, group_, &Axis::group);
+  mesh.group_ = replace(whole == axes_.end() ? axes_.size() == 1 ? axes_[0].name : "world" : whole->name, group_);
+  for (Axis& axis : mesh.axes_)
+    if (axis.group) axis.group = axis.group == group_ ? mesh.group_ : replace(axis.name, axis.group);
+  return mesh;
 }
 
 }  // namespace dpbench

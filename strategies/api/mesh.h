@@ -2,12 +2,14 @@
 // rank the group of ranks with which it differs in this axis only.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "strategies/api/backend.h"
+#include "workloads/base/mesh_shape.h"
 
 namespace dpbench {
 
@@ -18,30 +20,33 @@ struct Axis {
   int size = 1;
 };
 
-struct AxisSize {
-  std::string name;
-  int size = 1;
-};
-
-// Returns the global ranks of the groups of an axis, each in ascending order. The mesh is row-major: neighbouring ranks
-// differ in the last axis.
-std::vector<std::vector<int>> groups_of_axis(const std::vector<AxisSize>& axes, size_t axis);
-
 class Mesh {
  public:
+  Mesh() = default;
   // Makes a mesh with one axis, whose ranks are those of the group. Without a group it has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
   // Makes a mesh of all ranks of `world`, with a new group of the backend for each axis that is neither the whole world
   // nor a single rank. Collective: every rank of the world calls it with the same axes. Throws on every rank, with the
   // axes of both, if two ranks differ. setup: that of `world`, but its store has a prefix private to this mesh.
-  Mesh(const std::vector<AxisSize>& axes, const c10::intrusive_ptr<c10d::ProcessGroup>& world,
-       const std::string& backend, const BackendSetup& setup);
+  Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
+       const BackendSetup& setup);
 
-  // Throws UsageError, with the names of all axes, if there is no such axis.
+  // The group of all ranks; null for a single process without a backend.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
+  // Returns an axis with one rank if the mesh does not have this axis.
   const Axis& axis(const std::string& name) const;
   const std::vector<Axis>& axes() const { return axes_; }
+  MeshShape shape() const;
+
+  // Returns a mesh of the same ranks with other groups: replace(axis, group) for each axis, and for the group of all
+  // ranks. An axis that has all ranks shares the group of all ranks; only then is that group called by the axis's name,
+  // else "world".
+  using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
+      const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
+  Mesh with_groups(const Replace& replace) const;
 
  private:
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<Axis> axes_;
 };
 

@@ -1,5 +1,6 @@
 #include "strategies/api/strategy.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -52,6 +53,10 @@ void require_complete(const StrategyInfo& info) {
   require_field(static_cast<bool>(info.make), "strategy", info.name, "make");
   require_field(info.cpu || info.cuda, "strategy", info.name, "cpu or .cuda");
   require_interval(info);
+  for (const std::string& axis : info.axes)
+    require_field(
+        std::ranges::count(known_axes(), axis, [](const KnownAxis& known) { return std::string(known.name); }) > 0,
+        "strategy", info.name, "axes (there is no axis '" + axis + "')");
   const Settings& settings = info.settings;
   std::vector<ParamValues> used = {settings.small_buckets, settings.allow_unused, settings.allow_no_rows,
                                    settings.short_interval, settings.unrecorded};

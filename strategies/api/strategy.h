@@ -18,6 +18,7 @@
 #include "strategies/api/named_tensors.h"
 #include "strategies/api/params.h"
 #include "strategies/api/phases.h"
+#include "strategies/api/traffic.h"
 #include "workloads/api/plugin_abi.h"
 #include "workloads/api/workload.h"
 
@@ -27,11 +28,11 @@ struct Setup {
   const Workload& workload;
   // The process's devices: one per replica in a single-process strategy, one in a rank.
   std::vector<at::Device> devices;
-  // The ranks' process group; null unless the strategy runs one process per rank.
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  Mesh mesh = Mesh("dp", group);  // the ranks as a grid; its only axis, dp, has all of them
-  uint64_t init_seed = 0;         // seed of this rank's initial parameters; may differ between ranks
-  uint64_t step_seed = 0;         // seed of the dropout masks; the same on every rank
+  // The ranks as a grid, with the groups in which they meet. Without the flag --mesh its only axis, dp, has all ranks.
+  // Has no groups unless the strategy runs one process per rank.
+  Mesh mesh = {};
+  uint64_t init_seed = 0;  // seed of this rank's initial parameters; may differ between ranks
+  uint64_t step_seed = 0;  // seed of the dropout masks; the same on every rank
   // Dtype of the computation: kFloat, kDouble, or kBFloat16 for autocast over float32 parameters.
   at::ScalarType dtype = at::kFloat;
   Params params;
@@ -61,7 +62,8 @@ class Strategy {
   // if this rank has run out of samples. The tensors are on the host, or already on the device of a single-device
   // strategy.
   virtual StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) = 0;
-  // Evaluates the model on this rank alone: computes no gradient and calls no collective. Returns the output.
+  // Evaluates the model: computes no gradient. Returns the output. Calls no collective, so that one rank may evaluate
+  // alone, unless StrategyInfo::collective_evaluation is true.
   virtual at::Tensor forward(const Batch& mine) = 0;
   // Collective: every rank calls it once after its last step.
   virtual void finish() {}
@@ -121,18 +123,28 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
+  // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes.
+  std::vector<std::string> axes = {"dp"};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
   bool loads_rows = false;
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
+  // Returns the most bytes that the memory of the model's parameters takes while a step computes a loss or calls a
+  // collective, for a strategy that frees parameters; nullopt: it does not for these parameter values.
+  std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
+  TrafficFormula traffic = {};  // what a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =
-      {};                         // dtype in which gradients are communicated, if it is narrower than their own
+      {};  // dtype in which gradients are communicated, if it is narrower than their own
+  std::optional<at::ScalarType> used_in =
+      {};                         // dtype in which matrices are used with Setup::dtype kBFloat16, if not their own
   bool repeatable = true;         // true if two runs of the same steps give identical bits
   bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
   bool allows_unused = false;     // true if ranks may use different parameters in a step
   bool allows_no_rows = false;    // true if a rank may run out of samples before the others
+  // True if Strategy::forward() is collective: all ranks call it equally often, each with its own samples.
+  bool collective_evaluation = false;
   bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
   // True if every step must use the same parameters in the same order. Unless `recorded` is true, a step may leave some
   // parameters unused.

@@ -28,7 +28,7 @@ namespace {
 // rebuilt its buckets and reduced them once. The first step (the second of a static graph) shows the order in which
 // gradients become ready, and the next one rebuilds the buckets.
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
-  check(setup.group != nullptr, "ddp needs a process group, even in a world of 1");
+  check(setup.mesh.group() != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
   return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup.devices.at(0),
                                          options.static_graph ? 3 : 2);
@@ -65,7 +65,7 @@ class Ddp : public BuiltInStrategy {
       : BuiltInStrategy(setup),
         options_(ddp::options_of(setup.params)),
         tf32_(options_.tf32, setup.devices.at(0), "ddp"),
-        group_(setup.group),
+        group_(setup.mesh.group()),
         recorded_(recorded_steps(setup, options_)),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         ownership_(replica_, options_, setup),
@@ -222,6 +222,7 @@ const RegisterStrategy ddp_strategy{
      .params = ddp::parameters(),
      .settings = ddp::settings(),
      .make = make<Ddp>,
+     .traffic = ddp::traffic,
      .promise = ddp::promise,
      .variants = ddp::variants()}};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "strategies/api/trained_parameters.h"
 #include "strategies/parts/replica.h"
 
 namespace dpbench::ddp {
@@ -180,6 +181,22 @@ void promise(StrategyInfo& info, const Params& params) {
   if (options.graph) info.cpu = false;
   info.own = options.ignored;
   promise_onednn(info, params);
+}
+
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
+  const Options options = options_of(query.params);
+  // With these options the ranks also exchange sample counts, statistics, or which parameters they used.
+  if (options.find_unused || options.join || options.global_mean || options.sync_batch_norm) return std::nullopt;
+  // In its first steps the Reducer also broadcasts its rebuilt buckets, and which parameters a static graph uses.
+  if (query.taken < (options.static_graph ? 3 : 2)) return std::nullopt;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : trained_parameters(query.model))
+    if (std::ranges::find(options.ignored, name) == options.ignored.end())
+      bytes +=
+          tensor.numel() * static_cast<int64_t>(c10::elementSize(options.compression.value_or(query.stored(tensor))));
+  std::vector<Traffic> all = {{"dp", "allreduce", bytes}};
+  if (options.broadcast_buffers) all.push_back({"dp", "broadcast", query.bytes_of(named_buffers(query.model))});
+  return all;
 }
 
 }  // namespace dpbench::ddp

@@ -28,5 +28,6 @@ std::vector<ParamInfo> parameters();
 Settings settings();
 std::vector<Variant> variants();
 void promise(StrategyInfo& info, const Params& params);
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::ddp

@@ -27,9 +27,9 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
   } catch (const UsageError& error) {
     throw UsageError(option + ": " + error.what());
   }
-  if (!setup.group) return recorder;
+  if (!setup.mesh.group()) return recorder;
   // The conformance suite wraps the group's backend; a wrapper reports the inner backend's name.
-  const std::string backend = setup.group->getBackend(device.type())->getBackendName();
+  const std::string backend = setup.mesh.group()->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +
                      " cannot be combined: the backend runs collectives on the host, and only work of the device can " +

@@ -6,21 +6,31 @@
 
 namespace dpbench {
 
-// Reduce-scatter of flat tensors: each rank gets an equal piece of the sum of `whole` over ranks.
-inline void reduce_scatter_flat(c10d::ProcessGroup& group, at::Tensor& piece, at::Tensor& whole) {
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+// Starts a reduce-scatter of flat tensors: each rank gets an equal piece of the sum of `whole` over ranks.
+inline WorkPtr begin_reduce_scatter(c10d::ProcessGroup& group, at::Tensor& piece, at::Tensor& whole) {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-  group._reduce_scatter_base(piece, whole)->wait();
+  return group._reduce_scatter_base(piece, whole);
 #else
-  group.reduce_scatter_single(piece, whole)->wait();
+  return group.reduce_scatter_single(piece, whole);
 #endif
 }
 
-inline void allgather_flat(c10d::ProcessGroup& group, at::Tensor& whole, at::Tensor& piece) {
+inline WorkPtr begin_allgather(c10d::ProcessGroup& group, at::Tensor& whole, at::Tensor& piece) {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-  group._allgather_base(whole, piece)->wait();
+  return group._allgather_base(whole, piece);
 #else
-  group.all_gather_single(whole, piece)->wait();
+  return group.all_gather_single(whole, piece);
 #endif
+}
+
+inline void reduce_scatter_flat(c10d::ProcessGroup& group, at::Tensor& piece, at::Tensor& whole) {
+  begin_reduce_scatter(group, piece, whole)->wait();
+}
+
+inline void allgather_flat(c10d::ProcessGroup& group, at::Tensor& whole, at::Tensor& piece) {
+  begin_allgather(group, whole, piece)->wait();
 }
 
 }  // namespace dpbench

@@ -1,8 +1,8 @@
 #include "strategies/parts/flat.h"
 
-#include <map>
-
 #include <ATen/ATen.h>
+
+#include "strategies/api/trained_parameters.h"
 
 namespace dpbench {
 namespace {
@@ -19,22 +19,44 @@ at::Tensor view_at(const at::Tensor& buffer, const at::Tensor& like, int64_t off
 
 }  // namespace
 
+std::map<at::ScalarType, int64_t> Flat::elements(const std::vector<at::Tensor>& like,
+                                                 const std::vector<at::ScalarType>& types, int64_t parts) {
+  std::map<at::ScalarType, int64_t> room;
+  for (size_t i = 0; i < like.size(); ++i) room[types[i]] += padded(like[i].numel());
+  const int64_t part = aligned_to * parts;
+  for (auto& [type, numel] : room) numel = (numel + part - 1) / part * part;
+  return room;
+}
+
 Flat::Flat(const std::vector<at::Tensor>& like, int64_t parts) {
   std::map<at::ScalarType, int64_t> room;
   std::vector<int64_t> offsets;
+  std::vector<at::ScalarType> types;
   for (const at::Tensor& tensor : like) {
-    offsets.push_back(room[tensor.scalar_type()]);
-    room[tensor.scalar_type()] += padded(tensor.numel());
+    types.push_back(tensor.scalar_type());
+    offsets.push_back(room[types.back()]);
+    room[types.back()] += padded(tensor.numel());
   }
   std::map<at::ScalarType, at::Tensor> buffer_of;
-  for (const auto& [type, numel] : room) {
-    const int64_t part = aligned_to * parts;
-    buffers_.push_back(
-        at::zeros({(numel + part - 1) / part * part}, at::TensorOptions().dtype(type).device(like[0].device())));
+  for (const auto& [type, numel] : elements(like, types, parts)) {
+    buffers_.push_back(at::zeros({numel}, at::TensorOptions().dtype(type).device(like[0].device())));
     buffer_of[type] = buffers_.back();
   }
   for (size_t i = 0; i < like.size(); ++i)
     views_.push_back(view_at(buffer_of[like[i].scalar_type()], like[i], offsets[i]));
+}
+
+int64_t flat_bytes(const TrafficQuery& query, int64_t parts) {
+  std::vector<at::Tensor> tensors;
+  std::vector<at::ScalarType> types;
+  for (const auto& [name, tensor] : trained_parameters(query.model)) {
+    tensors.push_back(tensor);
+    types.push_back(query.stored(tensor));
+  }
+  int64_t bytes = 0;
+  for (const auto& [type, elements] : Flat::elements(tensors, types, parts))
+    bytes += elements * static_cast<int64_t>(c10::elementSize(type));
+  return bytes;
 }
 
 void Flat::adopt(const std::vector<at::Tensor>& tensors) {

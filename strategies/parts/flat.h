@@ -1,9 +1,12 @@
 // Tensors packed into one flat buffer per dtype, so that copying or summing all of them is one operation.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "strategies/api/traffic.h"
 
 namespace dpbench {
 
@@ -12,6 +15,10 @@ class Flat {
   // Allocates zeroed buffers, with views shaped like these tensors, on the tensors' device. Pads each buffer so that it
   // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
+
+  // Returns the number of elements of each buffer of such a Flat. types: those of the buffers, one for each tensor.
+  static std::map<at::ScalarType, int64_t> elements(const std::vector<at::Tensor>& like,
+                                                    const std::vector<at::ScalarType>& types, int64_t parts = 1);
 
   // Copies the tensors' values into the flat buffers, and makes each tensor a view of its place there.
   void adopt(const std::vector<at::Tensor>& tensors);
@@ -25,5 +32,8 @@ class Flat {
  private:
   std::vector<at::Tensor> buffers_, views_;
 };
+
+// Returns the bytes of a Flat of a model's trained parameters, for a strategy's formula of its traffic.
+int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
 
 }  // namespace dpbench

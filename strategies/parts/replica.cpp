@@ -1,6 +1,5 @@
 #include "strategies/parts/replica.h"
 
-#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
@@ -8,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "strategies/api/backward.h"
+#include "strategies/api/trained_parameters.h"
 #include "workloads/base/error.h"
 #include "workloads/base/runtime.h"
 #include "workloads/layers/autocast.h"
@@ -39,12 +39,7 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
   model_->to(device_);
   if (storage_ != at::kFloat) cast_floating(*model_, storage_);
   model_->train();
-  for (const auto& item : model_->named_parameters()) {
-    const at::Tensor& tensor = item.value();
-    const bool seen = std::any_of(trainable_.begin(), trainable_.end(),
-                                  [&](const Parameter& other) { return other.tensor.is_same(tensor); });
-    if (tensor.requires_grad() && !seen) trainable_.push_back({item.key(), tensor});
-  }
+  for (const auto& [name, tensor] : trained_parameters(*model_)) trainable_.push_back({name, tensor});
 }
 
 ParamInfo onednn_param() {
@@ -74,14 +69,29 @@ Batch Replica::to_device(const Batch& batch) const {
   return {cast(batch.input), cast(batch.target), batch.ids};
 }
 
-at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
+// Calls forward() under this replica's settings.
+template <class Forward>
+at::Tensor Replica::run(const Forward& forward) const {
   // Makes this replica's device current, for tensors that the model creates on "cuda" without an index.
   const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
   const OneDnnProducts products(onednn_);
-  at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
-  if (autocast_) output = output.to(at::kFloat);
-  return output;
+  return forward();
+}
+
+at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
+  return run([&] {
+    at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
+    return autocast_ ? output.to(at::kFloat) : output;
+  });
+}
+
+at::Tensor Replica::forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step,
+                                 const at::Tensor& ids) const {
+  return run([&] {
+    at::Tensor output = model_->forward_span(first, last, x, {step_seed_, step, ids});
+    return autocast_ && last == model_->blocks().size() ? output.to(at::kFloat) : output;
+  });
 }
 
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros) {

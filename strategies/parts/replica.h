@@ -34,6 +34,8 @@ class Replica {
   Batch to_device(const Batch& batch) const;
   // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
   at::Tensor forward(int64_t step, const Batch& batch) const;
+  // Same for the blocks first .. last - 1 of the model. x: the output of the block before them, or the samples.
+  at::Tensor forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.
   StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
   // Runs a forward pass without gradients, with BatchNorm's running statistics.
@@ -56,6 +58,8 @@ class Replica {
   at::ScalarType storage() const { return storage_; }
 
  private:
+  template <class Forward>
+  at::Tensor run(const Forward& forward) const;
   bool is_stored(const at::Tensor& tensor) const;  // Returns true if the tensor needs no cast to the replica's dtype.
 
   std::shared_ptr<Model> model_;

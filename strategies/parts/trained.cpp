@@ -25,9 +25,9 @@ TrainedStrategy::TrainedStrategy(std::unique_ptr<Insides> insides) : insides_(st
 TrainedStrategy::TrainedStrategy(const Setup& setup) : TrainedStrategy(std::make_unique<Insides>(setup)) {
   insides_->own =
       std::make_unique<Replica>(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed);
-  if (setup.group) {
-    require_same_model(*setup.group, *insides_->own);
-    broadcast_from(0, setup.group, insides_->own->detached());
+  if (setup.mesh.group()) {
+    require_same_model(*setup.mesh.group(), *insides_->own);
+    broadcast_from(0, setup.mesh.group(), insides_->own->detached());
   }
   insides_->train(*insides_->own);
 }

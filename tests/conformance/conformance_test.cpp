@@ -1,6 +1,7 @@
 // Runs the conformance suite on every registered strategy and workload. New registrations are tested automatically.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <string>
@@ -16,6 +17,7 @@ struct Case {
   int world;
   Variant variant = {};
   at::ScalarType dtype = at::kFloat;
+  std::string mesh = {};
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
@@ -77,6 +79,31 @@ std::vector<Case> in_bfloat16() {
   return all;
 }
 
+bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
+  return std::ranges::count(strategy.axes, axis) > 0;
+}
+
+// Returns cases of sharded strategies on models with blocks, which they gather and free one after the other, and on a
+// mesh in which two groups hold the whole model.
+std::vector<Case> sharded() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all()) {
+    if (!uses_axis(strategy, "shard")) continue;
+    for (const auto& variant : strategy.variants)
+      for (const char* workload : {"gpt", "gpt-exact"}) all.push_back({strategy.name, workload, 3, variant});
+    for (const auto& variant : strategy.variants)
+      if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
+        all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
+    std::vector<Variant> on_mesh = {{"mesh", {}}};
+    for (const ParamInfo& param : strategy.params)
+      if (param.name == "reshard") on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
+    for (const Variant& variant : on_mesh)
+      for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied"})
+        all.push_back({strategy.name, workload, 4, variant, at::kFloat, "dp=2,shard=2"});
+  }
+  return all;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
   std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
@@ -109,7 +136,8 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
                                       .world = GetParam().world,
                                       .dtype = GetParam().dtype,
                                       .params = GetParam().variant.params,
-                                      .long_form = true});
+                                      .long_form = true,
+                                      .mesh = GetParam().mesh});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
@@ -128,6 +156,7 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
+INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 
 // Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.
 // With 8 devices, a batch of 10 samples leaves three replicas without samples.

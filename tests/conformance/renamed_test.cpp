@@ -34,6 +34,19 @@ StrategyInfo renamed(const StrategyInfo& info_of_original) {
   info.promise = [info_of_original](StrategyInfo& promises, const Params& params) {
     info_of_original.promise(promises, original(info_of_original, params));
   };
+  if (info_of_original.traffic)
+    info.traffic = [info_of_original](const TrafficQuery& query) {
+      const Params own = original(info_of_original, query.params);
+      return info_of_original.traffic({.model = query.model,
+                                       .dtype = query.dtype,
+                                       .params = own,
+                                       .mesh = query.mesh,
+                                       .rank = query.rank,
+                                       .step = query.step,
+                                       .accumulate = query.accumulate,
+                                       .taken = query.taken,
+                                       .clips = query.clips});
+    };
   info.make = [info_of_original](const Setup& setup) {
     Setup own = setup;
     own.params = original(info_of_original, setup.params);

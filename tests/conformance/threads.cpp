@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/api/backend.h"
+#include "workloads/base/vector_math.h"
 
 namespace dpbench {
 namespace {
@@ -18,7 +19,6 @@ CheckRequest common(const ThreadsRequest& request) {
           .options = {.model = request.workload.models.for_checks},
           .world = request.world,
           .store = {},
-          .group = {},
           .devices = {},
           .dtype = request.dtype,
           .params = request.params,
@@ -40,8 +40,14 @@ std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusi
   CheckRequest mine = common(request);
   mine.rank = rank;
   mine.store = c10::make_intrusive<c10d::PrefixStore>("checks", store);
-  mine.group = make_process_group(request.backend, setup);
-  if (request.wrap) mine.group = wrapped_group(mine.group, at::kCPU, request.wrap);
+  const auto group = make_process_group(request.backend, setup);
+  BackendSetup of_mesh = setup;
+  of_mesh.store = c10::make_intrusive<c10d::PrefixStore>("mesh", store);
+  mine.mesh =
+      request.mesh.empty() ? Mesh("dp", group) : Mesh(parse_mesh(request.mesh), group, request.backend, of_mesh);
+  if (request.wrap)
+    mine.mesh = mine.mesh.with_groups(
+        [&](const std::string&, const auto& plain) { return wrapped_group(plain, at::kCPU, request.wrap); });
   mine.devices = {at::Device(at::kCPU)};
   return run_checks(mine);
 }
@@ -49,6 +55,7 @@ std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusi
 }  // namespace
 
 std::vector<CheckRow> check_in_threads(const ThreadsRequest& request) {
+  bind_vector_math();
   if (request.strategy.parallelism != Parallelism::ranks) {
     at::set_num_threads(1);
     CheckRequest mine = common(request);

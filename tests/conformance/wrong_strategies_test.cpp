@@ -11,9 +11,26 @@ namespace {
 
 std::vector<Mutant> all(bool equivalent) {
   std::vector<Mutant> chosen;
-  for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), optimizer_mutants(), replica_mutants(),
-                           backend_mutants(), feature_mutants(), late_mutants(), view_mutants(), unseen_mutants(),
-                           transformer_mutants(), odd_strategies(), right_features(), equivalents()})
+  for (const auto& list : {reduction_mutants(),
+                           step_mutants(),
+                           state_mutants(),
+                           optimizer_mutants(),
+                           replica_mutants(),
+                           backend_mutants(),
+                           feature_mutants(),
+                           late_mutants(),
+                           view_mutants(),
+                           unseen_mutants(),
+                           weight_mutants(),
+                           clip_mutants(),
+                           transformer_mutants(),
+                           mesh_mutants(),
+                           traffic_mutants(),
+                           sharded_mutants(),
+                           sharded_gradient_mutants(),
+                           odd_strategies(),
+                           right_features(),
+                           equivalents()})
     for (const auto& mutant : list)
       if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
   return chosen;
@@ -34,7 +51,8 @@ std::vector<CheckRow> checked(const Mutant& mutant) {
                            .dtype = mutant.dtype,
                            .seed = mutant.seed,
                            .wrap = mutant.wrap,
-                           .timeout = std::chrono::milliseconds(1500)});
+                           .timeout = std::chrono::milliseconds(1500),
+                           .mesh = mutant.mesh});
 }
 
 std::string failures(const std::vector<CheckRow>& rows) {

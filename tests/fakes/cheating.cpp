@@ -52,7 +52,7 @@ bool applies(const std::map<std::string, When>& ways, const std::string& how, co
 class Cheating : public TrainedStrategy {
  public:
   Cheating(const Setup& setup, std::string how)
-      : TrainedStrategy(setup), setup_(setup), how_(std::move(how)), group_(setup.group) {
+      : TrainedStrategy(setup), setup_(setup), how_(std::move(how)), group_(setup.mesh.group()) {
     view_.world = group_->getSize();
     if (how_ == "honest-copy") copy_ = std::make_unique<Cheating>(setup, "honest");
   }

@@ -1,6 +1,7 @@
-// "faulty-ddp" and "faulty-dp" act as ddp and dp until one rank performs a fault at one step, chosen by --param
-// fault=.. rank=.. step=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault
-// appends its time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
+// "faulty-ddp", "faulty-dp" and "faulty-fsdp" act as ddp, dp and fsdp until one rank performs a fault at one step, or
+// in the first collective of a kind in that step, chosen by --param fault=.. rank=.. step=.. in=.. The rank that
+// DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault appends its time (CLOCK_MONOTONIC in
+// nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -64,7 +65,7 @@ void fill_memory(const Setup&) {
 
 void call_extra_collective(const Setup& setup) {
   std::vector<at::Tensor> box = {at::zeros({3})};
-  setup.group->broadcast(box)->wait();
+  setup.mesh.group()->broadcast(box)->wait();
 }
 
 const std::map<std::string, Fault> faults = {
@@ -177,12 +178,22 @@ class Altering : public ForwardingBackend {
   Alteration alteration_;
 };
 
-c10::intrusive_ptr<c10d::ProcessGroup> group_of(const Setup& setup, const std::string& fault) {
-  const auto found = alterations.find(fault);
-  if (found == alterations.end()) return setup.group;
-  return wrapped_group(setup.group, setup.devices.at(0).type(),
-                       [&](const auto& inner) { return c10::make_intrusive<Altering>(inner, found->second); });
-}
+// Calls before() with the name of each collective.
+class Striking : public ForwardingBackend {
+ public:
+  using Before = std::function<void(const std::string& collective)>;
+  Striking(c10::intrusive_ptr<c10d::Backend> inner, Before before)
+      : ForwardingBackend(std::move(inner)), before_(std::move(before)) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    before_(name_of(call.op));
+    return call.run();
+  }
+
+ private:
+  Before before_;
+};
 
 class Faulty : public Around {
  public:
@@ -190,16 +201,17 @@ class Faulty : public Around {
       : setup_(setup),
         fault_(setup.params.text("fault")),
         step_(setup.params.integer("step")),
-        this_rank_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
+        collective_(setup.params.text("in")),
+        this_rank_((setup.mesh.group() ? setup.mesh.group()->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, this_rank_) {
     if (this_rank_ && step_ == -1) strike();
     inner_ = real.make({.workload = workload_,
                         .devices = setup.devices,
-                        .group = group_of(setup, fault_),
+                        .mesh = mesh(),
                         .init_seed = setup.init_seed,
                         .step_seed = setup.step_seed,
                         .dtype = setup.dtype,
-                        .params = Params(real.params, {}, real.name),
+                        .params = Params(real.params, params_of_inner(), real.name),
                         .accumulate = setup.accumulate,
                         .clip_norm = fault_ == "no-clip" ? std::nullopt : setup.clip_norm});
   }
@@ -216,7 +228,8 @@ class Faulty : public Around {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const bool now = this_rank_ && step == step_;
-    if (now) strike();
+    if (now && collective_ == "none") strike();
+    armed_ = now;
     if (now && fault_ == "skip") return last_;
     if (this_rank_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (this_rank_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -227,6 +240,26 @@ class Faulty : public Around {
   }
 
  private:
+  // Returns the mesh, with groups that change results or in which this rank fails.
+  Mesh mesh() {
+    const auto alteration = alterations.find(fault_);
+    if (alteration == alterations.end() && collective_ == "none") return setup_.mesh;
+    const auto wrap = [=, this](c10::intrusive_ptr<c10d::Backend> inner) {
+      if (alteration != alterations.end()) inner = c10::make_intrusive<Altering>(inner, alteration->second);
+      if (collective_ == "none") return inner;
+      return c10::intrusive_ptr<c10d::Backend>(
+          c10::make_intrusive<Striking>(inner, [this](const std::string& collective) {
+            if (!armed_ || collective != collective_) return;
+            armed_ = false;
+            strike();
+          }));
+    };
+    return setup_.mesh.with_groups(
+        [&](const std::string&, const auto& plain) { return wrapped_group(plain, setup_.devices.at(0).type(), wrap); });
+  }
+  ParamValues params_of_inner() const {
+    return fault_ == "other-unit" && this_rank_ ? ParamValues{{"unit", "2"}} : ParamValues{};
+  }
   void strike() const {
     record_strike();
     if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
@@ -246,7 +279,8 @@ class Faulty : public Around {
   Setup setup_;
   std::string fault_;
   int64_t step_;
-  bool this_rank_;
+  std::string collective_;  // in which the rank fails; "none": before the step
+  bool this_rank_, armed_ = false;
   FaultyWorkload workload_;
   StepResult last_;
 };
@@ -256,15 +290,18 @@ StrategyInfo faulty(const std::string& name) {
   info.name = "faulty-" + name;
   info.params = {{"fault", "none", "fault to inject"},
                  {"rank", "1", "rank that fails"},
-                 {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"}};
+                 {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
+                 {"in", "none", "collective in which the rank fails, or none: before the step"}};
   info.settings = {};  // empty, because the inner strategy's settings name parameters that this one lacks
   info.promise = nullptr;
+  info.traffic = nullptr;
+  info.live_parameters = nullptr;
   info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };
   return info;
 }
 
-const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")};
+const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")}, fsdp{faulty("fsdp")};
 
 }  // namespace
 }  // namespace dpbench

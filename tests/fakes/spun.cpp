@@ -1,6 +1,6 @@
 // "spun" is the single device with an extra spin of spin_us after every step. Different values of `copy` make identical
 // cases, to measure the harness against itself. "late-ddp" is ddp with a spin on rank 1 only. Both strategies report
-// their median step time without the spin, by the same monotonic clock.
+// their step times without the spin, by the same monotonic clock.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -21,16 +21,15 @@ class Times {
   void add(Clock::duration time) {
     ns_[count_++ % ns_.size()] = std::chrono::duration<double, std::nano>(time).count();
   }
-  std::vector<double> median() const {
-    std::vector<double> known(ns_.begin(), ns_.begin() + static_cast<int64_t>(std::min(count_, ns_.size())));
-    if (known.empty()) return {};
-    const auto half = known.begin() + static_cast<int64_t>(known.size() / 2);
-    std::nth_element(known.begin(), half, known.end());
-    return {*half};
+  // From the oldest.
+  std::vector<double> all() const {
+    std::vector<double> times;
+    for (size_t at = count_ - std::min(count_, ns_.size()); at < count_; ++at) times.push_back(ns_[at % ns_.size()]);
+    return times;
   }
 
  private:
-  std::array<double, 300> ns_{};  // 300 step times, as many as tests/programs/measure_test.py measures
+  std::array<double, 900> ns_{};  // as many as tests/programs/measure_test.py runs
   size_t count_ = 0;
 };
 
@@ -62,10 +61,10 @@ class Spun : public Around {
     return result;
   }
 
-  // Returns the median step times of the previous Spun object: the harness makes a new object to profile after the
-  // timed steps.
+  // Returns the step times of the previous Spun object: the harness makes a new object to profile after the timed
+  // steps.
   std::map<std::string, std::vector<double>> figures() override {
-    return {{"timed_step_ns", times_of_previous.step.median()}, {"timed_again_ns", times_of_previous.again.median()}};
+    return {{"timed_step_ns", times_of_previous.step.all()}, {"timed_again_ns", times_of_previous.again.all()}};
   }
 
  protected:
@@ -83,7 +82,7 @@ struct SpunAlone : Spun {
 class LateDdp : public Spun {
  public:
   explicit LateDdp(const Setup& setup) : Spun(setup, "ddp") {
-    if (setup.group->getRank() != 1) spin_ = {};
+    if (setup.mesh.group()->getRank() != 1) spin_ = {};
   }
 };
 

@@ -158,6 +158,23 @@ class Faults(FaultyRuns):
             with self.subTest(fault=fault):
                 self.failed(fault, words, strategy="faulty-dp", silent=silent, flags=("--param", "rank=0"), within=DIFFERS if fault == "nan" else DEATH)
 
+    def test_a_rank_of_fsdp_that_fails_in_a_collective_of_a_unit_is_named(self):
+        for collective in ("allgather", "reduce_scatter"):
+            for fault, words in (("kill", r"rank 1 [^;]*signal 9[^;]*step 7"), ("throw", r"rank 1 [^;]*the strategy's own words"),
+                                 ("memory", r"out of memory: rank 1")):
+                with self.subTest(collective=collective, fault=fault):
+                    self.over_both(fault, words, strategy="faulty-fsdp", flags=("--scale", "3", "--param", f"in={collective}"))
+
+    def test_the_collective_in_which_ranks_of_fsdp_wait_for_a_killed_rank_is_named(self):
+        case = self.failed("kill", r"rank 1 [^;]*signal 9[^;]*step 7", strategy="faulty-fsdp", flags=("--scale", "3", "--param", "in=allgather"))
+        self.assertRegex(case["reason"], r"rank 0 .*#\d+ allgather")
+
+    def test_ranks_of_fsdp_with_different_units_are_reported_with_the_calls_of_both(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                self.failed("other-unit", r"rank 0 .*allgather of (\d+) Float.* rank 1 .*allgather of (?!\1 )", strategy="faulty-fsdp", backend=backend, step=0,
+                            flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
+
     def test_a_failed_case_does_not_change_the_parameters_of_the_next_case(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):

@@ -11,7 +11,8 @@ using namespace dpbench;
 template <bool divide>
 class Plain : public TrainedStrategy {
  public:
-  explicit Plain(const Setup& setup) : TrainedStrategy(setup), group_(setup.group), device_(setup.devices.at(0)) {}
+  explicit Plain(const Setup& setup)
+      : TrainedStrategy(setup), group_(setup.mesh.group()), device_(setup.devices.at(0)) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;

@@ -81,6 +81,8 @@ class PluginExample(unittest.TestCase):
         branch = elsewhere | {"collective-count"}
         # A sample of whole numbers cannot hold a NaN.
         whole = elsewhere | {"non-finite"}
+        # In some worlds 1 / world is rounded too much to divide whole numbers exactly.
+        exact = whole | {"gradient-exact"}
         for case in json.loads(result.stdout)["cases"]:
             passed = {row["name"] for row in case["checks"] if row["status"] == "passed"}
             skipped = {row["name"]: row["detail"] for row in case["checks"] if row["status"] != "passed"}
@@ -88,7 +90,7 @@ class PluginExample(unittest.TestCase):
                 self.assertLessEqual(due_of_wide, passed, case["id"])
                 continue
             self.assertLessEqual(due | ({"empty-shard"} if case["world"] > 1 else set()), passed, case["id"])
-            may_skip = {"probe-branch": branch, "gpt": whole, "gpt-exact": whole}.get(case["workload"], elsewhere)
+            may_skip = {"probe-branch": branch, "gpt": whole, "probe-llama": whole, "gpt-exact": exact}.get(case["workload"], elsewhere)
             self.assertLessEqual(set(skipped), may_skip, f"{case['id']}: {skipped}")
 
     def test_the_correct_example_passes_in_bfloat16(self):

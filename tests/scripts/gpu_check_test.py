@@ -212,7 +212,7 @@ class Limits(unittest.TestCase):
             self.assertEqual([label for label, _ in two.commands], labels)
             self.assertEqual(["dp.graph=on" in command for _, command in two.commands], [label == "graph" for label in labels])
 
-    SEVERAL = ("check-dp-gpus", "check-ddp-gpus", "collectives-gpus", "measure-gpus")
+    SEVERAL = ("check-dp-gpus", "check-ddp-gpus", "check-sharded-gpus", "collectives-gpus", "measure-gpus")
 
     def test_parts_for_two_gpus_run_only_if_two_are_visible(self):
         unseen = {name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}

@@ -236,8 +236,22 @@ class Page(unittest.TestCase):
         self.assertIn("sum instead of mean", texts)
         self.assertIn("✗ 2/2", texts)
 
+    def test_collectives_are_counted_beside_the_formula_of_the_strategy(self):
+        case = sample_runs.case("ddp", world=2)
+        entries = [("allreduce", 2, 3000, 2000), ("broadcast", 1, 40, 0), ("allgather", 1, 8, None)]
+        case["launches"][0]["ranks"][0]["profile"] = {"ledger": [
+            {"axis": "dp", "op": op, "calls": calls, "bytes": bytes_, "phase_bytes": {}, "formula_bytes": formula}
+            for op, calls, bytes_, formula in entries]}
+        made = page_of(sample_runs.report([case]))
+        table = made[made.index("<table", made.index(">Collectives of a step</h2>")):]
+        rows = re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]
+        cells = [re.findall(">([^<]*)</td>", row)[2:] for row in rows]  # the cells after workload and world
+        self.assertEqual(cells, [["dp", "allreduce", "2", "3,000", "2,000", "1.500"], ["dp", "broadcast", "1", "40", "0", "-"],
+                                 ["dp", "allgather", "1", "8", "-", "-"]])
+
     def test_empty_sections_are_omitted(self):
         made = page_of(sample_runs.usual())
+        self.assertNotIn(">Collectives of a step<", made)
         self.assertNotIn(">Conformance<", made)
         self.assertNotIn(">Problems<", made)
 

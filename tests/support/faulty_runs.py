@@ -47,7 +47,7 @@ class FaultyRuns(unittest.TestCase):
         self.fail(late)
 
     def one_run(self, out, fault, backend, strategy, step, flags, code, check, within, silent):
-        ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
+        ranks = ["--backend", backend] if strategy != "faulty-dp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
         run = WatchedRun([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
                        "--audit", "off", "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
@@ -91,7 +91,7 @@ class FaultyRuns(unittest.TestCase):
         """Runs the command `check` or `train` with the fault and returns the record of its only case."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
-                                   *(("--backend", "shm") if strategy == "faulty-ddp" else ()),
+                                   *(("--backend", "shm") if strategy != "faulty-dp" else ()),
                                    "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
                                    *(("-o", "json") if command == "check" else ("--out", out)), *flags],
                                   capture_output=True, text=True, check=False, timeout=SLACK * START)

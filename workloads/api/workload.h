@@ -45,6 +45,8 @@ class Model : public torch::nn::Module {
  public:
   // Runs all blocks.
   virtual at::Tensor forward(const at::Tensor& input, const Context& context);
+  // Runs the blocks first .. last - 1. x: the output of the block before them, or the input.
+  at::Tensor forward_span(size_t first, size_t last, at::Tensor x, const Context& context);
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
   // Divides the model into spans of so many blocks. forward() then keeps only the input of each span, and the backward

@@ -114,5 +114,15 @@ const RegisterWorkload registered{
      .recipe = {.epochs = 10},
      .models = {shape_names(), size_names(), "tiny"}}};
 
+// By default `dpbench check` runs gpt in the shape of GPT-2 alone.
+const RegisterWorkload llama{{.name = "probe-llama",
+                              .summary = "gpt as Llama: rotary positions, RMSNorm, SwiGLU, shared heads, padding",
+                              .scaling = Scaling::weak,
+                              .batch = 4,
+                              .make = [](const WorkloadOptions&) -> std::unique_ptr<Workload> {
+                                return std::make_unique<Gpt>(parse_shape("tiny-llama,optimizer=momentum"), "");
+                              },
+                              .probe = true}};
+
 }  // namespace
 }  // namespace dpbench::gpt

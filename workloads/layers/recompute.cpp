@@ -129,12 +129,15 @@ at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const 
 
 at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
   check(!blocks_.empty(), "a model without blocks must override forward()");
+  return forward_span(0, blocks_.size(), input, context);
+}
+
+at::Tensor Model::forward_span(size_t first, size_t last, at::Tensor x, const Context& context) {
   const std::span<const Block> all = blocks_;
   const size_t every = recompute_ > 0 ? static_cast<size_t>(recompute_) : all.size();
-  at::Tensor x = input;
-  size_t first = 0;
-  for (; first + every < all.size(); first += every) x = recomputed(all.subspan(first, every), x, context);
-  return run_blocks(all.subspan(first), std::move(x), context);
+  for (; first < last && first + every < all.size(); first += every)
+    x = recomputed(all.subspan(first, std::min(every, last - first)), x, context);
+  return first < last ? run_blocks(all.subspan(first, last - first), std::move(x), context) : x;
 }
 
 }  // namespace dpbench

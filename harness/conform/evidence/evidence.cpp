@@ -21,6 +21,7 @@ constexpr bool is_plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);
+  archive(collective.axis), archive(collective.by_accessor);
   archive(collective.input), archive(collective.output);
 }
 
@@ -42,7 +43,7 @@ void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.rank), archive(evidence.parameters), archive(evidence.buffers), archive(evidence.state);
   archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error), archive(evidence.refused);
   archive(evidence.interrupted), archive(evidence.echo), archive(evidence.last_parameters);
-  archive(evidence.last_buffers), archive(evidence.last_state);
+  archive(evidence.last_buffers), archive(evidence.last_state), archive(evidence.live_parameter_bytes);
 }
 
 template <class Archive>

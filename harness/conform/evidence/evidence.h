@@ -12,13 +12,16 @@
 
 namespace dpbench {
 
-// A collective that a training step called. Its input and output tensors are stored only if the scenario asks for them.
+// A collective that a training step or an accessor after it called. Its input and output tensors are stored only if the
+// scenario asks for them.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
   int64_t bytes = 0;
   bool floating = true;
-  std::vector<at::Tensor> input, output;
+  std::vector<at::Tensor> input = {}, output = {};
+  std::string axis = "dp";   // of the mesh, in whose group it was called
+  bool by_accessor = false;  // true if an accessor called it, after the step
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }
@@ -52,7 +55,8 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  std::string error;     // message of the exception that ended the scenario early; empty if none
+  int64_t live_parameter_bytes = 0;  // most memory of the model's parameters at a loss or collective
+  std::string error;                 // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
   // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;

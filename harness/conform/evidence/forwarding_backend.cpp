@@ -16,6 +16,13 @@ ForwardingBackend::Tensors flat(const ForwardingBackend::Lists& lists) {
 
 const char* name_of(CollectiveOp op) { return op_names[static_cast<size_t>(op)]; }
 
+int64_t ForwardingBackend::Call::bytes() const {
+  int64_t sum = 0;
+  for (const at::Tensor& tensor : op == CollectiveOp::scatter || op == CollectiveOp::recv ? output : input)
+    sum += static_cast<int64_t>(tensor.nbytes());
+  return sum;
+}
+
 ForwardingBackend::ForwardingBackend(c10::intrusive_ptr<c10d::Backend> inner)
     : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
 

@@ -80,6 +80,9 @@ class ForwardingBackend : public c10d::Backend {
     Tensors input, output;
     std::function<WorkPtr()> run;
     int64_t root = -1;  // root rank of the collective; -1 if it has no root
+
+    // Returns the bytes of this rank's input; of its output in a scatter, in which only the root has input, or a recv.
+    int64_t bytes() const;
   };
   virtual WorkPtr around(Call call) { return call.run(); }
 

@@ -49,7 +49,7 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   const double half = difference.max().item<double>() / 2;
   const int64_t flat = difference.ge(half).to(at::kByte).argmax().item<int64_t>();
   const double expects = e[flat].item<double>(), finds = f[flat].item<double>();
-  return index_text(flat, found.sizes()) + ", expected " + short_number(expects) + ", found " + short_number(finds);
+  return index_text(flat, found.sizes()) + ", " + expected_and_found(expects, finds);
 }
 
 std::string index_text(int64_t flat, at::IntArrayRef sizes) {
@@ -105,10 +105,16 @@ double pass_bound(at::ScalarType type) {
 
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
 
-std::string short_number(double value) {
+std::string short_number(double value, int digits) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
+}
+
+std::string expected_and_found(double expected, double found) {
+  int digits = 6;
+  while (digits < 17 && short_number(expected, digits) == short_number(found, digits)) ++digits;
+  return "expected " + short_number(expected, digits) + ", found " + short_number(found, digits);
 }
 
 }  // namespace dpbench

@@ -37,6 +37,8 @@ double gamma(double terms, double u);
 double pass_bound(at::ScalarType type);
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b);
 
-std::string short_number(double value);
+std::string short_number(double value, int digits = 6);
+// Returns "expected X, found Y" with as many digits as it takes to tell them apart.
+std::string expected_and_found(double expected, double found);
 
 }  // namespace dpbench

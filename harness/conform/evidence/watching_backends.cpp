@@ -12,12 +12,6 @@ namespace {
 // Delay of a late collective, longer than a faulty strategy takes to read a result for which it does not wait.
 constexpr std::chrono::milliseconds delay{2};
 
-int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {
-  int64_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
   std::vector<at::Tensor> result;
   for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
@@ -45,7 +39,13 @@ void RecordingBackend::start(bool keep) {
   const std::lock_guard lock(mutex_);
   on_ = true;
   keep_ = keep;
+  reader_ = {};
   record_.clear();
+}
+
+void RecordingBackend::step_returned() {
+  const std::lock_guard lock(mutex_);
+  reader_ = std::this_thread::get_id();
 }
 
 std::vector<Collective> RecordingBackend::stop() {
@@ -57,11 +57,11 @@ std::vector<Collective> RecordingBackend::stop() {
 ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
   std::unique_lock lock(mutex_);
   const bool on = on_, keep = keep_ && call.reduction != ReduceKind::UNUSED;
+  const bool by_accessor = reader_ == std::this_thread::get_id();
   lock.unlock();
   if (!on) return call.run();
-  // A scatter is described by its outputs, because only its root has inputs.
-  const auto& described = call.op == CollectiveOp::scatter ? call.output : call.input;
-  Collective entry{call.op, call.reduction, bytes_of(described), true, {}, {}};
+  Collective entry{.op = call.op, .reduction = call.reduction, .bytes = call.bytes(), .axis = axis_};
+  entry.by_accessor = by_accessor;
   for (const auto& tensor : call.input) entry.floating = entry.floating && tensor.is_floating_point();
   if (keep) entry.input = copies(call.input);
   auto work = call.run();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,19 +17,25 @@ namespace dpbench {
 
 class RecordingBackend : public ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  // axis: of the mesh, in whose group the collectives are called.
+  RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string axis)
+      : ForwardingBackend(std::move(inner)), axis_(std::move(axis)) {}
 
   // Discards the old record and starts a new one. keep: also copy inputs and outputs of reductions, which makes each
   // reduction blocking.
   void start(bool keep);
+  // Marks what this thread calls from now on as the accessors' calls. Another thread may still end the step.
+  void step_returned();
   std::vector<Collective> stop();
 
  protected:
   WorkPtr around(Call call) override;
 
  private:
+  std::string axis_;
   std::mutex mutex_;
   bool on_ = false, keep_ = false;
+  std::thread::id reader_ = {};  // the thread that reads the strategy's tensors; no thread during the step
   std::vector<Collective> record_;
 };
 

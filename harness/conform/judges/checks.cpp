@@ -56,6 +56,8 @@ const std::vector<CheckMeaning>& check_meanings() {
       {"world-1-bits", "a world of 1 gives the bits of the baseline's gradients, and its parameters within rounding"},
       {"collective-order", "all ranks call the same collectives in the same order"},
       {"collective-count", "accumulation adds no reductions: one set per step, not per micro-batch"},
+      {"collective-bytes", "each collective operation carries the bytes of the strategy's own formula"},
+      {"live-parameters", "a strategy that frees parameters holds no more of them than its formula says"},
       {"reduction", "each reduction's result equals the sum of the ranks' inputs"},
       {"reduction-agrees", "each reduction's result is the same on all ranks, bit for bit"},
       {"reduction-range", "large gradients do not overflow in the reduction"},

@@ -149,8 +149,7 @@ class Comparison {
       add(
           std::abs(reported - loss) / bound,
           [&] {
-            return "the loss of step " + step_text(step) + ": expected " + short_number(loss) + ", found " +
-                   short_number(reported) + at_rank(rank);
+            return "the loss of step " + step_text(step) + ": " + expected_and_found(loss, reported) + at_rank(rank);
           },
           [&] {
             if (step == 0)
@@ -313,8 +312,12 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const Cour
 
 void judge_unwatched(const Trial& trial, Rows& rows) {
   const Course course = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/true);
+  std::optional<Course> rounded;
+  if (trial.bench.strategy.reduced_in)
+    rounded = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/false);
+  const Course* const rough = rounded ? &*rounded : nullptr;
   const auto place = [&](const Deviation& deviation) { return deviation.where + ", scenario " + trial.scenario.name; };
-  const Deviation found = course_deviation(trial, course, nullptr);
+  const Deviation found = course_deviation(trial, course, rough);
   rows.measured("trajectory", "losses, parameters and buffers of steps that nobody looks at with the oracle's own",
                 found.error, 1, place(found), found.likely);
   const std::string compared = "optimizer state after steps that nobody looks at with the oracle's own, by its name";
@@ -323,7 +326,7 @@ void judge_unwatched(const Trial& trial, Rows& rows) {
     if (!find(reported, name) && due.any().item<bool>())
       return rows.skipped("optimizer-state", compared, "state() has no tensor \"" + name + "\"");
   if (course.ranks[0].state.empty()) return rows.skipped("optimizer-state", compared, "the optimizer has no state");
-  const Deviation state = state_deviation(trial, course, nullptr);
+  const Deviation state = state_deviation(trial, course, rough);
   rows.measured("optimizer-state", compared, state.error, 1, place(state), state.likely);
 }
 

@@ -89,11 +89,10 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   // The error bound of a loss scales with the outputs: a cross-entropy may be a small difference of large numbers.
   const double floor =
       suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
-  rows.measured(
-      row_of("loss"), "loss of this rank's samples" + with,
-      relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
-      "expected " + short_number(loss.item<double>()) + ", found " + short_number(seen.loss.item<double>()) + where,
-      loss_mistake(trial, seen.loss.item<double>(), loss.item<double>(), bound));
+  rows.measured(row_of("loss"), "loss of this rank's samples" + with,
+                relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
+                expected_and_found(loss.item<double>(), seen.loss.item<double>()) + where,
+                loss_mistake(trial, seen.loss.item<double>(), loss.item<double>(), bound));
 }
 
 }  // namespace
@@ -108,9 +107,12 @@ void judge_outputs(const Trial& trial, Rows& rows) {
 void judge_evaluation(const Trial& trial, Rows& rows) {
   const auto [judged, suffix, with, bound] = value_of(trial);
   if (!judged || trial.expected.empty()) return;
-  Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), trial.bench.strategy.onednn);
-  const std::string compared = "forward() on one rank alone: no collective, no state changed",
-                    value = "forward() on one rank alone" + with;
+  Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(),
+                Oracle::Replicas(trial.bench.strategy));
+  const bool collective = trial.bench.strategy.collective_evaluation;
+  const std::string forward = collective ? "forward() on all ranks" : "forward() on one rank alone",
+                    compared = forward + (collective ? ": no state changed" : ": no collective, no state changed"),
+                    value = forward + with;
   for (const auto& evidence : trial.ranks)
     for (const auto& evaluation : evidence.evaluations) {
       const StepEvidence& last = evidence.steps[static_cast<size_t>(evaluation.step)];
@@ -126,7 +128,7 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
             return rounded ? "computed in or rounded to a narrower dtype"
                            : "evaluated in training mode, or with another rank's statistics";
           });
-      rows.judged("evaluation", compared, evaluation.collectives == 0,
+      rows.judged("evaluation", compared, evaluation.collectives == 0 || trial.bench.strategy.collective_evaluation,
                   std::to_string(evaluation.collectives) + " collectives were called" + where,
                   "one rank alone would wait forever");
       for (const auto& [name, buffer] : last.buffers) {

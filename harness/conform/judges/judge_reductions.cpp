@@ -2,6 +2,7 @@
 // reductions.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -48,16 +49,31 @@ std::string likely_of_backend(const Reduction& reduction, const at::Tensor& outp
   return "the backend lost a part, added it twice, or delivered it late: " + first_difference(output, due);
 }
 
-// The collectives of one step, by rank. Without sends and receives, which differ between ranks by nature.
+// The collectives of one step in one group of ranks, by rank of the group. Without sends and receives, which differ
+// between ranks by nature.
 using CallsOfRanks = std::vector<std::vector<Collective>>;
 
-CallsOfRanks collectives_of(const Trial& trial, size_t step) {
+CallsOfRanks collectives_of(const Trial& trial, size_t step, const std::string& axis, const std::vector<int>& group) {
   CallsOfRanks ranks;
-  for (const auto& evidence : trial.ranks) {
-    ranks.push_back(evidence.steps[step].collectives);
-    std::erase_if(ranks.back(), [](const Collective& call) { return is_point_to_point(call.op); });
+  for (const int rank : group) {
+    ranks.push_back(trial.ranks[static_cast<size_t>(rank)].steps[step].collectives);
+    std::erase_if(ranks.back(),
+                  [&](const Collective& call) { return is_point_to_point(call.op) || call.axis != axis; });
   }
   return ranks;
+}
+
+// Returns the collectives of a step for each group of each axis, and for the group of all ranks.
+std::vector<CallsOfRanks> collectives_of_groups(const Trial& trial, size_t step) {
+  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  std::vector<CallsOfRanks> all;
+  for (size_t axis = 0; axis < mesh.size(); ++axis)
+    for (const auto& group : groups_of_axis(mesh, axis))
+      all.push_back(collectives_of(trial, step, mesh[axis].name, group));
+  std::vector<int> everyone(trial.ranks.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  if (mesh.size() > 1) all.push_back(collectives_of(trial, step, "world", everyone));
+  return all;
 }
 
 // True if two ranks made the same call. In an alltoall each rank may send another amount.
@@ -133,33 +149,40 @@ void judge_pieces(const CallsOfRanks& ranks, size_t step, size_t i, Rows& rows) 
   }
 }
 
+// Checks the results of all reductions of a step in one group, whose ranks made the same calls.
+void judge_group(const CallsOfRanks& ranks, size_t step, Rows& rows) {
+  const auto& first = ranks[0];
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i].output.empty()) continue;  // a collective is skipped if its inputs and outputs were not recorded
+    if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(ranks, step, i, rows);
+    const bool everywhere = first[i].op == CollectiveOp::allreduce;
+    if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;
+    for (size_t t = 0; t < first[i].output.size(); ++t) {
+      Reduction reduction{{}, {}, first[i].averages()};
+      for (const auto& calls : ranks) {
+        reduction.inputs.push_back(calls[i].input[t]);
+        reduction.outputs.push_back(calls[i].output[t]);
+      }
+      (everywhere ? judge_one : judge_at_the_root)(
+          reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
+    }
+  }
+}
+
 }  // namespace
 
 void judge_reductions(const Trial& trial, Rows& rows) {
   if (trial.ranks.size() < 2 || !trial.scenario.keep_reductions) return;
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
-    const CallsOfRanks ranks = collectives_of(trial, step);
-    const auto mismatch = mismatch_of(ranks);
+    const auto groups = collectives_of_groups(trial, step);
+    std::string mismatch;
+    for (const CallsOfRanks& ranks : groups)
+      if (mismatch.empty()) mismatch = mismatch_of(ranks);
     rows.judged("collective-order", "the same collectives in the same order on every rank", mismatch.empty(),
                 mismatch + ", step " + std::to_string(step),
                 "a rank skips a collective, or calls collectives in another order");
     if (!mismatch.empty()) return;
-    const auto& first = ranks[0];
-    for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i].output.empty()) continue;  // a collective is skipped if its inputs and outputs were not recorded
-      if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(ranks, step, i, rows);
-      const bool everywhere = first[i].op == CollectiveOp::allreduce;
-      if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;
-      for (size_t t = 0; t < first[i].output.size(); ++t) {
-        Reduction reduction{{}, {}, first[i].averages()};
-        for (const auto& calls : ranks) {
-          reduction.inputs.push_back(calls[i].input[t]);
-          reduction.outputs.push_back(calls[i].output[t]);
-        }
-        (everywhere ? judge_one : judge_at_the_root)(
-            reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
-      }
-    }
+    for (const CallsOfRanks& ranks : groups) judge_group(ranks, step, rows);
   }
 }
 

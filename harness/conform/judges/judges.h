@@ -34,15 +34,17 @@ void judge_optimizer(const Trial& trial, Rows& rows);   // runs the check optimi
 void judge_poison(const Trial& trial, Rows& rows);      // runs the checks non-finite, non-finite-skipped
 void judge_evaluation(const Trial& trial, Rows& rows);  // runs the checks evaluation, evaluation-replay
 void judge_reductions(const Trial& trial, Rows& rows);  // runs the check reduction
+void judge_traffic(const Trial& trial, Rows& rows);     // runs the check collective-bytes
+void judge_memory(const Trial& trial, Rows& rows);      // runs the check live-parameters
 void judge_learning(const Trial& trial, Rows& rows);    // runs the check loss-falls
 void judge_rows(const Trial& trial, Rows& rows);        // runs the check rows-untouched
 void judge_ending(const Trial& trial, Rows& rows);      // runs the check finish
 
 // All judges that check a single run, in order of execution.
-inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_gradients, judge_replay,
-                                   judge_accuracy,   judge_strides,   judge_unused,    judge_agreement,
-                                   judge_buffers,    judge_optimizer, judge_poison,    judge_evaluation,
-                                   judge_reductions, judge_learning,  judge_rows,      judge_ending};
+inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
+                                   judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
+                                   judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
+                                   judge_learning, judge_rows,       judge_ending};
 
 // Number and size of the floating-point reductions in a run's last step, and which parameters that step used.
 struct ReductionCount {

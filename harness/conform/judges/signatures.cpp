@@ -6,59 +6,28 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/error_pattern.h"
-#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/wrong_gradient.h"
 #include "harness/conform/oracle/narrow_dtype.h"
 
 namespace dpbench {
 namespace {
 
-using Gradients = std::vector<at::Tensor>;
-
-// The wrong gradient that one rank reported in one step.
-struct WrongGradient {
-  const Trial& trial;
-  const ExpectedStep& expected;
-  int64_t step;
-  int rank;
-  std::vector<size_t> wrong;
-  Gradients found;  // the reported gradients, indexed by parameter; undefined for correct ones
-  double tolerance;
-
-  bool alike(const Gradients& some, const Gradients& others) const {
-    for (const size_t p : wrong)
-      if (!(relative_error(some[p], others[p], 1e-300) <= tolerance)) return false;
-    return true;
-  }
-  bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
-  // True if `candidate` (the gradient that a known bug produces) equals the reported gradient and differs from the
-  // expected one, so a bug without effect is not blamed. With clipping the second condition is dropped, because
-  // `expected` is not clipped.
-  bool explained_by(const Gradients& candidate) const {
-    return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
-  }
-  Gradients scaled(const Gradients& gradients, double factor) const {
-    Gradients result;
-    for (const auto& gradient : gradients) result.push_back(gradient * factor);
-    return result;
-  }
-  // Returns the weighted sum of the shards' gradients over the shards selected by `keep`, multiplied by `factor`.
-  template <class Keep>
-  Gradients only(Keep keep, double factor) const {
-    std::vector<double> shares = expected.shares;
-    for (size_t i = 0; i < shares.size(); ++i) shares[i] *= keep(expected.shards[i]) ? factor : 0;
-    return combine(expected.shards, shares);
-  }
-};
-
-struct Signature {
-  std::string mistake;
-  Gradients gradients;
-};
-
 std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
 
+// Returns the number of terms of a rank's loss: the mean over ranks if the gradient is a mean over all terms, else that
+// of a single shard.
+double terms_of_rank(const WrongGradient& c) {
+  const auto& shards = c.expected.shards;
+  if (shards.empty()) return 1;
+  if (c.trial.bench.strategy.gradient != Gradient::global_mean) return static_cast<double>(shards.front().terms);
+  double terms = 0;
+  for (const auto& shard : shards) terms += static_cast<double>(shard.terms);
+  return terms / c.trial.world();
+}
+
 // Returns wrong scale factors of a gradient and the bug that causes each, such as a missing division.
-std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
+std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c) {
+  const Trial& trial = c.trial;
   const double world = trial.world(), micro = static_cast<double>(trial.scenario.accumulate);
   std::vector<std::pair<double, std::string>> factors = {
       {0, "never written back after the reduction, or zeroed after the backward pass"}};
@@ -78,6 +47,8 @@ std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
   }
   factors.emplace_back(2, "counted twice");
   factors.emplace_back(-1, "of the wrong sign");
+  if (!trial.workload().sum_loss())
+    factors.emplace_back(terms_of_rank(c), "summed over samples or tokens, not averaged");
   return factors;
 }
 
@@ -89,7 +60,7 @@ std::string by_factor(const WrongGradient& c) {
   }
   if (!(squares > 0)) return "";
   const double ratio = products / squares;
-  for (const auto& [factor, mistake] : known_factors(c.trial)) {
+  for (const auto& [factor, mistake] : known_factors(c)) {
     if (std::abs(ratio - factor) > 100 * c.tolerance) continue;
     const auto candidate = c.scaled(c.expected.gradient, factor);
     if (factor == 0 ? std::abs(ratio) == 0 && norm(c.found) == 0 : c.looks_like(candidate))
@@ -97,6 +68,8 @@ std::string by_factor(const WrongGradient& c) {
   }
   if (!c.looks_like(c.scaled(c.expected.gradient, ratio))) return "";
   const double size = norm(c.expected.gradient);
+  if (c.trial.clip_norm && ratio > 0)
+    if (auto mistake = wrong_norm(c, *c.trial.clip_norm / ratio); !mistake.empty()) return mistake;
   if (c.trial.clip_norm && std::abs(ratio - 1) < 10 * c.tolerance) return "the gradient was not clipped";
   if (c.trial.clip_norm && ratio > 1) return "scaled up to the limit although the norm was below it";
   if (c.trial.clip_norm && ratio * size < *c.trial.clip_norm)
@@ -116,42 +89,12 @@ bool same_forward_pass(const WrongGradient& c) {
   for (const auto& evidence : c.trial.ranks) {
     std::vector<at::Tensor> outputs;
     for (const auto& shard : c.expected.shards)
-      if (c.trial.bench.layout.owners() == 1 || shard.replica == evidence.rank) outputs.push_back(shard.output);
+      if (c.trial.bench.layout.owners() == 1 || shard.replica == c.trial.replica_of(evidence.rank))
+        outputs.push_back(shard.output);
     const at::Tensor& seen = evidence.steps[static_cast<size_t>(c.step)].output;
     if (!outputs.empty() && !(seen.defined() && relative_error(seen, at::cat(outputs), 0) <= c.tolerance)) return false;
   }
   return true;
-}
-
-// Returns the gradient that results if each micro-batch is weighted by its number of samples. If one loss covers the
-// outputs of all replicas, the samples of all replicas count, otherwise those of the rank alone.
-Gradients by_rows(const WrongGradient& c) {
-  const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
-  const auto rows_where = [&](const auto& counts) {
-    double rows = 0;
-    for (const auto& shard : c.expected.shards) rows += counts(shard) ? static_cast<double>(shard.terms) : 0;
-    return rows;
-  };
-  std::vector<double> shares = c.expected.shares;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const auto same_owner = [&](const Shard& shard) {
-      return gathered || shard.replica == c.expected.shards[i].replica;
-    };
-    const auto same_micro = [&](const Shard& shard) {
-      return same_owner(shard) && shard.micro == c.expected.shards[i].micro;
-    };
-    shares[i] *= static_cast<double>(c.trial.scenario.accumulate) * rows_where(same_micro) / rows_where(same_owner);
-  }
-  return combine(c.expected.shards, shares);
-}
-
-// Returns each rank's own gradient, without reduction; an empty list for strategies without ranks.
-std::vector<Gradients> of_each_rank(const WrongGradient& c) {
-  std::vector<Gradients> result;
-  if (c.trial.bench.layout.parallelism != Parallelism::ranks) return result;
-  for (int r = 0; r < c.trial.world(); ++r)
-    result.push_back(c.only([r](const Shard& shard) { return shard.replica == r; }, c.trial.world()));
-  return result;
 }
 
 Gradients largest_of(const std::vector<Gradients>& ranks) {
@@ -162,36 +105,12 @@ Gradients largest_of(const std::vector<Gradients>& ranks) {
   return largest;
 }
 
-std::vector<Signature> clip_signatures(const WrongGradient& c) {
-  if (!c.trial.clip_norm) return {};
-  const double limit = *c.trial.clip_norm;
-  const auto limited = [&](const Gradients& gradients, double size) {
-    return c.scaled(gradients, std::min(1.0, limit / (size + 1e-6)));
-  };
-  Gradients each, values, mean;
-  for (const auto& gradient : c.expected.gradient) {
-    each.push_back(gradient * std::min(1.0, limit / std::max(gradient.norm().item<double>(), 1e-300)));
-    values.push_back(gradient.clamp(-limit, limit));
-  }
-  const auto ranks = of_each_rank(c);
-  for (const auto& own : ranks) {
-    const auto part = c.scaled(limited(own, norm(own)), 1 / static_cast<double>(ranks.size()));
-    for (size_t p = 0; p < part.size(); ++p)
-      mean.size() <= p ? mean.push_back(part[p]) : void(mean[p] = mean[p] + part[p]);
-  }
-  return {{"the gradient was not clipped", c.expected.gradient},
-          {"each parameter was clipped by its own norm", each},
-          {"each element was clipped instead of the norm", values},
-          {"each rank's gradient was clipped before the reduction", mean}};
-}
-
 std::vector<Signature> shard_signatures(const WrongGradient& c) {
   const double world = c.trial.world();
-  const int64_t last = c.trial.scenario.accumulate - 1;
   std::vector<Signature> list;
   if (c.rank > 0 || !same_on_all_ranks(c))
     list.push_back({"this rank's own gradient: not reduced",
-                    c.only([&](const Shard& shard) { return shard.replica == c.rank; }, world)});
+                    c.only([&](const Shard& shard) { return shard.replica == c.trial.replica_of(c.rank); }, world)});
   list.push_back({same_forward_pass(c) ? "rank 0's own gradient: broadcast, not reduced"
                                        : "the gradient of rank 0's samples: every rank reads the same samples",
                   c.only([](const Shard& shard) { return shard.replica == 0; }, world)});
@@ -204,44 +123,6 @@ std::vector<Signature> shard_signatures(const WrongGradient& c) {
         {"the part of replica " + name + " only", c.only([r](const Shard& s) { return s.replica == r; }, 1)});
   }
   list.push_back({"the maximum of the ranks' gradients instead of their mean", largest_of(of_each_rank(c))});
-  if (last == 0) return list;
-  list.push_back({"each micro-batch was weighted by its samples", by_rows(c)});
-  const auto of_last = [last](const Shard& shard) { return shard.micro == last; };
-  const auto micro = static_cast<double>(last + 1);
-  list.push_back({"the last micro-batch only: it overwrote the others", c.only(of_last, 1)});
-  list.push_back({"the last micro-batch only, undivided: it overwrote the others", c.only(of_last, micro)});
-  list.push_back({"the first micro-batch only", c.only([](const Shard& s) { return s.micro == 0; }, 1)});
-  return list;
-}
-
-std::vector<Signature> meaning_signatures(const WrongGradient& c) {
-  const Trial& trial = c.trial;
-  std::vector<Signature> list;
-  const std::pair<Gradient, const char*> meanings[] = {
-      {Gradient::mean_of_means, "the mean of the ranks' means"},
-      {Gradient::global_mean, "the mean over all samples"},
-      {Gradient::mean_of_active, "the mean of the means of ranks with samples"},
-      {Gradient::sum, "the sum of the ranks' gradients"}};
-  for (const auto& [meaning, name] : meanings) {
-    if (meaning == trial.bench.strategy.gradient || trial.bench.strategy.gradient == Gradient::gathered) continue;
-    list.push_back({std::string(name) + ", which is not the declared semantics",
-                    combine(c.expected.shards, shares(c.expected.shards, meaning, trial.world(),
-                                                      trial.scenario.accumulate, trial.workload().sum_loss()))});
-  }
-  if (!c.expected.whole.empty())
-    list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
-  if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  // The correct weights, for one loss over all samples of a micro-batch. The loop turns them into the weights for the
-  // mean of the replicas' own losses.
-  std::vector<double> shares = c.expected.shares;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    double rows = 0, pieces = 0;
-    for (const auto& shard : c.expected.shards)
-      if (shard.micro == c.expected.shards[i].micro) rows += static_cast<double>(shard.terms), ++pieces;
-    shares[i] *= rows / (pieces * static_cast<double>(c.expected.shards[i].terms));
-  }
-  list.push_back(
-      {"the mean of a loss for each replica, not one loss over all samples", combine(c.expected.shards, shares)});
   return list;
 }
 
@@ -302,7 +183,7 @@ std::string by_shares(const WrongGradient& c) {
   const bool as_due = std::equal(seen.begin(), seen.end(), c.expected.shares.begin(),
                                  [](double a, double b) { return std::abs(a - b) < 1e-6; });
   if (as_due) return "the combination of all ranks instead of each rank's own gradient";
-  const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.rank; };
+  const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.trial.replica_of(c.rank); };
   bool partly = c.trial.world() > 1 && c.trial.bench.layout.owners() > 1;
   for (size_t i = 0; i < seen.size(); ++i) partly = partly && mine(i) == (seen[i] > c.expected.shares[i] * (1 + 1e-6));
   return std::string(partly ? "only a part of it is reduced, the rest is this rank's own: " : "") + "the parts of " +
@@ -325,6 +206,33 @@ std::string by_elements(const WrongGradient& c) {
   return "";
 }
 
+// Returns a diagnosis if a rank added another parameter's gradient of the same shape.
+std::string by_exchange(const WrongGradient& c) {
+  const size_t p = c.wrong.front();
+  const auto& shards = c.expected.shards;
+  for (size_t q = 0; q < c.expected.gradient.size(); ++q) {
+    if (q == p || c.expected.gradient[q].sizes() != c.expected.gradient[p].sizes()) continue;
+    for (int rank = 0; rank < c.trial.world(); ++rank) {
+      at::Tensor exchanged = c.expected.gradient[p];
+      for (size_t i = 0; i < shards.size(); ++i)
+        if (shards[i].replica == rank)
+          exchanged = exchanged + (shards[i].gradient[q].to(at::kDouble) - shards[i].gradient[p].to(at::kDouble)) *
+                                      c.expected.shares[i];
+      if (relative_error(c.found[p], exchanged, 1e-300) <= c.tolerance)
+        return "rank " + std::to_string(rank) + " filled a bucket in another order: its part of parameter " +
+               c.trial.names[p] + " is that of " + c.trial.names[q];
+    }
+  }
+  return "";
+}
+
+// Returns a diagnosis if most gradients are wrong although the outputs are right.
+std::string by_passes(const WrongGradient& c) {
+  if (2 * c.wrong.size() <= c.expected.gradient.size() || !same_forward_pass(c)) return "";
+  return "the outputs are right, the backward pass is not: a part of the loss without gradient, a layer recomputed "
+         "differently, or gradients changed after it";
+}
+
 std::string extent(const WrongGradient& c) {
   if (c.wrong.size() == c.expected.gradient.size()) return "";
   std::string names;
@@ -342,14 +250,14 @@ std::string mistake_of(const WrongGradient& c) {
     return "not finite, but the oracle is";
   }
   if (auto text = by_factor(c); !text.empty()) return text;
-  for (const auto& list : {clip_signatures(c), shard_signatures(c), meaning_signatures(c), time_signatures(c)})
+  for (const auto& list : {clip_signatures(c), shard_signatures(c), weight_signatures(c), time_signatures(c)})
     for (const auto& [mistake, gradients] : list)
       if (c.explained_by(gradients)) return mistake;
   if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
   if (permuted(c)) return "the right values in the wrong order";
-  if (auto text = by_shares(c); !text.empty()) return text;
-  if (auto text = by_statistics(c); !text.empty()) return text;
-  return by_elements(c);
+  for (const auto by : {by_exchange, by_shares, by_statistics, by_passes, by_elements})
+    if (auto text = by(c); !text.empty()) return text;
+  return "";
 }
 
 }  // namespace

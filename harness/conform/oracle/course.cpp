@@ -19,6 +19,7 @@ class Walk {
       : trial_{bench, scenario, clip_norm, {}, {}, {}, {}},
         expectation_(trial_, exact),
         spec_(bench.workload.optimizer()),
+        exact_(exact),
         own_steps_(bench.strategy.gradient == Gradient::local || !bench.strategy.own.empty()) {
     begin(ranks);
     trial_.names = expectation_.oracle().names();
@@ -32,7 +33,8 @@ class Walk {
       if (course.unknown = restore(r); !course.unknown.empty()) return course;
     course.ranks.resize(trial_.ranks.size());
     for (int64_t step = 0; step < trial_.scenario.steps; ++step) {
-      const ExpectedStep expected = expectation_.at_step(step);
+      ExpectedStep expected = expectation_.at_step(step);
+      if (!exact_) communicate(expected);
       for (size_t r = 0; r < trial_.ranks.size(); ++r) {
         course.ranks[r].losses.push_back(expected_loss(trial_, expected, static_cast<int>(r)));
         if (step + 1 == trial_.scenario.steps)
@@ -86,6 +88,15 @@ class Walk {
           (name == "variance" ? replays[p].variance : replays[p].momentum) = found->to(at::kDouble);
       }
     return "";
+  }
+
+  // Rounds the gradients to the dtype in which they are communicated.
+  void communicate(ExpectedStep& expected) const {
+    const auto type = trial_.bench.strategy.reduced_in;
+    if (!type) return;
+    for (Shard& shard : expected.shards)
+      for (at::Tensor& gradient : shard.gradient) gradient = gradient.to(*type).to(gradient.scalar_type());
+    expected.gradient = combine(expected.shards, expected.shares);
   }
 
   // True if the parameter got a gradient from the samples that its rank learns from.
@@ -167,6 +178,7 @@ class Walk {
   Trial trial_;
   Expectation expectation_;
   OptimizerSpec spec_;
+  bool exact_;
   bool own_steps_;                                     // true if ranks step with different gradients
   std::vector<std::vector<OptimizerReplay>> replays_;  // by rank (only rank 0 if all step alike), then by parameter
 };

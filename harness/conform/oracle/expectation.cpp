@@ -28,12 +28,14 @@ int64_t micros_of(const Trial& trial, int64_t step) {
 MicroBatches micro_batches(const Trial& trial, int64_t step) {
   const Layout& layout = trial.bench.layout;
   MicroBatches micro(static_cast<size_t>(micros_of(trial, step)));
-  for (int owner = 0; owner < layout.owners(); ++owner) {
+  const bool ranks = layout.parallelism == Parallelism::ranks;
+  for (int replica = 0; replica < (ranks ? layout.world : 1); ++replica) {
+    const int owner = ranks ? layout.rank_of(replica) : 0;
     const auto& ids = trial.ranks[static_cast<size_t>(owner)].steps[static_cast<size_t>(step)].ids;
     for (size_t k = 0; k < micro.size(); ++k) {
       const Batch batch =
           k < ids.size() ? batch_of(trial.workload(), trial.scenario, layout, ids[k], owner, step) : Batch{};
-      if (layout.parallelism == Parallelism::ranks)
+      if (ranks)
         micro[k].push_back(batch);
       else
         micro[k] = pieces(batch, layout.world);
@@ -58,7 +60,8 @@ MicroBatches joined(const MicroBatches& micro) {
 std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
   std::vector<NamedTensors> result;
   for (int r = 0; r < trial.world(); ++r)
-    result.push_back(trial.buffers_before(step, trial.bench.strategy.buffers == Buffers::local ? r : 0));
+    result.push_back(
+        trial.buffers_before(step, trial.bench.strategy.buffers == Buffers::local ? trial.bench.layout.rank_of(r) : 0));
   return result;
 }
 
@@ -69,11 +72,12 @@ std::vector<at::Tensor> on_one_device(Oracle& oracle, int64_t step, const MicroB
   return combine(shards, std::vector<double>(shards.size(), 1.0 / static_cast<double>(shards.size())));
 }
 
-std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
+std::vector<at::Tensor> of_replica(const ExpectedStep& expected, int replica) {
   std::vector<Shard> shards;
   std::vector<double> shares;
   for (size_t i = 0; i < expected.shards.size(); ++i)
-    if (expected.shards[i].replica == rank) shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
+    if (expected.shards[i].replica == replica)
+      shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
   auto gradient = combine(shards, shares);
   for (size_t p = 0; p < gradient.size(); ++p)
     gradient[p] = expected.unreduced[p] ? gradient[p] * expected.unreduced_share : expected.gradient[p];
@@ -85,11 +89,12 @@ std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
 Expectation::Expectation(const Trial& trial, bool exact)
     : trial_(trial),
       oracle_(trial.workload(), exact ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(),
-              trial.bench.strategy.onednn, trial.scenario.sample) {
+              Oracle::Replicas(trial.bench.strategy), trial.scenario.sample) {
   const uint64_t seed = trial.bench.step_seed();
   if (exact && (trial.scenario.against_one_device || trial.scenario.smooth))
-    whole_.emplace(trial.workload(), at::kDouble, seed, /*onednn=*/false);
-  if (trial.scenario.smooth) single_.emplace(trial.workload(), trial.scenario.dtype, seed, trial.bench.strategy.onednn);
+    whole_.emplace(trial.workload(), at::kDouble, seed, Oracle::Replicas());
+  if (trial.scenario.smooth)
+    single_.emplace(trial.workload(), trial.scenario.dtype, seed, Oracle::Replicas(trial.bench.strategy));
 }
 
 ExpectedStep Expectation::at_step(int64_t step) {
@@ -98,7 +103,8 @@ ExpectedStep Expectation::at_step(int64_t step) {
   const auto micro = micro_batches(trial_, step);
   const bool local = strategy.gradient == Gradient::local || !strategy.own.empty();
   std::vector<NamedTensors> parameters;
-  for (int r = 0; r < (local ? trial_.world() : 1); ++r) parameters.push_back(trial_.parameters_before(step, r));
+  for (int r = 0; r < (local ? trial_.world() : 1); ++r)
+    parameters.push_back(trial_.parameters_before(step, trial_.bench.layout.rank_of(r)));
   const auto buffers = buffers_at_start(trial_, step);
   const Coupling coupling = strategy.buffers == Buffers::synchronised ? Coupling::batch
                             : strategy.gradient == Gradient::gathered ? Coupling::loss
@@ -112,7 +118,8 @@ ExpectedStep Expectation::at_step(int64_t step) {
   for (const auto& name : oracle_.names())
     expected.unreduced.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
   if (strategy.gradient != Gradient::local) expected.unreduced_share = trial_.world();
-  for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
+  for (int r = 0; local && r < static_cast<int>(trial_.ranks.size()); ++r)
+    expected.own.push_back(of_replica(expected, trial_.replica_of(r)));
   for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
   if (whole_) expected.whole = on_one_device(*whole_, number, joined(micro), {parameters.front()}, buffers);
   if (single_) expected.single = on_one_device(*single_, number, joined(micro), {parameters.front()}, buffers);

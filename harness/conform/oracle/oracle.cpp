@@ -7,8 +7,8 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/evidence.h"
-#include "harness/conform/evidence/trainable.h"
 #include "harness/conform/evidence/widened.h"
+#include "strategies/api/trained_parameters.h"
 #include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 
@@ -30,18 +30,25 @@ void widen(Model& model) {
     if (item.value().is_floating_point()) item.value().set_data(item.value().to(at::kDouble));
 }
 
+void narrow_matrices(Model& model, at::ScalarType dtype) {
+  for (at::Tensor& parameter : model.parameters())
+    if (parameter.is_floating_point() && parameter.dim() >= 2) parameter.set_data(parameter.to(dtype));
+}
+
 }  // namespace
 
-Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, bool onednn, Sample sample)
+Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, const Replicas& replicas,
+               Sample sample)
     : workload_(workload),
       dtype_(dtype),
       step_seed_(step_seed),
-      onednn_(onednn),
+      onednn_(replicas.onednn),
       sample_(sample),
       model_(workload.model(0)) {
   model_->recompute(0);
   if (dtype == at::kDouble) widen(*model_);
-  trainable_ = trainable(*model_);
+  if (dtype == at::kBFloat16 && replicas.used_in) narrow_matrices(*model_, *replicas.used_in);
+  trainable_ = trained_parameters(*model_);
   for (const auto& [name, tensor] : trainable_) names_.push_back(name);
 }
 

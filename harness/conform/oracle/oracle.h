@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,17 @@ enum class Coupling { none, loss, batch };
 // Holds one model, which takes the parameters and buffers of one replica after the other.
 class Oracle {
  public:
-  // onednn: compute float32 matrix products with oneDNN, if the strategy's replicas do so. sample: the elements of each
-  // gradient that the shards keep.
-  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, bool onednn, Sample sample = {});
+  // Computes as the replicas of a strategy. onednn: float32 matrix products use oneDNN. used_in: see
+  // StrategyInfo::used_in.
+  struct Replicas {
+    bool onednn = false;
+    std::optional<at::ScalarType> used_in = {};
+    explicit Replicas(const StrategyInfo& strategy) : onednn(strategy.onednn), used_in(strategy.used_in) {}
+    Replicas() = default;
+  };
+  // sample: the elements of each gradient that the shards keep.
+  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, const Replicas& replicas,
+         Sample sample = {});
 
   // Computes all shards of a step. micro[k][r] is replica r's part of micro-batch k, or an empty Batch. Replica r
   // starts from parameters[r] (or from the only entry) and buffers[r].

@@ -51,7 +51,7 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
 at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
   std::vector<at::Tensor> outputs;
   for (const auto& shard : step.shards)
-    if (trial.bench.layout.owners() == 1 || shard.replica == rank) outputs.push_back(shard.output);
+    if (trial.bench.layout.owners() == 1 || shard.replica == trial.replica_of(rank)) outputs.push_back(shard.output);
   return outputs.empty() ? at::Tensor() : at::cat(outputs);
 }
 
@@ -61,7 +61,7 @@ at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank)
   int64_t last = -1, micros = 1;
   for (const auto& shard : step.shards) micros = std::max(micros, shard.micro + 1);
   for (const auto& shard : step.shards) {
-    if (coupled ? shard.micro == last : shard.replica != rank) continue;
+    if (coupled ? shard.micro == last : shard.replica != trial.replica_of(rank)) continue;
     last = shard.micro;
     sum = sum.defined() ? sum + shard.loss : shard.loss;
   }
@@ -79,7 +79,7 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
       return trial.ranks[static_cast<size_t>(rank)].buffers;
     case Buffers::rank0:
     case Buffers::local:
-      return expected.buffers[static_cast<size_t>(rank)];
+      return expected.buffers[static_cast<size_t>(trial.replica_of(rank))];
     default:
       return expected.buffers[0];
   }
@@ -108,7 +108,7 @@ OtherPass other_pass(const Trial& trial) {
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario) {
   const auto model = first_model(bench);
   Trial trial{bench, scenario, {}, {}, {}, {}, {}};
-  for (int rank = 0; rank < bench.layout.world; ++rank) {
+  for (int rank = 0; rank < bench.layout.owners(); ++rank) {
     Evidence& start = trial.ranks.emplace_back();
     for (const auto& item : model->named_parameters()) start.parameters.emplace_back(item.key(), item.value());
     for (const auto& item : model->named_buffers()) start.buffers.emplace_back(item.key(), item.value());

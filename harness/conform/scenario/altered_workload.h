@@ -22,13 +22,17 @@ class AlteredWorkload : public WrappedWorkload {
     alter_(*model);
     return model;
   }
+  // Calls watch() whenever a loss is computed.
+  void watch_losses(std::function<void()> watch) { watch_ = std::move(watch); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    if (watch_) watch_();
     return factor_ == 1 ? inner_.loss(output, target) : inner_.loss(output, target) * factor_;
   }
 
  private:
   std::function<void(Model&)> alter_;
   double factor_ = 1;
+  std::function<void()> watch_ = {};
 };
 
 }  // namespace dpbench

@@ -19,7 +19,9 @@ ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& stra
 
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario) {
   const StrategyInfo& strategy = bench.strategy;
-  if (bench.layout.world != 1 || strategy.parallelism == Parallelism::single || strategy.reduced_in) return {};
+  if (bench.layout.world != 1 || bench.layout.owners() != 1 || strategy.parallelism == Parallelism::single ||
+      strategy.reduced_in || strategy.used_in)
+    return {};
   for (const auto& info : strategy_registry().all()) {
     const bool fits = bench.devices[0].is_cpu() ? info.cpu : info.cuda;
     if (info.parallelism != Parallelism::single || !fits) continue;
@@ -27,7 +29,9 @@ std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario
     const StrategyInfo single = with(info, params);
     const Bench baseline{single,
                          bench.workload,
-                         {Parallelism::single, 1, bench.layout.rows_per_rank, bench.layout.samples},
+                         {.parallelism = Parallelism::single,
+                          .rows_per_rank = bench.layout.rows_per_rank,
+                          .samples = bench.layout.samples},
                          0,
                          {},
                          {bench.devices[0]},

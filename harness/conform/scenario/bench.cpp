@@ -12,7 +12,7 @@ namespace dpbench {
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
                int owner, int64_t step) {
   Batch batch = workload.batch(ids);
-  if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
+  if (!scenario.poison || poisoned(scenario, layout) != std::pair(layout.replica_of(owner), step)) return batch;
   // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
   // give NaN.
   const bool of_target = !batch.input.is_floating_point() ||
@@ -21,6 +21,14 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
   poisoned_tensor = poisoned_tensor.clone();
   (of_target ? poisoned_tensor.select(0, 0).flatten()[0] : poisoned_tensor.select(0, 0)).fill_(*scenario.poison);
   return batch;
+}
+
+Params params_of(const Bench& bench, const Scenario& scenario) {
+  const Settings& settings = bench.strategy.settings;
+  ParamValues given = bench.params;  // values that the user set stay, because insert() below does not overwrite
+  if (scenario.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
+  if (scenario.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
+  return {bench.strategy.params, given, bench.strategy.name};
 }
 
 std::shared_ptr<Model> first_model(const Bench& bench) { return bench.workload.model(bench.init_seed(0)); }

@@ -17,8 +17,7 @@ struct Bench {
   const Workload& workload;
   Layout layout;
   int rank = 0;
-  // Process group of all ranks; null unless the strategy runs one process per rank.
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  Mesh mesh;  // of all ranks; without groups unless the strategy runs one process per rank
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
@@ -33,6 +32,9 @@ struct Bench {
 // poisoned sample.
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
                int owner, int64_t step);
+
+// Returns the values of the strategy's parameters in a scenario.
+Params params_of(const Bench& bench, const Scenario& scenario);
 
 // Returns a new copy of rank 0's initial model, from which all ranks must start.
 std::shared_ptr<Model> first_model(const Bench& bench);

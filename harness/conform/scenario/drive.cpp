@@ -1,6 +1,12 @@
 #include "harness/conform/scenario/drive.h"
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
+#include <future>
+#include <iterator>
+#include <mutex>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
@@ -69,14 +75,40 @@ std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensor
   return "";
 }
 
+// Returns the bytes of memory that a model's parameters take, which is less than their sizes while some are freed.
+int64_t parameter_memory(const torch::nn::Module& model) {
+  std::set<const void*> seen;
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : model.parameters())
+    if (parameter.has_storage() && seen.insert(parameter.storage().unsafeGetStorageImpl()).second)
+      bytes += static_cast<int64_t>(parameter.storage().nbytes());
+  return bytes;
+}
+
+// Calls watch() before each collective.
+class WatchedBackend : public ForwardingBackend {
+ public:
+  WatchedBackend(c10::intrusive_ptr<c10d::Backend> inner, std::function<void()> watch)
+      : ForwardingBackend(std::move(inner)), watch_(std::move(watch)) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    watch_();
+    return call.run();
+  }
+
+ private:
+  std::function<void()> watch_;
+};
+
 class Driver {
  public:
   Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
       : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
     if (scenario.unwatched)
-      group_ = bench.group;
+      mesh_ = bench.mesh;
     else if (bench.layout.parallelism == Parallelism::ranks)
-      wrap_group();
+      wrap_groups();
   }
 
   Evidence run() {
@@ -94,54 +126,77 @@ class Driver {
       evidence_.refused = lacks_operation(error);
       record_failure(message_of(error));
     }
-    if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
+    finish_agreeing(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);
   }
 
  private:
   // Rethrows an out-of-memory error: it fails the whole run, not a check of the strategy.
   [[noreturn]] void abort_run() {
-    if (agreeing_) agreeing_->finish("gave up: out of memory");
+    finish_agreeing("gave up: out of memory");
     throw;
+  }
+
+  // Ends the comparison of calls in all groups at once: a rank of one group may wait for this rank in another.
+  void finish_agreeing(const std::string& how) {
+    std::vector<std::future<void>> ends;
+    for (const auto& one : agreeing_) ends.push_back(std::async(std::launch::async, [&] { one->finish(how); }));
   }
 
   void record_failure(const std::string& why) {
     evidence_.error = why;
     evidence_.interrupted = bench_.layout.owners() > 1 && !evidence_.refused;
-    evidence_.echo = agreeing_ && agreeing_->diverged();
+    evidence_.echo = std::ranges::any_of(agreeing_, [](const auto& one) { return one->diverged(); });
   }
 
-  void wrap_group() {
-    group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at an
-      // unknown step, and a strategy that records its steps for a later replay must not block while recording.
-      if (scenario_.late) {
-        inner = c10::make_intrusive<LateBackend>(inner);
-      } else if (!bench_.strategy.recorded) {
-        agreeing_ = c10::make_intrusive<AgreeingBackend>(inner, bench_.devices.at(0), scenario_.name);
-        inner = agreeing_;
-      }
-      recorder_ = c10::make_intrusive<RecordingBackend>(inner);
-      return c10::intrusive_ptr<c10d::Backend>(recorder_);
+  void wrap_groups() {
+    const at::Device device = bench_.devices.at(0);
+    const bool plain = is_plain(bench_.layout.mesh);
+    mesh_ = bench_.mesh.with_groups([&](const std::string& axis, const auto& group) {
+      return wrapped_group(group, device.type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
+        // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
+        // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
+        if (scenario_.late) {
+          inner = c10::make_intrusive<LateBackend>(inner);
+        } else if (!bench_.strategy.recorded) {
+          const std::string run = scenario_.name + (plain ? "" : ", axis " + axis);
+          agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run));
+          inner = agreeing_.back();
+        }
+        if (bench_.strategy.live_parameters)
+          inner = c10::make_intrusive<WatchedBackend>(inner, [this] { watch_memory(); });
+        recorders_.push_back(c10::make_intrusive<RecordingBackend>(inner, axis));
+        return c10::intrusive_ptr<c10d::Backend>(recorders_.back());
+      });
     });
   }
 
-  ParamValues params() const {
-    const Settings& settings = bench_.strategy.settings;
-    ParamValues given = bench_.params;  // values that the user set stay, because insert() below does not overwrite
-    if (scenario_.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
-    if (scenario_.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
-    return given;
+  // Only a step counts: before the first one the whole model is built and shared.
+  void watch_memory() {
+    if (!in_step_) return;
+    const std::lock_guard lock(watching_);
+    const auto model = watched_model_.lock();
+    if (model) evidence_.live_parameter_bytes = std::max(evidence_.live_parameter_bytes, parameter_memory(*model));
+  }
+
+  void start_recording(bool keep) {
+    for (const auto& recorder : recorders_) recorder->start(keep);
+  }
+
+  std::vector<Collective> stop_recording() {
+    std::vector<Collective> all;
+    for (const auto& recorder : recorders_) std::ranges::move(recorder->stop(), std::back_inserter(all));
+    return all;
   }
 
   std::unique_ptr<Strategy> make(const Workload& workload) const {
     return bench_.strategy.make({.workload = workload,
                                  .devices = bench_.devices,
-                                 .group = group_,
+                                 .mesh = mesh_,
                                  .init_seed = bench_.init_seed(bench_.rank),
                                  .step_seed = bench_.step_seed(),
                                  .dtype = scenario_.dtype,
-                                 .params = Params(bench_.strategy.params, params(), bench_.strategy.name),
+                                 .params = params_of(bench_, scenario_),
                                  .accumulate = scenario_.accumulate,
                                  .clip_norm = clip_norm_});
   }
@@ -180,14 +235,17 @@ class Driver {
   // Here a rank that left out a collective meets one that did not, and the backend names both. ProcessGroup::barrier()
   // is not called, because it keeps a static tensor, which ranks that are threads would share.
   void meet() const {
-    if (!group_ || group_->getSize() == 1) return;
+    if (!mesh_.group() || mesh_.group()->getSize() == 1) return;
     std::vector<at::Tensor> nothing = {at::zeros({1}, bench_.devices.at(0))};
-    group_->allreduce(nothing)->wait();
+    mesh_.group()->allreduce(nothing)->wait();
   }
 
   void drive_watched() {
-    const AlteredWorkload workload(bench_.workload,
-                                   [&](Model& model) { perturb_buffers(model, bench_.rank, bench_.strategy.buffers); });
+    AlteredWorkload workload(bench_.workload, [&](Model& model) {
+      perturb_buffers(model, bench_.rank, bench_.strategy.buffers);
+      watched_model_ = model.shared_from_this();
+    });
+    if (bench_.strategy.live_parameters) workload.watch_losses([this] { watch_memory(); });
     auto strategy = make(workload);
     evidence_.parameters = snapshot(strategy->parameters());
     evidence_.buffers = snapshot(strategy->buffers());
@@ -218,16 +276,19 @@ class Driver {
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
-    if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
-    if (agreeing_) agreeing_->begin_step(step);
+    start_recording(scenario_.keep_reductions && step == scenario_.steps - 1);
+    for (const auto& one : agreeing_) one->begin_step(step);
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
+    in_step_ = true;
     const StepResult result = strategy.step(step, micro, phases);
+    in_step_ = false;
+    for (const auto& recorder : recorders_) recorder->step_returned();
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
     copy_all(strategy, result.output, seen);
-    if (recorder_) seen.collectives = recorder_->stop();
+    seen.collectives = stop_recording();
     evidence_.steps.push_back(std::move(seen));
   }
 
@@ -250,9 +311,9 @@ class Driver {
   void evaluate(Strategy& strategy, int64_t step) {
     enter("evaluation");
     Evaluation seen{.step = step, .ids = evaluated_ids(step), .output = {}, .buffers = {}};
-    if (recorder_) recorder_->start(false);
+    start_recording(false);
     seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
-    if (recorder_) seen.collectives = static_cast<int64_t>(recorder_->stop().size());
+    seen.collectives = static_cast<int64_t>(stop_recording().size());
     seen.buffers = snapshot(strategy.buffers());
     evidence_.evaluations.push_back(std::move(seen));
   }
@@ -260,9 +321,12 @@ class Driver {
   const Bench& bench_;
   const Scenario& scenario_;
   std::optional<double> clip_norm_;
-  c10::intrusive_ptr<RecordingBackend> recorder_;
-  c10::intrusive_ptr<AgreeingBackend> agreeing_;
-  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one for each group of the mesh
+  std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
+  Mesh mesh_;
+  std::weak_ptr<torch::nn::Module> watched_model_;
+  std::mutex watching_;
+  std::atomic<bool> in_step_ = false;
   Evidence evidence_;
 };
 

@@ -33,7 +33,8 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Layout& layout
   const at::Tensor order = epoch_order(epoch.samples, seed, step / epoch.steps(), /*shuffle=*/true);
   const int64_t from = step % epoch.steps() * epoch.batch;
   at::Tensor rows = order.slice(0, from, std::min(from + epoch.batch, epoch.samples));
-  if (layout.parallelism == Parallelism::ranks) rows = rows.slice(0, owner, std::nullopt, layout.world);
+  if (layout.parallelism == Parallelism::ranks)
+    rows = rows.slice(0, layout.replica_of(owner), std::nullopt, layout.world);
   std::vector<at::Tensor> micro;
   for (const at::Tensor& ids : rows.tensor_split(scenario.accumulate, 0)) micro.push_back(ids.contiguous());
   return micro;

@@ -44,6 +44,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
                           "unused-parameters",
                           "frozen-parameters",
                           "collective-count",
+                          "collective-bytes",
                           "rows-untouched",
                           "finish"},
        .counts_reductions = true,
@@ -52,8 +53,8 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .evaluates_between = true},
       {.name = "working",
        .gradient_check = "gradient-replay",
-       .further_checks = {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "buffers-replay",
-                          "output-replay", "loss-replay", "evaluation-replay"},
+       .further_checks = {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "collective-bytes",
+                          "live-parameters", "buffers-replay", "output-replay", "loss-replay", "evaluation-replay"},
        .repeat_checks = {"run-to-run", "world-1-bits"},
        .dtype = working,
        .steps = 4,
@@ -67,7 +68,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .small_buckets = true},
       {.name = "accumulate",
        .gradient_check = "accumulation",
-       .further_checks = {"collective-count"},
+       .further_checks = {"collective-count", "collective-bytes"},
        .accumulate = micro,
        .counts_reductions = true,
        .small_buckets = true},
@@ -77,9 +78,14 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .accumulate = other,
        .small_buckets = true,
        .costly = true},
-      {.name = "clip", .gradient_check = "clip", .clip = 0.5, .small_buckets = true},
+      {.name = "clip",
+       .gradient_check = "clip",
+       .further_checks = {"collective-bytes"},
+       .clip = 0.5,
+       .small_buckets = true},
       {.name = "clip-working",
        .gradient_check = "clip-replay",
+       .further_checks = {"collective-bytes"},
        .dtype = working,
        .accumulate = 2,
        .clip = 0.5,
@@ -153,16 +159,16 @@ Split split_of(const Scenario& scenario, int64_t step) {
   return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
 }
 
-int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner, int64_t step) {
+int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int replica, int64_t step) {
   const int64_t rows = layout.rows_per_rank;
   const Split split = split_of(scenario, step);
   if (layout.parallelism == Parallelism::ranks) {
-    const bool last = owner == layout.world - 1;
+    const bool last = replica == layout.world - 1;
     switch (split) {
       case Split::even:
         return rows;
       case Split::uneven:
-        return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
+        return last ? (rows + 1) / 2 : replica == 0 ? rows + 1 : rows;
       case Split::few:
         return last ? 0 : rows;
     }
@@ -180,15 +186,16 @@ int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner,
 
 // Returns the number of samples of a micro-batch. As in real training, the last micro-batch is smaller than the others,
 // unless the scenario sets same_rows.
-int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro, int64_t step) {
-  const int64_t rows = rows_of_first(scenario, layout, owner, step);
+int64_t rows_of(const Scenario& scenario, const Layout& layout, int replica, int64_t micro, int64_t step) {
+  const int64_t rows = rows_of_first(scenario, layout, replica, step);
   const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
   return rest ? (rows + 1) / 2 : rows;
 }
 
 int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro, int64_t step) {
   int64_t total = 0;
-  for (int owner = 0; owner < layout.owners(); ++owner) total += rows_of(scenario, layout, owner, micro, step);
+  for (int replica = 0; replica < (layout.parallelism == Parallelism::ranks ? layout.world : 1); ++replica)
+    total += rows_of(scenario, layout, replica, micro, step);
   return total;
 }
 
@@ -200,10 +207,10 @@ std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bo
   std::vector<Scenario> chosen;
   for (auto& scenario : table(working, seed)) {
     if (scenario.costly && !costly) continue;
-    if (layout.world == 1 && (scenario.rows != Split::even || scenario.late || scenario.huge)) continue;
-    if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
+    if (layout.world == 1 && (scenario.rows != Split::even || scenario.huge)) continue;
+    if (layout.owners() == 1 && scenario.late) continue;
     if (layout.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
-    if (layout.world > 1) std::erase(scenario.repeat_checks, "world-1-bits");
+    if (layout.world > 1 || layout.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
     chosen.push_back(std::move(scenario));
   }
   return chosen;
@@ -218,16 +225,17 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
 
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
   if (scenario.unwatched) return epoch_ids(scenario, layout, seed, step, owner);
-  if (rows_of_first(scenario, layout, owner, step) == 0) return {};
+  const int replica = layout.parallelism == Parallelism::ranks ? layout.replica_of(owner) : 0;
+  if (rows_of_first(scenario, layout, replica, step) == 0) return {};
   const int64_t stride = stride_for(layout.samples, seed);
   int64_t in_a_step = 0, before = 0;
   for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k, /*step=*/0);
   std::vector<at::Tensor> micro;
   for (int64_t k = 0; k < scenario.accumulate; ++k) {
     int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
-    for (int other = 0; other < owner; ++other) start += rows_of(scenario, layout, other, k, step);
+    for (int other = 0; other < replica; ++other) start += rows_of(scenario, layout, other, k, step);
     before += rows_of_all(scenario, layout, k, step);
-    const int64_t mine = rows_of(scenario, layout, owner, k, step);
+    const int64_t mine = rows_of(scenario, layout, replica, k, step);
     auto ids = at::empty({mine}, at::kLong);
     for (int64_t i = 0; i < mine; ++i)
       ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
@@ -244,7 +252,7 @@ std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
 }
 
 std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout) {
-  return {layout.owners() > 1 ? 1 : 0, scenario.steps - 1};
+  return {layout.parallelism == Parallelism::ranks && layout.world > 1 ? 1 : 0, scenario.steps - 1};
 }
 
 }  // namespace dpbench

@@ -55,11 +55,21 @@ struct Scenario {
 // How samples are distributed: over ranks, or over the replicas of one process.
 struct Layout {
   Parallelism parallelism = Parallelism::ranks;
-  int world = 1;
+  int world = 1;  // number of replicas that get different samples
   int64_t rows_per_rank = 4;
   int64_t samples = 0;
+  MeshShape mesh = {};  // of the ranks; without axes it has as many as there are replicas
 
-  int owners() const { return parallelism == Parallelism::ranks ? world : 1; }
+  // Number of processes.
+  int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }
+  MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{"dp", owners()}} : mesh; }
+  // Returns the replica to which a rank belongs, and the first rank of a replica.
+  int replica_of(int rank) const { return data_place(mesh, world, rank).replica; }
+  int rank_of(int replica) const {
+    int rank = 0;
+    while (replica_of(rank) != replica) ++rank;
+    return rank;
+  }
 };
 
 // Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios. The numbers
@@ -82,7 +92,7 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, u
 // one. There may be fewer pieces than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
-// Returns the owner (a rank, or 0 for one process) and the step that get the sample with a NaN or infinity.
+// Returns the replica (of ranks; 0 for one process) and the step that get the sample with a NaN or infinity.
 std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout);
 
 }  // namespace dpbench

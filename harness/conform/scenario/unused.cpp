@@ -10,7 +10,7 @@
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/evidence/trainable.h"
+#include "strategies/api/trained_parameters.h"
 
 namespace dpbench {
 namespace {
@@ -18,7 +18,8 @@ namespace {
 // Runs one model on different samples, to see which parameters they use.
 class Trials {
  public:
-  explicit Trials(const Bench& bench) : bench_(bench), model_(first_model(bench)), parameters_(trainable(*model_)) {}
+  explicit Trials(const Bench& bench)
+      : bench_(bench), model_(first_model(bench)), parameters_(trained_parameters(*model_)) {}
 
   // Returns the names of the parameters without a gradient after forward and backward passes over these samples. A tied
   // parameter counts under its first name only.
@@ -64,7 +65,7 @@ bool first_steps_use_all(const Bench& bench) try {
   // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
   for (const Split rows : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
-      for (int rank = 0; rank < bench.layout.world; ++rank)
+      for (int rank = 0; rank < bench.layout.owners(); ++rank)
         if (!trials.unused({.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
   return true;
 } catch (const std::exception&) {
@@ -78,7 +79,7 @@ UnusedPattern unused_pattern(const Bench& bench) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // number of ranks that have samples in this step
-      for (int rank = 0; rank < bench.layout.world; ++rank) {
+      for (int rank = 0; rank < bench.layout.owners(); ++rank) {
         if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
         ++ranks;
         for (const auto& name : trials.unused(scenario, rank, step)) ++counts[name];
@@ -99,7 +100,7 @@ bool graph_changes(const Bench& bench) {
   Trials trials(bench);
   for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed))
     for (int64_t step = 0; step < 4; ++step)
-      for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
+      for (int owner = 0; owner < bench.layout.owners(); ++owner)
         for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
           for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
             const auto names = trials.unused({piece}, step);

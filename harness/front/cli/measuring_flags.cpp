@@ -27,6 +27,10 @@ void add_cases(CLI::App& app, Selection& what) {
   add(add_values(app, "--cpus", what.cpus, "virtual CPU devices; each value is a world [1,2 without a GPU]")
           ->check(each(between(1, max_world))),
       "N,..");
+  add(app.add_option("--mesh", what.meshes, "ranks as a grid with named axes, e.g. dp=2,shard=2; repeatable")
+          ->allow_extra_args(false)
+          ->check(a_mesh()),
+      "AXIS=N,..");
   add(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
           ->check(each(one_of(names_list<Dtype>()))),
       "f32|f64|bf16");
@@ -337,7 +341,7 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
   o.keep_disturbed = keeps_disturbed();
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
-  if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
+  if (!any_given(app, "What to run")) o.what.default_worlds = chosen ? std::vector<int>{1, 2} : std::vector<int>{2};
   if (!chosen) o.quick = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;

@@ -18,6 +18,7 @@ Json config_json(const MeasuringOptions& options) {
           {"workloads", names_or_all(what.workloads)},
           {"gpus", what.gpus},
           {"cpus", what.cpus},
+          {"meshes", what.meshes},
           {"batches", what.batches},
           {"scaling", write_value(what.scaling)},
           {"dtypes", write_value(what.dtypes)},

@@ -43,6 +43,7 @@ struct Selection {
   std::vector<Runtime> runtimes;    // empty: torch's
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
+  std::vector<std::string> meshes;  // values of --mesh, like "dp=2,tp=2"
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
   std::string model;               // shape of the models, for workloads with several; empty: the workload's default

@@ -4,7 +4,10 @@
 #include <regex>
 #include <sstream>
 
+#include "harness/front/cli/options.h"
 #include "harness/front/text/text.h"
+#include "workloads/base/error.h"
+#include "workloads/base/mesh_shape.h"
 
 namespace dpbench {
 namespace {
@@ -64,6 +67,19 @@ CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         return text.empty() ? "'' is no name; leave the flag out, or name something" : "";
+      },
+      "");
+}
+
+CLI::Validator a_mesh() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        try {
+          if (ranks_of(parse_mesh(text)) <= max_world) return "";
+          return "'" + one_line(text, 40) + "' has more than " + std::to_string(max_world) + " ranks";
+        } catch (const UsageError& error) {
+          return error.what();
+        }
       },
       "");
 }

@@ -14,6 +14,8 @@ CLI::Validator one_of(std::vector<std::string> allowed);
 CLI::Validator regular_expression();
 // Refuses an empty flag value, for example from an unset shell variable.
 CLI::Validator not_empty();
+// Accepts a mesh such as "dp=2,tp=2".
+CLI::Validator a_mesh();
 
 // Checks a comma-separated list: every element must pass the validator `value`.
 CLI::Validator each(const CLI::Validator& value);

@@ -103,7 +103,8 @@ class DuelRun : public Run {
     Launcher base(worker_settings(prepared_, logs() / "base", "base: "), signals, Event::ran, note());
     Launcher now(worker_settings(now_, logs() / "new", "new: "), signals, Event::ran, note());
     return DuelLoop(
-               duel_options_, report_, base, now, *progress_, [this] { save(false); }, prepared_.machine.cores)
+               duel_options_, report_, base, now, *progress_, [this] { save(false); }, prepared_.machine.cores,
+               cpu_times_reader())
         .run();
   }
 

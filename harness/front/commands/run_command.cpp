@@ -1,5 +1,4 @@
 // dpbench run: times every planned case over several launches (starts of the worker processes).
-#include <unistd.h>
 
 #include <exception>
 #include <filesystem>
@@ -60,18 +59,12 @@ class TimedRun : public ReportRun {
     const fs::path traces = fs::absolute(directory_->path()) / "traces";
     if (run_options_.trace) fs::create_directories(traces);
     const auto make_command = [&](int launch) { return order(traces, launch); };
-    // Measure the load by other processes, except under an outside launcher: there, the ranks that other dpbench
-    // processes started on this host would count as foreign load.
-    const auto load = [&]() -> std::optional<CpuTimes> {
-      if (world_) return std::nullopt;
-      return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds());
-    };
-    const LoopEnding ended = run_pairs(make_command, load);
+    const LoopEnding ended = run_pairs(make_command);
     if (run_options_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
     return ended;
   }
 
-  LoopEnding run_pairs(LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
+  LoopEnding run_pairs(LaunchLoop::MakeCommand make_command) {
     const Signals signals;
     Launcher cases(worker_settings(prepared_, logs()), signals, Event::ran, note());
     cases.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
@@ -82,10 +75,12 @@ class TimedRun : public ReportRun {
         if (one.id != spec.id && is_reference_of(one, spec, options_.what.reference)) return &one;
       return nullptr;
     };
-    PairedRunner runner(
-        cases, references, reference_of,
-        {.seed = options_.what.seed, .cores = cores_of_run(prepared_), .keep_disturbed = options_.keep_disturbed});
-    return run_launches(runner, std::move(make_command), std::move(load));
+    PairedRunner runner(cases, references, reference_of,
+                        {.seed = options_.what.seed,
+                         .cores = cores_of_run(prepared_),
+                         .keep_disturbed = options_.keep_disturbed,
+                         .cpu_times = cpu_times_reader()});
+    return run_launches(runner, std::move(make_command), cpu_times_reader());
   }
 
   Json order(const fs::path& traces, int launch) const {
@@ -159,7 +154,7 @@ Command run_command() {
       {.name = "run",
        .arguments = "[FLAGS]",
        .summary = "measure strategies",
-       .examples = {{"", "all that this machine can run, worlds 1 and 2, quickly"},
+       .examples = {{"", "all that this machine can run, in a world of 2, quickly"},
                     {"--strategy ddp --gpus 1,2,4,8", "scaling of one strategy over GPUs"},
                     {"--strategy dp,ddp --cpus 1,2 --workload mnist-mlp --scaling strong --batch 512", ""},
                     {"--strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown", ""},

@@ -28,7 +28,7 @@ std::string CaseWatch::different_calls() const {
   std::vector<std::string> names;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     states.push_back(&ranks_[i].state);
-    names.push_back(number_and_host(static_cast<int>(i)));
+    names.push_back(number_and_place(static_cast<int>(i)));
   }
   return dpbench::different_calls(states, names);
 }
@@ -67,7 +67,7 @@ std::string CaseWatch::last_collectives() const {
   std::string text;
   for (const auto& [number, ranks] : ranks_at) {
     std::vector<std::string> names;
-    for (const int rank : ranks) names.push_back(number_and_host(rank));
+    for (const int rank : ranks) names.push_back(number_and_place(rank));
     text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
             listed_ranks(names) + describe_call(ranks_[ranks.front()].state, number);
   }
@@ -87,7 +87,7 @@ CaseOutcome CaseWatch::hung() const {
   const bool some_silent =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
-    if (!ranks_[i].ready && (ranks_[i].state.beat == 0 || !some_silent)) missing.push_back(number_and_host(i));
+    if (!ranks_[i].ready && (ranks_[i].state.beat == 0 || !some_silent)) missing.push_back(number_and_place(i));
     if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
   }
   const bool stopped = ranks_[stuck].state.stopped;

@@ -44,23 +44,23 @@ FailureKind death_kind(bool ready, int wait_status) {
 }  // namespace
 
 CaseWatch::CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
-                     EventHandler handler, std::vector<std::string> hosts)
+                     EventHandler handler, std::vector<std::string> where)
     : case_id_(std::move(case_id)),
       answer_(answer),
       timeout_s_(timeout_s),
       last_advance_(now),
       on_event_from_rank0_(std::move(handler)),
-      hosts_(std::move(hosts)),
+      where_(std::move(where)),
       ranks_(static_cast<size_t>(ranks)) {
   for (auto& rank : ranks_) rank.ready = ready;
 }
 
-std::string CaseWatch::number_and_host(int rank) const {
-  return std::to_string(rank) + (hosts_.empty() ? "" : " on " + hosts_[static_cast<size_t>(rank)]);
+std::string CaseWatch::number_and_place(int rank) const {
+  return std::to_string(rank) + (where_.empty() ? "" : where_[static_cast<size_t>(rank)]);
 }
 
 std::string CaseWatch::name_of(int rank) const {
-  return ranks_.size() == 1 ? "the worker" : "rank " + number_and_host(rank);
+  return ranks_.size() == 1 ? "the worker" : "rank " + number_and_place(rank);
 }
 
 std::string CaseWatch::place_of(int rank) const {

@@ -42,10 +42,10 @@ class CaseWatch : public RankEvents {
   using EventHandler = std::function<void(const Json& event)>;
 
   // `answer` is the type of event with which a rank reports that it has completed the case. `ready` is true if the
-  // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `hosts`
+  // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `where`
   // holds the host of each rank; it is empty if all ranks share one host.
   CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
-            EventHandler handler = {}, std::vector<std::string> hosts = {});
+            EventHandler handler = {}, std::vector<std::string> where = {});
 
   void on_line(int rank, const std::string& line, double now) override;
   void on_offence(int rank, const std::string& offence, double now) override;
@@ -77,7 +77,7 @@ class CaseWatch : public RankEvents {
     uint64_t calls_hash = 0;
   };
 
-  std::string number_and_host(int rank) const;
+  std::string number_and_place(int rank) const;
   std::string name_of(int rank) const;
   std::string place_of(int rank) const;  // e.g. " at step 3", or in the checks " in step 1 of scenario even"
   void on_protocol_error(int rank, const std::string& error, double now);
@@ -99,7 +99,7 @@ class CaseWatch : public RankEvents {
   Event answer_;
   double timeout_s_, last_advance_;
   EventHandler on_event_from_rank0_;
-  std::vector<std::string> hosts_;
+  std::vector<std::string> where_;
   std::vector<Rank> ranks_;
   std::vector<Symptom> symptoms_;
   bool group_over_ = false, timed_ = true;

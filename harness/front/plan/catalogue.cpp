@@ -43,6 +43,7 @@ StrategyEntry strategy_from(const Json& json) {
           .buffers = json.value("buffers", ""),
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
+          .axes = json.value("axes", std::vector<std::string>{"dp"}),
           .declares = declarations_from(json.value("declares", Json::array())),
           .params = params_from(json.value("params", Json::array()))};
 }

@@ -2,6 +2,7 @@
 // program (dpbench-worker).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,10 +26,17 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
+  std::vector<std::string> axes = {};  // of a mesh that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
 
   bool runs_on(Device device) const { return device == Device::cuda ? cuda : cpu; }
+  // Returns the first axis of a mesh that the strategy does not use; empty if it uses all.
+  std::string missing_axis(const MeshShape& mesh) const {
+    for (const AxisSize& axis : mesh)
+      if (std::ranges::find(axes, axis.name) == axes.end()) return axis.name;
+    return "";
+  }
 };
 
 struct WorkloadEntry {

@@ -92,7 +92,8 @@ class Expansion {
     const bool single = strategy.parallelism == Parallelism::single;
     std::vector<Place> places;
     for (const auto& place : resolved_.places)
-      if (strategy.runs_on(place.device)) places.push_back({place.device, single ? 1 : place.world});
+      if (strategy.runs_on(place.device) && (single || named_or_fits(strategy, place)))
+        places.push_back(single ? Place{place.device, 1} : place);
     if (!places.empty() || selection_.strategies.empty()) return places;
     const Device device = strategy.cuda ? Device::cuda : Device::cpu;
     if (single) return {{device, 1}};
@@ -101,10 +102,16 @@ class Expansion {
     return places;
   }
 
+  // True unless the strategy was not asked for by name and does not use an axis of the mesh. judge() skips a case that
+  // was, with the reason.
+  bool named_or_fits(const StrategyEntry& strategy, const Place& place) const {
+    return !selection_.strategies.empty() || strategy.missing_axis(parse_mesh(place.mesh)).empty();
+  }
+
   // Returns two of the places, chosen by the seed, if the selection asks for that; else all.
   std::vector<Place> drawn(const std::vector<Place>& places, const StrategyEntry& strategy,
                            const WorkloadEntry& workload) const {
-    if (!selection_.draws_worlds || places.size() != 4) return places;
+    if (!selection_.draws_worlds || !selection_.meshes.empty() || places.size() != 4) return places;
     const std::string key = std::to_string(selection_.seed) + strategy.name;
     // Successive workloads take successive pairs, so that each strategy runs in every world; every fourth workload runs
     // in the largest one, which takes longest. One of each pair has several ranks and is not the largest, so it runs
@@ -133,7 +140,8 @@ class Expansion {
   // (a model made for checks) or is a probe that is always checked in full. The largest of drawn worlds, which takes
   // longest, runs over the best backend alone.
   bool backend_matters(const Place& place, const WorkloadEntry& workload) const {
-    if (selection_.draws_worlds && resolved_.places.size() == 4 && place.world == resolved_.places.back().world)
+    if (selection_.draws_worlds && selection_.meshes.empty() && resolved_.places.size() == 4 &&
+        place.world == resolved_.places.back().world)
       return false;
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
@@ -148,6 +156,7 @@ class Expansion {
     spec.world = place.world;
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
+    spec.mesh = place.mesh;
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is
     // an ordinary case, compared with the baseline.

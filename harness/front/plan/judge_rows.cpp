@@ -21,6 +21,14 @@ void judge_launch(Row& row, const Selection& selection) {
                       selection.launched_by + ", or with --launcher self";
 }
 
+// Skips a case whose mesh has an axis that the strategy does not use.
+void judge_mesh(Row& row) {
+  const std::string axis = row.strategy->missing_axis(parse_mesh(row.spec.mesh));
+  if (axis.empty() || !row.skip_reason.empty()) return;
+  row.skip_reason = "'" + row.strategy->name + "' does not use the axis " + axis + " of --mesh " + row.spec.mesh +
+                    "; it uses " + join(row.strategy->axes);
+}
+
 // True if the catalogue's sample count is valid for this case. A built-in workload's count always is. A plug-in's count
 // is valid only at scale 1. With --model or --data it is valid only if the workload reads the MNIST files, whose
 // samples have been counted.
@@ -36,10 +44,11 @@ std::string too_few_samples(const Row& row, const Selection& selection) {
   const std::string batch =
       selection.batches.empty() ? spec.workload + "'s default batch of " + samples : "--batch " + samples;
   const int64_t fewest =
-      row.strategy->parallelism == Parallelism::ranks ? spec.global_batch() / spec.world : spec.global_batch();
+      row.strategy->parallelism == Parallelism::ranks ? spec.global_batch() / spec.replicas() : spec.global_batch();
   if (fewest == 0)
-    return batch + " is smaller than the world " + std::to_string(spec.world) + ": " + name +
-           " needs a sample for each rank. Use --batch " + std::to_string(spec.world) + " or more, or fewer devices";
+    return batch + " is smaller than the world " + std::to_string(spec.replicas()) + ": " + name +
+           " needs a sample for each rank. Use --batch " + std::to_string(spec.replicas()) +
+           " or more, or fewer devices";
   if (fewest < spec.accumulate)
     return "--accumulate " + std::to_string(spec.accumulate) + ": " + name + " has only " + std::to_string(fewest) +
            " samples per rank and step. Use a larger --batch";
@@ -52,10 +61,11 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
   const WorkloadEntry& workload = *row.workload;
   const int64_t needed = spec.global_batch();
   if (selection.whole_epochs || !knows_sample_count(workload, spec) || needed <= workload.samples) return "";
-  const bool per_device = spec.scaling == Scaling::weak && spec.world > 1,
+  const bool per_device = spec.scaling == Scaling::weak && spec.replicas() > 1,
              from_files = workload.digits && !spec.data_dir.empty();
-  const std::string share =
-      per_device ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.world) + " devices, " : "";
+  const std::string share = per_device ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.replicas()) +
+                                             (spec.mesh.empty() ? " devices, " : " replicas, ")
+                                       : "";
   return "a step needs " + std::to_string(needed) + " samples (" + share + "--batch) and " + spec.workload + " has " +
          std::to_string(workload.samples) + (from_files ? " in --data " + one_line(spec.data_dir, 200) : "") + ". " +
          (from_files ? "Add samples, or use" : "Use") + " a smaller --batch" + (per_device ? " or fewer devices" : "");
@@ -76,6 +86,7 @@ void judge_batch(Row& row, const Selection& selection) {
 }  // namespace
 
 void judge(Row& row, const Selection& selection) {
+  judge_mesh(row);
   judge_launch(row, selection);
   judge_batch(row, selection);
 }

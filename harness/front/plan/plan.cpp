@@ -65,6 +65,19 @@ Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Mac
   return plan;
 }
 
+// Throws UsageError if a mesh has an axis that none of the strategies uses.
+void require_users_of_axes(const ResolvedSelection& resolved) {
+  for (const Place& place : resolved.places) {
+    const MeshShape mesh = parse_mesh(place.mesh);
+    if (std::ranges::any_of(resolved.strategies, [&](const auto* one) { return one->missing_axis(mesh).empty(); }))
+      continue;
+    std::string axes;
+    for (const StrategyEntry* strategy : resolved.strategies)
+      axes += (axes.empty() ? "" : ", ") + strategy->name + ": " + join(strategy->axes, "+");
+    throw UsageError("--mesh " + place.mesh + ": no strategy uses all of these axes (" + axes + ")");
+  }
+}
+
 }  // namespace
 
 ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
@@ -73,6 +86,7 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
                              .places = chosen_places(selection, machine),
                              .backends = chosen_backends(selection, catalogue),
                              .axes = {}};
+  require_users_of_axes(resolved);
   resolved.axes = parse_params(selection.params, resolved.strategies);
   resolved.reference = chosen_reference(selection, catalogue);
   return resolved;

@@ -70,6 +70,35 @@ void refuse_other_world(const Selection& selection) {
                    numbers_of(asked) + " ranks, or use --launcher self");
 }
 
+// Returns the places of the meshes. --gpus and --cpus then only choose the device.
+std::vector<Place> places_of_meshes(const Selection& selection, const Machine& machine) {
+  std::vector<Place> places;
+  std::vector<int> worlds;
+  const auto has = [](const std::vector<int>& list, int world) { return std::ranges::count(list, world) > 0; };
+  for (const std::string& text : without_repeats(selection.meshes)) {
+    const MeshShape shape = parse_mesh(text);
+    const int world = ranks_of(shape);
+    const std::string mesh = is_plain(shape) ? "" : text_of(shape);
+    worlds.push_back(world);
+    if (has(selection.gpus, world)) places.push_back({Device::cuda, world, mesh});
+    if (has(selection.cpus, world)) places.push_back({Device::cpu, world, mesh});
+    if (!selection.gpus.empty() || !selection.cpus.empty()) continue;
+    const bool fits = static_cast<size_t>(world) <= machine.gpus.size() || selection.oversubscribe;
+    places.push_back({!machine.gpus.empty() && fits ? Device::cuda : Device::cpu, world, mesh});
+  }
+  for (const auto& [flag, asked] : {std::pair("--gpus ", &selection.gpus), std::pair("--cpus ", &selection.cpus)})
+    for (const int world : *asked)
+      if (!has(worlds, world))
+        throw UsageError(flag + std::to_string(world) + ": no --mesh has " + std::to_string(world) +
+                         (world == 1 ? " rank" : " ranks"));
+  for (const int world : worlds)
+    if (!(selection.gpus.empty() && selection.cpus.empty()) && !has(selection.gpus, world) &&
+        !has(selection.cpus, world))
+      throw UsageError("--mesh: a mesh has " + std::to_string(world) + " ranks; add " + std::to_string(world) +
+                       " to --cpus or --gpus, or leave these flags out");
+  return places;
+}
+
 }  // namespace
 
 std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(gpus) + " GPUs"; }
@@ -110,6 +139,7 @@ std::vector<std::string> chosen_backends(const Selection& selection, const Catal
 std::vector<Place> chosen_places(const Selection& selection, const Machine& machine) {
   refuse_missing_gpus(selection, machine);
   refuse_other_world(selection);
+  if (!selection.meshes.empty()) return places_of_meshes(selection, machine);
   std::vector<Place> places;
   for (const int world : without_repeats(selection.gpus)) places.push_back({Device::cuda, world});
   for (const int world : without_repeats(selection.cpus)) places.push_back({Device::cpu, world});
@@ -118,8 +148,10 @@ std::vector<Place> chosen_places(const Selection& selection, const Machine& mach
   if (selection.launched_world > 0) return {{gpus > 0 ? Device::cuda : Device::cpu, selection.launched_world}};
   if (gpus > 0 && selection.default_worlds.empty()) return {{Device::cuda, gpus}};
   if (selection.one_place) return {{Device::cpu, std::max(1, machine.cores)}};
-  for (const int world : selection.default_worlds.empty() ? std::vector<int>{1, 2} : selection.default_worlds)
-    if (gpus == 0 || world <= gpus) places.push_back({gpus > 0 ? Device::cuda : Device::cpu, world});
+  std::vector<int> worlds = selection.default_worlds.empty() ? std::vector<int>{1, 2} : selection.default_worlds;
+  if (gpus > 0)
+    for (int& world : worlds) world = std::min(world, gpus);
+  for (const int world : without_repeats(worlds)) places.push_back({gpus > 0 ? Device::cuda : Device::cpu, world});
   return places;
 }
 

@@ -16,6 +16,7 @@ inline constexpr const char* auto_backend = "auto";  // backend name that stands
 struct Place {
   Device device;
   int world;
+  std::string mesh = {};  // empty: all ranks on the axis dp
 };
 
 template <class T>

@@ -43,12 +43,13 @@ std::string progress_text(const DuelCase& record, bool clear) {
 }  // namespace
 
 DuelLoop::DuelLoop(const DuelOptions& options, DuelReport& report, CaseRunner& base, CaseRunner& now,
-                   ProgressLine& progress, Save save, int cores)
+                   ProgressLine& progress, Save save, int cores, ReadCpuTimes cpu_times)
     : options_(options),
       report_(report),
       base_(base),
       now_(now),
       cores_(cores),
+      cpu_times_(std::move(cpu_times)),
       progress_(progress),
       save_(std::move(save)),
       decided_(report.cases.size(), false),
@@ -90,10 +91,11 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   const auto stopped = [&] { return ending_.signal != 0 || !ending_.usage.empty(); };
   if (index == 0 && !calibrate(record)) return !stopped();
   record.launches.emplace_back();
+  const LoadWatch others(cpu_times_);
   int disturbed = 0;
   for (int pair = 0; pair < options_.pairs_per_launch && !over(); ++pair) {
     if (!measure_pair(record)) break;
-    if (starved_ && disturbed++ < 2 * options_.pairs_per_launch) {
+    if (starved_ && !quiet(others.load()) && disturbed++ < 2 * options_.pairs_per_launch) {
       record.launches.back().pop_back();
       --pair;
       continue;

@@ -11,6 +11,7 @@
 #include "harness/front/run/launcher.h"
 #include "harness/front/run/progress.h"
 #include "harness/report/judge/duel_report.h"
+#include "harness/report/machine/other_load.h"
 
 namespace dpbench {
 
@@ -19,7 +20,7 @@ class DuelLoop {
   using Save = std::function<void()>;
 
   DuelLoop(const DuelOptions& options, DuelReport& report, CaseRunner& base, CaseRunner& now, ProgressLine& progress,
-           Save save, int cores = 0);
+           Save save, int cores = 0, ReadCpuTimes cpu_times = {});
 
   LoopEnding run();
 
@@ -40,6 +41,7 @@ class DuelLoop {
   DuelReport& report_;
   CaseRunner &base_, &now_;
   int cores_;
+  ReadCpuTimes cpu_times_;
   ProgressLine& progress_;
   Save save_;
   std::vector<CaseSpec> specs_;

@@ -45,7 +45,7 @@ void drop_blocks(CaseOutcome& outcome) {
 }  // namespace
 
 LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
-                       ProgressLine& progress, MakeCommand make_command, Save save, Load load, int cores)
+                       ProgressLine& progress, MakeCommand make_command, Save save, ReadCpuTimes cpu_times, int cores)
     : options_(options),
       report_(report),
       planned_(planned),
@@ -53,7 +53,7 @@ LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t p
       progress_(progress),
       make_command_(std::move(make_command)),
       save_(std::move(save)),
-      cpu_times_(std::move(load)),
+      cpu_times_(std::move(cpu_times)),
       cores_(cores),
       finished_(planned, false),
       refused_(planned, false),
@@ -156,10 +156,9 @@ CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
 }
 
 CaseOutcome LaunchLoop::measured_attempt(int index, size_t which) {
-  const auto before = cpu_times_ ? cpu_times_() : std::nullopt;
+  const LoadWatch others(cpu_times_);
   CaseOutcome outcome = attempt(index, which);
-  const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? cpu_times_() : std::nullopt;
-  if (after) outcome.others = load_between(*before, *after);
+  if (outcome.kind == CaseOutcome::Kind::ran) outcome.others = others.load();
   return outcome;
 }
 

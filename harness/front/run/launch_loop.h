@@ -20,12 +20,10 @@ class LaunchLoop {
   using Save = std::function<void()>;
   // Returns the command that is sent to the workers in a launch, without the case to run.
   using MakeCommand = std::function<Json(int launch)>;
-  // Returns the CPU times that the machine's cores have used so far, or nothing if they are not available.
-  using Load = std::function<std::optional<CpuTimes>()>;
 
   // The first `planned` entries of `report.cases` must be the planned cases in plan order; the skipped cases follow.
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
-             ProgressLine& progress, MakeCommand make_command, Save save, Load load = {}, int cores = 0);
+             ProgressLine& progress, MakeCommand make_command, Save save, ReadCpuTimes cpu_times = {}, int cores = 0);
 
   LoopEnding run();
 
@@ -52,7 +50,7 @@ class LaunchLoop {
   ProgressLine& progress_;
   MakeCommand make_command_;
   Save save_;
-  Load cpu_times_;
+  ReadCpuTimes cpu_times_;
   int cores_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> finished_;  // per case: true if it failed, failed a check or was skipped, so it is not run again

@@ -30,9 +30,8 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::E
   if (!group_) open_group(key);
   command["case"] = to_json(spec);
   group_->send(command);
-  CaseWatch case_watch(
-      spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), handler,
-      settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>());
+  CaseWatch case_watch(spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), handler,
+                       where_ranks_are(spec));
   CaseOutcome outcome = watch(spec.id, case_watch);
   ready_ = case_watch.all_ready();
   if (outcome.kind == CaseOutcome::Kind::ran && !outcome.group_over) return outcome;
@@ -40,6 +39,19 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::E
   explain(outcome);
   drop_group();
   return outcome;
+}
+
+// Returns for each rank what messages say after its number: its place on the mesh, and its host if there are several.
+std::vector<std::string> Launcher::where_ranks_are(const CaseSpec& spec) const {
+  const MeshShape mesh = parse_mesh(spec.mesh);
+  const auto hosts =
+      settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>();
+  std::vector<std::string> where(static_cast<size_t>(spec.processes));
+  for (int rank = 0; rank < spec.processes; ++rank) {
+    if (mesh.size() > 1) where[static_cast<size_t>(rank)] += " (" + coordinates(mesh, rank) + ")";
+    if (!hosts.empty()) where[static_cast<size_t>(rank)] += " on " + hosts[static_cast<size_t>(rank)];
+  }
+  return where;
 }
 
 void Launcher::open_group(const GroupKey& key) {

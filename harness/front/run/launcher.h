@@ -61,6 +61,7 @@ class Launcher : public CaseRunner {
   }
 
  private:
+  std::vector<std::string> where_ranks_are(const CaseSpec& spec) const;
   void open_group(const GroupKey& key);
   CaseOutcome watch(const std::string& case_id, CaseWatch& watch);
   void explain(CaseOutcome& outcome) const;

@@ -28,6 +28,7 @@ struct PairedRunner::Series {
   std::vector<double> reference_ns{};             // step time of the reference beside each of these blocks
   double spent_s = 0;
   std::string reference_fault{};
+  LoadWatch others;
 };
 
 PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules)
@@ -67,7 +68,7 @@ std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& 
   series.spent_s += static_cast<double>(slowest_ns(own.ranks)) * 1e-9;
   const bool disturbed = starved(spec, own.ranks, rules_.cores) ||
                          (series.reference && starved(*series.reference, other.ranks, rules_.cores));
-  if (disturbed && !rules_.keep_disturbed) return std::nullopt;
+  if (disturbed && !rules_.keep_disturbed && !quiet(series.others.load())) return std::nullopt;
   if (series.reference)
     series.reference_ns.push_back(static_cast<double>(slowest_ns(other.ranks)) /
                                   static_cast<double>(other.ranks.front().steps_per_sample));
@@ -81,7 +82,9 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   CaseOutcome outcome = cases_.run(spec, command);
   if (!ran(outcome)) return outcome;
   const Sampling sampling = sampling_from_json(command.at("sampling"));
-  Series series{.reference = reference_of_(spec), .steps = outcome.ranks.front().steps_per_sample};
+  Series series{.reference = reference_of_(spec),
+                .steps = outcome.ranks.front().steps_per_sample,
+                .others = LoadWatch(rules_.cpu_times)};
   if (series.reference) {
     const CaseOutcome first = block(references_, *series.reference, command, 0);
     if (is_interrupted(first)) return first;

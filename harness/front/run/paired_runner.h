@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/front/run/launcher.h"
+#include "harness/report/machine/other_load.h"
 
 namespace dpbench {
 
@@ -22,6 +23,7 @@ class PairedRunner : public CaseRunner {
     uint64_t seed = 1;            // random seed that decides which block of a pair runs first
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: disturbed blocks count
+    ReadCpuTimes cpu_times = {};  // tells the load by others
   };
 
   // `cases` and `references` run on processes of their own.

@@ -97,6 +97,11 @@ Launcher::Say Run::note() {
   return [this](const std::string& text) { progress_->note(text); };
 }
 
+ReadCpuTimes Run::cpu_times_reader() const {
+  if (world_) return {};
+  return [this] { return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds()); };
+}
+
 Run::Start ReportRun::begin() {
   report_ = new_report(prepared_);
   return {.id = report_.id,
@@ -113,10 +118,10 @@ bool ReportRun::measured() const {
 
 std::vector<std::string> ReportRun::complaints() const { return bad_cases(report_.cases); }
 
-LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
+LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times) {
   LaunchLoop loop(
       options_, report_, prepared_.plan.cases.size(), runner, *progress_, std::move(make_command),
-      [this] { save(false); }, std::move(load), cores_of_run(prepared_));
+      [this] { save(false); }, std::move(cpu_times), cores_of_run(prepared_));
   return loop.run();
 }
 

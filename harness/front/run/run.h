@@ -67,6 +67,9 @@ class Run {
   WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs,
                                  const std::string& label = "");
   Launcher::Say note();  // returns a function that prints messages, but only with -v
+  // Returns a reader of the cores' times. It is empty under an outside launcher: the launcher starts several dpbench
+  // processes, and each would count the others' ranks as load by other programs.
+  ReadCpuTimes cpu_times_reader() const;
 
   const MeasuringOptions& options_;
   World* const world_;
@@ -94,7 +97,7 @@ class ReportRun : public Run {
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
   // Runs every case in each launch.
-  LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load = {});
+  LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times = {});
 
   Report report_;
 };

@@ -52,10 +52,11 @@ std::string notes(const Report& report, const CaseRecord& record) {
   std::vector<std::string> all;
   if (loaded(report, record)) all.emplace_back("! busy");
   if (spec.baseline) all.emplace_back("baseline");
+  if (!spec.mesh.empty()) all.push_back(spec.mesh);
   if (spec.backend != no_backend) all.push_back(spec.backend);
   for (const auto& [name, value] : spec.params) all.push_back(name + "=" + value);
   if (spec.oversubscribe) all.push_back("GPUs shared");
-  if (spec.processes > 1 && spec.global_batch() % spec.world != 0) all.push_back("first ranks: one sample more");
+  if (spec.processes > 1 && spec.global_batch() % spec.replicas() != 0) all.push_back("first ranks: one sample more");
   if (!record.reason.empty()) all.push_back(first_line(record.reason));
   for (const auto* messages : {&record.warnings, &record.notices})
     for (const auto& text : *messages) all.push_back("! " + first_line(text));

@@ -15,6 +15,7 @@ std::string benchmark_name(const CaseSpec& spec) {
   name += "/" + spec.workload + "/" + spec.device + ":" + std::to_string(spec.world) +
           "/global_batch:" + std::to_string(spec.global_batch()) + "/dtype:" + spec.dtype;
   if (spec.runtime != Runtime::torch) name += "/runtime:" + name_of(spec.runtime);
+  if (!spec.mesh.empty()) name += "/mesh:" + spec.mesh;
   if (!spec.model.empty()) name += "/model:" + spec.model;
   if (spec.scale != 1) name += "/scale:" + std::to_string(spec.scale);
   if (spec.accumulate != 1) name += "/accumulate:" + std::to_string(spec.accumulate);

@@ -63,6 +63,8 @@ bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cor
   return !crowded(spec, cores) && lost_share(spec, block) > most_lost_share;
 }
 
+bool quiet(const std::optional<OtherLoad>& load) { return load && load->programs + load->host < most_lost_share; }
+
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
 
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "harness/report/machine/host_files.h"
 
@@ -98,6 +99,15 @@ std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& af
   const double others = after.busy_s - before.busy_s - (after.ours_s - before.ours_s);
   return OtherLoad{.programs = std::max(0.0, others / wall),
                    .host = std::max(0.0, (after.stolen_s - before.stolen_s) / wall)};
+}
+
+LoadWatch::LoadWatch(ReadCpuTimes read) : read_(std::move(read)) {
+  if (read_) begin_ = read_();
+}
+
+std::optional<OtherLoad> LoadWatch::load() const {
+  const auto now = begin_ ? read_() : std::nullopt;
+  return now ? load_between(*begin_, *now) : std::nullopt;
 }
 
 }  // namespace dpbench

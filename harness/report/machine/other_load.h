@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,5 +27,20 @@ std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double 
 
 // Returns the mean load by others between two readings, or nullopt if they are too close for the kernel's clock ticks.
 std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& after);
+
+// Returns the present times, or nullopt if they cannot be read. May be empty.
+using ReadCpuTimes = std::function<std::optional<CpuTimes>()>;
+
+// Watches the load by others from its construction on.
+class LoadWatch {
+ public:
+  explicit LoadWatch(ReadCpuTimes read);
+  // Returns the mean load so far; nullopt if it is unknown.
+  std::optional<OtherLoad> load() const;
+
+ private:
+  ReadCpuTimes read_;
+  std::optional<CpuTimes> begin_;
+};
 
 }  // namespace dpbench

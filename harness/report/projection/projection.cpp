@@ -26,7 +26,7 @@ std::vector<Series> series_of(const Report& report, const std::string& filter) {
   const std::regex wanted(filter);
   std::vector<Series> found;
   for (const CaseRecord& record : report.cases) {
-    if (record.spec.baseline || !std::regex_search(record.spec.id, wanted)) continue;
+    if (record.spec.baseline || !record.spec.mesh.empty() || !std::regex_search(record.spec.id, wanted)) continue;
     const auto same = [&](const Series& one) {
       return one[0]->spec.oversubscribe == record.spec.oversubscribe &&
              same_setting(one[0]->spec, record.spec, {.world = true});

@@ -9,6 +9,7 @@ std::string case_id(const CaseSpec& spec) {
   if (spec.backend != no_backend) id += "/" + spec.backend;
   id += "/" + name_of(spec.scaling) + "/b" + std::to_string(spec.batch) + "/" + name_of(spec.dtype);
   if (spec.runtime != Runtime::torch) id += "/" + name_of(spec.runtime);
+  if (!spec.mesh.empty()) id += "/mesh=" + spec.mesh;
   if (!spec.model.empty()) id += "/model=" + spec.model;
   if (spec.scale != 1) id += "/scale=" + std::to_string(spec.scale);
   if (spec.accumulate != 1) id += "/accumulate=" + std::to_string(spec.accumulate);
@@ -24,7 +25,7 @@ bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_diff
   };
   const auto strategy = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
   return common(one) == common(other) && (may_differ.strategy || strategy(one) == strategy(other)) &&
-         (may_differ.world || one.world == other.world);
+         (may_differ.world || (one.world == other.world && one.mesh == other.mesh));
 }
 
 bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference) {

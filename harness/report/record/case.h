@@ -14,6 +14,7 @@
 #include "harness/report/record/gpu_counters.h"
 #include "harness/report/record/profile.h"
 #include "workloads/base/kinds.h"
+#include "workloads/base/mesh_shape.h"
 
 namespace dpbench {
 
@@ -29,7 +30,7 @@ struct CaseSpec {
   Dtype dtype = Dtype::f32;
   Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
-  std::string model{};
+  std::string mesh{}, model{};
   int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm{};
   uint64_t seed = 1;
@@ -37,7 +38,9 @@ struct CaseSpec {
   int threads = 1;
   bool oversubscribe = false, baseline = false;
 
-  int64_t global_batch() const { return scaling == Scaling::strong ? batch : batch * world; }
+  // Number of replicas that get different samples: of all ranks, unless some axes of the mesh share samples.
+  int replicas() const { return data_place(parse_mesh(mesh), world, 0).replicas; }
+  int64_t global_batch() const { return scaling == Scaling::strong ? batch : batch * replicas(); }
 };
 
 template <>
@@ -50,9 +53,11 @@ struct Table<CaseSpec> {
       Field{"strategy", "-", &S::strategy, "parallelism strategy", range::not_empty},
       Field{"workload", "-", &S::workload, "model and data that are trained", range::not_empty},
       Field{"device", "-", &S::device, "device type; cpu: each virtual device is a set of cores"},
-      Field{"world", "replicas", &S::world, "number of replicas (copies of the model)", range::positive},
+      Field{"world", "devices", &S::world, "number of devices; each has a replica (copy of the model) or a part of one",
+            range::positive},
+      later(Field{"mesh", "-", &S::mesh, "the ranks as a grid with named axes; empty: all on the axis dp; since 1.6"}),
       Field{"processes", "processes", &S::processes,
-            "number of processes: world if the strategy runs one rank per replica, else 1", range::positive},
+            "number of processes: world if the strategy runs one rank per device, else 1", range::positive},
       Field{"backend", "-", &S::backend, "backend of the collectives; none for one process", range::not_empty},
       Field{"scaling", "-", &S::scaling, "strong: batch is the global batch; weak: batch is per device"},
       Field{"batch", "samples", &S::batch, "batch size: global (strong scaling) or per device (weak scaling)",
@@ -63,13 +68,13 @@ struct Table<CaseSpec> {
           "who runs layers, backward passes and small allocations. torch: LibTorch; fast: dpbench's own code, the "
           "only runtime before 1.5"}),
       Field{"params", "-", &S::params, "strategy parameters that differ from their defaults"},
-      later(Field{"model", "-", &S::model, "shape of the model; empty: the workload's default; since 1.7"}),
+      later(Field{"model", "-", &S::model, "shape of the model; empty: the workload's default; since 1.6"}),
       later(Field{"scale", "factor", &S::scale, "factor on the model's width and depth", range::positive}),
       later(
           Field{"accumulate", "micro-batches", &S::accumulate, "micro-batches accumulated per step", range::positive}),
       later(Field{"recompute", "blocks", &S::recompute,
                   "blocks of the model of which only the input is kept until the backward pass runs them again; 0: all "
-                  "activations are kept; since 1.7",
+                  "activations are kept; since 1.6",
                   range::not_negative}),
       later(Field{"clip_norm", "norm", &S::clip_norm, "gradient clipping limit on the global norm; null: no clipping",
                   range::above_zero}),
@@ -157,9 +162,9 @@ struct Table<RankRecord> {
       later(Field{"rows_per_step", "samples", &R::rows_per_step,
                   "training samples per step, over all ranks, mean over a block; 0: unknown", range::not_negative}),
       later(Field{"tokens_per_sample", "tokens", &R::tokens_per_sample,
-                  "tokens of a sample; 0: the workload has none; since 1.7", range::not_negative}),
+                  "tokens of a sample; 0: the workload has none; since 1.6", range::not_negative}),
       later(Field{"flop_per_sample", "operations", &R::flop_per_sample,
-                  "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.7",
+                  "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.6",
                   range::not_negative}),
       Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
             range::positive},

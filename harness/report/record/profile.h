@@ -14,7 +14,7 @@
 namespace dpbench {
 
 struct CollectiveRecord {
-  std::string op{}, phase{};
+  std::string op{}, axis{}, phase{};
   int64_t bytes = 0;
   std::optional<double> start_ns{}, end_ns{};
 };
@@ -25,16 +25,43 @@ struct Table<CollectiveRecord> {
   static constexpr const char* name = "collective";
   static constexpr std::tuple fields{
       Field{"op", "-", &C::op, "operation: allreduce, broadcast, ...", range::not_empty},
+      later(
+          Field{"axis", "-", &C::axis, "axis of the mesh over whose ranks it runs; world: over all ranks; since 1.6"}),
       Field{"phase", "-", &C::phase, "phase of the step in which it began"},
       Field{"bytes", "bytes", &C::bytes, "size of this rank's tensors", range::not_negative},
       Field{"start_ns", "ns", &C::start_ns, "start time since the step began; null on a GPU"},
       Field{"end_ns", "ns", &C::end_ns, "end time since the step began; null on a GPU"}};
 };
 
+// Traffic of one collective operation over one axis of the mesh, counted and by the strategy's formula; per step.
+struct LedgerEntry {
+  std::string axis{}, op{};
+  double calls = 0, bytes = 0;
+  std::map<std::string, double> phase_bytes{};
+  std::optional<double> formula_bytes{};
+};
+
+template <>
+struct Table<LedgerEntry> {
+  using L = LedgerEntry;
+  static constexpr const char* name = "ledger entry";
+  static constexpr std::tuple fields{
+      Field{"axis", "-", &L::axis, "axis of the mesh over whose ranks it runs; world: over all ranks",
+            range::not_empty},
+      Field{"op", "-", &L::op, "operation: allreduce, broadcast, ...", range::not_empty},
+      Field{"calls", "calls", &L::calls, "calls per step", range::not_negative},
+      Field{"bytes", "bytes", &L::bytes, "size of this rank's tensors, per step", range::not_negative},
+      Field{"phase_bytes", "bytes", &L::phase_bytes,
+            "bytes by the phase of the step in which the calls began; none: in no phase, or on another thread"},
+      Field{"formula_bytes", "bytes", &L::formula_bytes,
+            "bytes by the strategy's formula; 0: it lacks the operation; null: no formula", range::not_negative}};
+};
+
 struct Profile {
   int64_t steps = 0;
   double step_ns = 0;
   std::vector<CollectiveRecord> collectives{};
+  std::vector<LedgerEntry> ledger{};
   double collectives_per_step = 0, collective_bytes_per_step = 0;
   std::optional<double> communication_ns{}, exposed_ns{}, hidden_ns{}, waiting_ns{}, queue_ns{};
   std::map<std::string, std::vector<double>> strategy_figures{};
@@ -65,6 +92,7 @@ struct Table<Profile> {
       later(Field{"collective_bytes_per_step", "bytes", &P::collective_bytes_per_step,
                   "size of this rank's tensors in collectives, per step", range::not_negative}),
       Field{"collectives", "-", &P::collectives, "collectives of a step, in starting order; empty if steps differ"},
+      later(Field{"ledger", "-", &P::ledger, "bytes of each collective operation and those of the formula; since 1.6"}),
       later(Field{"strategy_figures", "-", &P::strategy_figures,
                   "figures reported by the strategy; each name ends with its unit"}),
       later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step",

@@ -19,6 +19,10 @@ CaseSpec case_from_json(const Json& json) {
   const auto spec = read_value<CaseSpec>(json, "case");
   if (spec.world < 1 || spec.processes < 1 || spec.batch < 1)
     throw UsageError("case " + spec.id + ": world, processes and batch must be at least 1");
+  const MeshShape mesh = parse_mesh(spec.mesh);
+  if (spec.mesh != text_of(mesh) || (!mesh.empty() && (is_plain(mesh) || ranks_of(mesh) != spec.world)))
+    throw UsageError("case " + spec.id + ": the mesh '" + spec.mesh + "' does not fit a world of " +
+                     std::to_string(spec.world));
   return spec;
 }
 

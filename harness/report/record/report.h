@@ -74,9 +74,9 @@ struct Table<Derived> {
       later(Field{"flop_per_step", "operations", &D::flop_per_step,
                   "floating-point operations per step, sum over ranks", range::not_negative}),
       later(Field{"formula_flop_per_step", "operations", &D::formula_flop_per_step,
-                  "floating-point operations per step by the model's closed formula; since 1.7", range::above_zero}),
+                  "floating-point operations per step by the model's closed formula; since 1.6", range::above_zero}),
       later(Field{"tokens_per_s", "tokens / s", &D::tokens_per_s,
-                  "throughput: samples_per_s times the tokens of a sample; since 1.7", range::above_zero}),
+                  "throughput: samples_per_s times the tokens of a sample; since 1.6", range::above_zero}),
       later(Field{"flop_per_s", "operations / s", &D::flop_per_s,
                   "floating-point operations per second, sum over ranks", range::not_negative}),
       later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s,
@@ -171,7 +171,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
-inline constexpr int report_minor_version = 5;
+inline constexpr int report_minor_version = 6;
 Json to_json(const Report& report);
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);

@@ -112,7 +112,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     pulse.beat();
   };
   const bool probe = workload_registry().at(spec.workload).probe;
-  const int64_t own_rows = probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.world * spec.accumulate));
+  const int64_t own_rows = probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.replicas() * spec.accumulate));
   bool whole = true;
   for (int seed = 0; seed < options.seeds && whole; ++seed) {
     const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
@@ -124,7 +124,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                group.rank(),
                                spec.world,
                                store,
-                               group.process_group(),
+                               group.mesh(spec.mesh),
                                group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
                                scalar_type(spec.dtype),
                                spec.params,

@@ -45,7 +45,10 @@ NamedTensors copies_of(const NamedTensors& tensors, const Sample& sample) {
 }
 
 Layout layout_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload) {
-  return {.parallelism = info.parallelism, .world = spec.world, .samples = workload.samples()};
+  return {.parallelism = info.parallelism,
+          .world = spec.replicas(),
+          .samples = workload.samples(),
+          .mesh = parse_mesh(spec.mesh)};
 }
 
 }  // namespace
@@ -57,14 +60,9 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       strategy_(strategy),
       source_(source),
       timer_(timer),
-      bench_{info_,
-             setup.workload,
-             layout_of(spec, info_, setup.workload),
-             group.rank(),
-             group.process_group(),
-             setup.devices,
-             spec.params,
-             spec.seed},
+      bench_{info_,        setup.workload, layout_of(spec, info_, setup.workload),
+             group.rank(), setup.mesh,     setup.devices,
+             spec.params,  spec.seed},
       dtype_(setup.dtype),
       accumulate_(setup.accumulate),
       clip_norm_(setup.clip_norm),
@@ -172,7 +170,7 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const auto record = [&](const Deviation& deviation) {
     rows_.measured(check_name, compared, deviation.error, 1, deviation.where, deviation.likely);
   };
-  if (const Deviation moved = motion_.since_last(first, trial.ranks[0]); moved.error > 0) record(moved);
+  if (const Deviation moved = motion_.since_last(first, trial.ranks[0], sample_); moved.error > 0) record(moved);
   const Course exact = course_of(bench_, scenario, clip_norm_, trial.ranks, /*exact=*/true);
   if (exact.unknown.empty()) {
     std::optional<Course> rounded;

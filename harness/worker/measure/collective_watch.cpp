@@ -7,55 +7,55 @@
 
 namespace dpbench {
 
-void CollectiveWatch::start() {
+void CollectiveLog::start() {
   const std::lock_guard lock(mutex_);
-  seen_.clear();
+  calls_.clear();
   caller_ = std::this_thread::get_id();
   on_ = true;
 }
 
-const std::deque<CollectiveWatch::Seen>& CollectiveWatch::stop() {
+const std::deque<CollectiveLog::Call>& CollectiveLog::stop() {
   on_ = false;
-  const auto missing = [&](const Seen& one) { return one.end.load() == Time{}; };
+  const auto missing = [&](const Call& one) { return one.end.load() == Time{}; };
   // Wait up to a second for missing end times: a thread waiting for a collective may wake before the future's callback
   // has stored its end time.
-  for (int i = 0; timed_ && i < 1000 && std::any_of(seen_.begin(), seen_.end(), missing); ++i)
+  for (int i = 0; timed_ && i < 1000 && std::any_of(calls_.begin(), calls_.end(), missing); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return seen_;
+  return calls_;
 }
 
-CollectiveWatch::Seen& CollectiveWatch::next(const Call& call) {
+CollectiveLog::Call& CollectiveLog::next() {
   const std::lock_guard lock(mutex_);
-  Seen& seen = seen_.emplace_back();
-  seen.op = name_of(call.op);
-  seen.phase = std::this_thread::get_id() == caller_ ? phases_.current() : -1;
-  for (const at::Tensor& tensor : call.input.empty() ? call.output : call.input)
-    seen.bytes += static_cast<int64_t>(tensor.nbytes());
-  return seen;
+  Call& call = calls_.emplace_back();
+  call.phase = on_steps_thread() ? phases_.current() : -1;
+  return call;
 }
 
 ForwardingBackend::WorkPtr CollectiveWatch::around(Call call) {
-  if (!on_) return call.run();
-  Seen& seen = next(call);
-  seen.start = Phases::Clock::now();
+  if (!log_.on_) return call.run();
+  CollectiveLog::Call& logged = log_.next();
+  logged.op = name_of(call.op);
+  logged.axis = axis_;
+  logged.bytes = call.bytes();
+  logged.start = Phases::Clock::now();
   WorkPtr work = call.run();
-  const Time returned = Phases::Clock::now();
-  if (!timed_) return work;
-  if (std::this_thread::get_id() == caller_) phases_.move(Phase::communication, seen.start, returned);
+  const auto returned = Phases::Clock::now();
+  if (!log_.timed_) return work;
+  if (log_.on_steps_thread()) log_.phases_.move(Phase::communication, logged.start, returned);
   if (work->isCompleted())
-    seen.end = returned;
+    logged.end = returned;
   else
-    note_end(*work, seen);
+    note_end(*work, logged);
   return work;
 }
 
 // Stores the end time of a collective when it completes. Disables timing if its Work has no future (Gloo's send and
 // receive).
-void CollectiveWatch::note_end(c10d::Work& work, Seen& seen) {
+void CollectiveWatch::note_end(c10d::Work& work, CollectiveLog::Call& logged) {
   try {
-    work.getFuture()->addCallback([&seen](c10::ivalue::Future&) { seen.end = Phases::Clock::now(); });
+    work.getFuture()->addCallback([&logged](c10::ivalue::Future&) { logged.end = Phases::Clock::now(); });
   } catch (const c10::Error&) {
-    timed_ = false;
+    log_.timed_ = false;
   }
 }
 

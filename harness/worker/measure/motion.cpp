@@ -28,6 +28,21 @@ double counted(const NamedTensors& state, const std::string& parameter) {
   return steps ? steps->item<double>() : -1;
 }
 
+// Returns how far the steps of an audit moved a parameter: the largest distance of an element.
+double moved_by_audit(const Evidence& seen, const std::string& name, const at::Tensor& after, const Sample& sample) {
+  const at::Tensor* before = find(seen.parameters, name);
+  if (!before || !after.is_floating_point() || after.numel() == 0) return 0;
+  return largest_element(after.to(at::kDouble) - sample.of(*before).to(at::kDouble));
+}
+
+// True if the steps of an audit moved a parameter by more than rounding errors, which is not so after convergence.
+bool still_learns(const Evidence& seen, const Sample& sample) {
+  return std::ranges::any_of(seen.steps.back().parameters, [&](const auto& named) {
+    const auto& [name, after] = named;
+    return moved_by_audit(seen, name, after, sample) > 16 * unit_roundoff(after.scalar_type()) * largest_element(after);
+  });
+}
+
 }  // namespace
 
 // Returns the largest distance that an element of a parameter, at most `largest` in size, can move in these steps.
@@ -41,12 +56,11 @@ double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
 }
 
-Deviation Motion::since_last(int64_t first, const Evidence& seen) {
+Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& sample) {
   const int64_t steps = first - next_;
   if (next_ < 0 || steps <= 0) return {};
   const std::string since = " in the " + std::to_string(steps) + " steps before step " + std::to_string(first);
   double most = 0;
-  std::string mover;
   for (const Kept& kept : kept_) {
     const at::Tensor* now = find(seen.parameters, kept.name);
     if (!now) continue;
@@ -59,7 +73,7 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
               "parameter " + kept.name + " moved by " + short_number(moved) + since +
                   ", the optimizer can move it by " + short_number(bound),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
-    if (moved > most) most = moved, mover = kept.name;
+    most = std::max(most, moved);
     const double counts = counted(seen.state, kept.name);
     if (counts >= 0 && kept.steps_counted >= 0 && counts > kept.steps_counted + static_cast<double>(steps))
       return {infinite,
@@ -67,7 +81,7 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
                   kept.name + since,
               "stepped more than once"};
   }
-  if (most == 0 && fastest_ > 0 && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !kept_.empty())
+  if (most == 0 && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !kept_.empty())
     return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
   return {};
 }
@@ -80,9 +94,7 @@ void Motion::remember(int64_t next, int64_t steps, const Evidence& seen, const S
   for (const auto& [name, after] : last.parameters) {
     const at::Tensor* before = find(seen.parameters, name);
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
-    if (rates > 0)
-      fastest_ =
-          std::max(fastest_, largest_element(after.to(at::kDouble) - sample.of(*before).to(at::kDouble)) / rates);
+    if (rates > 0) fastest_ = std::max(fastest_, moved_by_audit(seen, name, after, sample) / rates);
     const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
     kept_.push_back(
         {name, indices + sample.first(before->numel()), elements(after, indices), counted(last.state, name)});

@@ -18,9 +18,9 @@ class Motion {
  public:
   explicit Motion(const OptimizerSpec& optimizer) : optimizer_(optimizer) {}
   // Compares the state before step `first` with the one that remember() saw. The first call compares nothing.
-  Deviation since_last(int64_t first, const Evidence& seen);
-  // Keeps some elements of each parameter as they are after an audit of `steps` steps, which ended before step `next`.
   // sample: the elements that the evidence has after the steps.
+  Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
+  // Keeps some elements of each parameter as they are after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
 
  private:

@@ -17,6 +17,7 @@
 #include "harness/worker/measure/device_phases.h"
 #include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/kineto_trace.h"
+#include "harness/worker/measure/ledger.h"
 #include "harness/worker/rank/core_use.h"
 
 namespace dpbench {
@@ -61,15 +62,19 @@ class CommunicationSpans : public PhaseListener {
 class ProfiledCase {
  public:
   ProfiledCase(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
-      : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
-    // Record collectives only if the strategy does not replay recorded steps (e.g. a CUDA graph), because a replay does
-    // not call the backend.
-    if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
-      setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
-        return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
+      : source_(source),
+        group_(group),
+        pulse_(pulse),
+        device_(setup.devices.at(0)),
+        mesh_(setup.mesh),
+        log_(phases_, device_.is_cpu()),
+        logged_(setup.mesh.group() && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
+    if (logged_)
+      setup.mesh = setup.mesh.with_groups([&](const std::string& axis, const auto& plain) {
+        return wrapped_group(plain, device_.type(), [&](const auto& inner) {
+          return c10::make_intrusive<CollectiveWatch>(inner, axis, log_);
+        });
       });
-      setup.mesh = Mesh("dp", setup.group);
-    }
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
@@ -92,14 +97,14 @@ class ProfiledCase {
   }
 
   // Runs the profiled steps. Fills the record's times, its collectives and the figures that the strategy itself
-  // reports.
-  void run(int64_t steps, RankRecord& record) {
+  // reports. formula: the strategy's formula of the traffic of these steps.
+  void run(int64_t steps, const Formula& formula, RankRecord& record) {
     Profile& profile = *record.profile;
     DevicePhases on_device(device_);
     phases_.switch_on(true);
     phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
     group_.barrier();
-    if (watch_) watch_->start();
+    if (logged_) log_.start();
     const CoreUse use;
     for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step(step_++)));
     const int64_t end = ns_of(phases_.since());
@@ -114,7 +119,11 @@ class ProfiledCase {
     for (size_t i = 0; i < phase_names.size(); ++i)
       if (const double ns = device_.is_cpu() ? static_cast<double>(phases_.total_ns()[i]) : on_gpu[i]; ns != 0)
         record.phases_ns[std::string(phase_names[i])] = ns / static_cast<double>(steps);
-    if (watch_) describe_collectives(record);
+    if (logged_) {
+      const auto& seen = log_.stop();
+      describe_collectives(seen, record);
+      profile.ledger = ledger_of(seen, formula, steps);
+    }
     profile.strategy_figures = strategy_->figures();
   }
 
@@ -148,9 +157,8 @@ class ProfiledCase {
     return begin;
   }
 
-  void describe_collectives(RankRecord& record) {
+  void describe_collectives(const std::deque<CollectiveLog::Call>& seen, RankRecord& record) {
     Profile& profile = *record.profile;
-    const auto& seen = watch_->stop();
     const auto steps = static_cast<double>(profile.steps);
     int64_t bytes = 0;
     for (const auto& one : seen) bytes += one.bytes;
@@ -163,7 +171,7 @@ class ProfiledCase {
     std::vector<EnteredCollective> entered;
     if (usable)
       for (const auto& one : seen) entered.push_back({{ns_of(one.start), ns_of(one.end)}, ns_of(one.start)});
-    const bool waits_known = find_last_entered(entered, usable);
+    const bool waits_known = find_last_entered(seen, usable, entered);
     if (!usable) return;
     const Communication found = communication_of(entered, blocked_.spans);
     profile.communication_ns = static_cast<double>(found.total_ns) / steps;
@@ -177,26 +185,45 @@ class ProfiledCase {
     if (waited > 0) record.phases_ns["waiting"] += waited;
   }
 
-  // Fills last_entered, the time at which the last rank called each collective. Every rank must call it. Returns false
-  // if the ranks are on several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
-  bool find_last_entered(std::vector<EnteredCollective>& entered, bool usable) const {
+  // Fills last_entered, the time at which the last rank of its group called each collective. Every rank must call it.
+  // Returns false if the ranks are on several hosts (no common clock), a rank has no times, or the numbers of
+  // collectives differ.
+  bool find_last_entered(const std::deque<CollectiveLog::Call>& seen, bool usable,
+                         std::vector<EnteredCollective>& entered) const {
     if (!group_.one_host()) return false;
-    const auto count = static_cast<int64_t>(entered.size());
-    at::Tensor counts = at::tensor({count, -count, int64_t{!usable}}, at::kLong);
-    group_.max(counts);
-    const int64_t* found = counts.data_ptr<int64_t>();
-    if (found[0] != count || found[1] != -count || found[2] != 0) return false;
-    if (count == 0) return true;
-    at::Tensor starts = at::empty({count}, at::kLong);
-    for (int64_t i = 0; i < count; ++i) starts.data_ptr<int64_t>()[i] = entered[static_cast<size_t>(i)].span.from;
-    group_.max(starts);
-    for (int64_t i = 0; i < count; ++i) entered[static_cast<size_t>(i)].last_entered = starts.data_ptr<int64_t>()[i];
-    return true;
+    bool known = usable;
+    std::vector<Axis> groups = mesh_.axes();
+    if (groups.size() > 1) groups.push_back({.name = "world", .group = mesh_.group()});
+    for (const Axis& axis : groups) {
+      if (!axis.group) continue;
+      std::vector<size_t> mine;
+      for (size_t i = 0; usable && i < seen.size(); ++i)
+        if (seen[i].axis == axis.name) mine.push_back(i);
+      const auto count = static_cast<int64_t>(mine.size());
+      const at::Tensor counts = largest(at::tensor({count, -count, int64_t{!usable}}, at::kLong), *axis.group);
+      const int64_t* found = counts.data_ptr<int64_t>();
+      if (found[0] != count || found[1] != -count || found[2] != 0) known = false;
+      if (found[0] != -found[1] || found[2] != 0 || count == 0) continue;
+      at::Tensor starts = at::empty({count}, at::kLong);
+      for (size_t i = 0; i < mine.size(); ++i) starts.data_ptr<int64_t>()[i] = entered[mine[i]].span.from;
+      starts = largest(starts, *axis.group);
+      for (size_t i = 0; i < mine.size(); ++i) entered[mine[i]].last_entered = starts.data_ptr<int64_t>()[i];
+    }
+    return known;
+  }
+
+  // Returns the largest value of any rank of the group for each element.
+  at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group) const {
+    std::vector<at::Tensor> box = {values.to(device_)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    group.getDefaultBackend()->allreduce(box, options)->wait();
+    return box[0].cpu();
   }
 
   // Fills the profile's list of the collectives of a step, with mean times over all steps. Leaves it empty if the steps
   // differ in their collectives.
-  void describe_each(const std::deque<CollectiveWatch::Seen>& seen, bool timed, Profile& profile) const {
+  void describe_each(const std::deque<CollectiveLog::Call>& seen, bool timed, Profile& profile) const {
     const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
     if (seen.size() % steps != 0) return;
     std::vector<CollectiveRecord> each(count);
@@ -204,8 +231,8 @@ class ProfiledCase {
       CollectiveRecord& mean = each[i % count];
       const auto& one = seen[i];
       const std::string phase(one.phase < 0 ? "" : phase_names[static_cast<size_t>(one.phase)]);
-      if (i < count) mean = {.op = one.op, .phase = phase, .bytes = one.bytes};
-      if (mean.op != one.op || mean.bytes != one.bytes) return;
+      if (i < count) mean = {.op = one.op, .axis = one.axis, .phase = phase, .bytes = one.bytes};
+      if (mean.op != one.op || mean.axis != one.axis || mean.bytes != one.bytes) return;
       if (!timed) continue;
       const auto add = [&](std::optional<double>& sum, Time time) {
         sum = sum.value_or(0) + static_cast<double>(ns_of(time) - begins_[i / count]) / static_cast<double>(steps);
@@ -220,9 +247,12 @@ class ProfiledCase {
   const Group& group_;
   Pulse& pulse_;
   at::Device device_;
+  Mesh mesh_;  // with groups whose collectives are not logged
   Phases phases_;
   CommunicationSpans blocked_;
-  c10::intrusive_ptr<CollectiveWatch> watch_;
+  CollectiveLog log_;
+  // False for a strategy that replays recorded steps (e.g. a CUDA graph), because a replay does not call the backend.
+  bool logged_;
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
   std::vector<int64_t> begins_;
@@ -243,9 +273,10 @@ void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
   source.prepare(0, warmup_steps + counted_steps + steps + traced_steps);
   record.profile.emplace();
+  const Formula formula = formula_of(spec, setup, group.rank(), warmup_steps + counted_steps, steps);
   ProfiledCase profiled(spec, setup, source, group, pulse);
   record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
-  profiled.run(steps, record);
+  profiled.run(steps, formula, record);
   if (!sampling.trace_dir.empty()) profiled.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   profiled.finish();
 }

@@ -19,9 +19,10 @@
 namespace dpbench {
 namespace {
 
-// Untimed steps before each block, because the block of the other case or build has evicted this one's data from the
-// caches.
-constexpr int64_t rewarm_steps = 2;
+// Returns the number of untimed steps before each block, because the block of the other case or build has evicted this
+// one's data from the caches. A long step needs no second one: its own data fills the caches. With a given number of
+// steps per block, the number of all steps does not depend on time.
+int64_t rewarm_steps(const Sampling& sampling, double step_ns) { return sampling.steps == 0 && step_ns > 5e6 ? 1 : 2; }
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
 
@@ -73,17 +74,18 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   timer_.checked_block(first);
   first_loss_ = timer_.last_loss();
   timer_.run_extra(recording_steps(spec, source_));
-  step_ns_ = static_cast<double>(timer_.block(rest)) / static_cast<double>(rest);
+  step_ns_ = static_cast<double>(group_.agree(timer_.block(rest) / rest));
+  rewarm_steps_ = rewarm_steps(sampling, step_ns_);
   if (sampling.audit) audit_.emplace(spec_, setup_, *strategy_, source_, timer_, group_);
 }
 
 std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows() : std::vector<CheckRow>{}; }
 
 RankRecord TimedCase::block(const Sampling& sampling) {
-  steps_ = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));
+  steps_ = steps_for(step_ns_, sampling, source_.steps_per_epoch());
   if (audit_) audit_->between_blocks(steps_, step_ns_ * 1e-9);
-  source_.prepare(timer_.step_index(), rewarm_steps + steps_);
-  timer_.block(rewarm_steps);
+  source_.prepare(timer_.step_index(), rewarm_steps_ + steps_);
+  timer_.block(rewarm_steps_);
   gpus_.start();
   rows_ += source_.rows(timer_.step_index(), steps_);
   timed_steps_ += steps_;

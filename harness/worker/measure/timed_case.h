@@ -46,6 +46,7 @@ class TimedCase {
   GpuWatch gpus_;
   int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;
+  int64_t rewarm_steps_ = 2;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
   std::vector<std::vector<int64_t>> readings_;      // times of single steps, per block
 };

@@ -42,17 +42,17 @@ Group::Group(const Variables& variables, NoteCall note) : variables_(variables),
     check(variables.world == 1, "several ranks need a backend");
     return;
   }
-  group_ = make_process_group(variables.backend,
-                              {.store = c10::make_intrusive<c10d::PrefixStore>("backend", store_),
-                               .rank = variables.rank,
-                               .world = variables.world,
-                               .local_rank = variables.local_rank,
-                               .local_world = variables.local_world,
-                               .device = device_at(variables.device, variables.local_rank, /*oversubscribe=*/true),
-                               .timeout = variables.timeout,
-                               .directory = variables.run_dir,
-                               .cores = variables.cores,
-                               .note = std::move(note)});
+  setup_ = {.store = c10::make_intrusive<c10d::PrefixStore>("backend", store_),
+            .rank = variables.rank,
+            .world = variables.world,
+            .local_rank = variables.local_rank,
+            .local_world = variables.local_world,
+            .device = device_at(variables.device, variables.local_rank, /*oversubscribe=*/true),
+            .timeout = variables.timeout,
+            .directory = variables.run_dir,
+            .cores = variables.cores,
+            .note = std::move(note)};
+  group_ = make_process_group(variables.backend, setup_);
 }
 
 Group::~Group() = default;
@@ -62,6 +62,15 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
   std::vector<at::Device> devices;
   for (int i = 0; i < count; ++i) devices.push_back(device_at(variables_.device, i, oversubscribe));
   return devices;
+}
+
+const Mesh& Group::mesh(const std::string& text) const {
+  const auto known = meshes_.find(text);
+  if (known != meshes_.end()) return known->second;
+  if (text.empty()) return meshes_.emplace(text, Mesh("dp", group_)).first->second;
+  BackendSetup setup = setup_;
+  setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text, store_);
+  return meshes_.emplace(text, Mesh(parse_mesh(text), group_, variables_.backend, setup)).first->second;
 }
 
 void Group::barrier() const {

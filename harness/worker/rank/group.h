@@ -1,6 +1,7 @@
 // The group of ranks that run a case together: their rendezvous store (c10d) and their c10d process group.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "harness/worker/rank/variables.h"
-#include "strategies/api/backend.h"
+#include "strategies/api/mesh.h"
 
 namespace dpbench {
 
@@ -30,6 +31,9 @@ class Group {
   // Returns the c10d process group, or null for a single process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return group_; }
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+  // Returns the mesh of this shape; a text without axes is the mesh of all ranks on the axis dp. Its groups are made by
+  // the first call with this text, and every rank must make the same calls.
+  const Mesh& mesh(const std::string& text) const;
 
   // Blocks until every rank has arrived; a no-op for a single process.
   void barrier() const;
@@ -52,7 +56,9 @@ class Group {
 
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
+  BackendSetup setup_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  mutable std::map<std::string, Mesh> meshes_;
   // Number of earlier gather() calls. Equal on every rank, so it makes keys in the rendezvous store unique.
   mutable int64_t gathered_ = 0;
 };

@@ -39,7 +39,7 @@ std::vector<std::string> own_parameters(const CaseSpec& spec) {
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {
   return {.workload = workload,
           .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
-          .group = group.process_group(),
+          .mesh = group.mesh(spec.mesh),
           .init_seed = init_seed_of(spec.seed, group.rank()),
           .step_seed = step_seed_of(spec.seed),
           .dtype = scalar_type(spec.dtype),

@@ -17,10 +17,9 @@ constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is ca
 // three normal ones, then one that is recorded (see StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
-// Returns a rank's share of a step's samples: every world-th one from index `rank` on, as DistributedSampler assigns
-// them.
-at::Tensor share(const at::Tensor& rows, int world, int rank) {
-  return rows.slice(0, rank, std::nullopt, world).contiguous();
+// Returns a replica's share of a step's samples: of n replicas every n-th sample, as DistributedSampler assigns them.
+at::Tensor share(const at::Tensor& rows, const DataPlace& place) {
+  return rows.slice(0, place.replica, std::nullopt, place.replicas).contiguous();
 }
 
 }  // namespace
@@ -31,7 +30,8 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
   // Smallest batch: one sample per micro-batch and rank.
-  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;
+  const DataPlace place = data_place(parse_mesh(spec.mesh), spec.world, rank);
+  const int64_t least = (ranks ? place.replicas : 1) * spec.accumulate;
   if (batch > samples)
     throw UsageError("a global batch of " + std::to_string(batch) + " samples exceeds the " + std::to_string(samples) +
                      " samples of " + spec.workload + ". Use a smaller --batch.");
@@ -45,7 +45,7 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     // Weak scaling drops a shorter last batch; strong scaling keeps it if every micro-batch gets a sample.
     if (rows < batch && (spec.scaling == Scaling::weak || rows < least)) break;
     const at::Tensor all = order.narrow(0, from, rows);
-    ids_.push_back((ranks ? share(all, spec.world, rank) : all).chunk(spec.accumulate));
+    ids_.push_back((ranks ? share(all, place) : all).chunk(spec.accumulate));
     global_rows_.push_back(rows);
   }
   prepare(0, 1);

@@ -1,5 +1,6 @@
 #include "harness/worker/train/epoch_checks.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -18,11 +19,17 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
   group.broadcast(strategy.buffers());
   const int64_t samples = workload.test_samples();
   int64_t right = 0, classes = 0;
-  for (const at::Tensor& ids : at::arange(group.rank(), samples, group.world()).split(test_batch_size)) {
-    const Batch batch = workload.test_batch(ids.contiguous());
-    right += strategy.forward(batch).argmax(-1).cpu().eq(batch.target).sum().item<int64_t>();
-    classes += workload.loss_terms(batch);
+  const int64_t world = group.world(), most = (samples + world - 1) / world;
+  for (int64_t first = 0; first < most; first += test_batch_size) {
+    // A rank that has no samples left evaluates one of them again, because forward() may be collective.
+    const int64_t from = first * world + group.rank(), until = std::min(samples, (first + test_batch_size) * world);
+    const at::Tensor ids = from < until ? at::arange(from, until, world) : at::zeros({1}, at::kLong);
+    const Batch batch = workload.test_batch(ids);
+    const at::Tensor output = strategy.forward(batch);
     pulse.beat();
+    if (from >= until) continue;
+    right += output.argmax(-1).cpu().eq(batch.target).sum().item<int64_t>();
+    classes += workload.loss_terms(batch);
   }
   at::Tensor counted = at::tensor({right, classes});
   group.sum(counted);

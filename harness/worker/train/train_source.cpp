@@ -6,17 +6,25 @@
 #include <ATen/ATen.h>
 
 namespace dpbench {
+namespace {
+
+// Returns which samples this process gets. A single process gets all, whatever its number of replicas.
+DataPlace place_of(const CaseSpec& spec, int rank) {
+  return spec.processes == 1 ? DataPlace{} : data_place(parse_mesh(spec.mesh), spec.world, rank);
+}
+
+}  // namespace
 
 TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const Recipe& recipe, bool drop_last, int rank)
     : workload_(workload),
-      ranks_(spec.processes),
+      replicas_(place_of(spec, rank).replicas),
       accumulate_(spec.accumulate),
       // Round the local batch up if the ranks do not divide the global batch, so that all ranks take the same number of
       // steps.
-      local_batch_((spec.global_batch() + spec.processes - 1) / spec.processes),
+      local_batch_((spec.global_batch() + replicas_ - 1) / replicas_),
       sampler_({.samples = workload.samples(),
-                .world = spec.processes,
-                .rank = rank,
+                .world = place_of(spec, rank).replicas,
+                .rank = place_of(spec, rank).replica,
                 .shuffle = recipe.shuffle,
                 .seed = spec.seed,
                 .drop_last = drop_last}) {
@@ -38,6 +46,6 @@ std::vector<Batch> TrainSource::at(int64_t step) const {
   return micros;
 }
 
-int64_t TrainSource::rows(int64_t step) const { return ids(step).numel() * ranks_; }
+int64_t TrainSource::rows(int64_t step) const { return ids(step).numel() * replicas_; }
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@ class TrainSource {
   TrainSource(const Workload& workload, const CaseSpec& spec, const Recipe& recipe, bool drop_last, int rank);
 
   int64_t steps_per_epoch() const { return steps_; }
-  int64_t global_batch() const { return local_batch_ * ranks_; }
+  int64_t global_batch() const { return local_batch_ * replicas_; }
   void set_epoch(int64_t epoch) { sampler_.set_epoch(epoch); }
   // Returns this rank's micro-batches of a step; a short last batch may have fewer of them.
   std::vector<Batch> at(int64_t step) const;
@@ -28,7 +28,7 @@ class TrainSource {
   at::Tensor ids(int64_t step) const;
 
   const Workload& workload_;
-  int64_t ranks_, accumulate_, local_batch_, steps_ = 0;
+  int64_t replicas_, accumulate_, local_batch_, steps_ = 0;
   DistributedSampler sampler_;
 };
 

@@ -37,44 +37,6 @@ Change compressed(at::ScalarType type, double divisor_of_world) {
   };
 }
 
-// --- Mistakes in averaging over all samples instead of over ranks
-
-void mean_over_all_samples(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
-
-// Scales each rank's gradient by weight(run, rows, all). `rows` counts this rank's samples in the step's micro-batches,
-// `all` those of all ranks.
-Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
-  return [=](Parts& parts) {
-    const auto seen = std::make_shared<std::map<int, double>>();
-    const auto guard = std::make_shared<std::mutex>();
-    const auto rows_of_rank = [=](Run& run) -> double& {
-      const std::lock_guard lock(*guard);
-      return (*seen)[run.rank];
-    };
-    parts.clear = [=, right = parts.clear](Run& run) {
-      right(run);
-      rows_of_rank(run) = 0;
-    };
-    parts.rows = [=](Run& run, const Batch& batch) {
-      rows_of_rank(run) += static_cast<double>(batch.rows());
-      run.parts.micro_scale = [rows = batch.rows()](Run&) { return static_cast<double>(rows); };
-      return batch;
-    };
-    parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
-      const double mine = rows_of_rank(run);
-      at::Tensor all = at::full({1}, mine, at::kDouble);
-      run.all_reduce(all);
-      for (auto& leaf : run.leaves)
-        if (leaf.grad().defined()) leaf.mutable_grad().mul_(weight(run, mine, all.item<double>()) / mine);
-      right(run);
-    };
-  };
-}
-
-double share_of_rows(Run& run, double rows, double all) {
-  return run.workload.sum_loss() ? run.world : rows * run.world / all;
-}
-
 // --- Mistakes in synchronised BatchNorm
 
 void synchronised(StrategyInfo& info) {
@@ -283,11 +245,6 @@ std::vector<Mutant> feature_mutants() {
                    };
                  })},
       {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
-      {"rows-weighted-without-the-world", "gradient-uneven", "averaged over 3",
-       promising(mean_over_all_samples, weighted([](Run&, double rows, double all) { return rows / all; }))},
-      {"rows-weighted-inversely", "gradient-uneven", "shares",
-       promising(mean_over_all_samples,
-                 weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
       {"mean-of-all-instead-of-active", "empty-shard", "0.666667 times",
        promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
       {"statistics-not-shared", "output-value", "BatchNorm", promising(synchronised, [](Parts&) {}), norm},
@@ -364,7 +321,6 @@ std::vector<Mutant> feature_mutants() {
 std::vector<Mutant> right_features() {
   return {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
-      {"weighted-by-rows", "", "", promising(mean_over_all_samples, weighted(share_of_rows))},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
       {"own-parameter-kept", "", "", promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, true); })},
       {"half-gradients-divided-before-the-sum", "", "",

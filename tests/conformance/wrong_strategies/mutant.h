@@ -19,6 +19,7 @@ struct Mutant {
   Wrap wrap = {};
   at::ScalarType dtype = at::kFloat;  // dtype of the training step
   uint64_t seed = 1;
+  std::string mesh = {};  // such as "dp=2,tp=2"
 };
 
 // Returns a factory of the reference strategy (reference.h) with `change` applied to its parts.
@@ -47,9 +48,15 @@ std::vector<Mutant> feature_mutants();
 std::vector<Mutant> late_mutants();
 std::vector<Mutant> view_mutants();
 std::vector<Mutant> unseen_mutants();
-std::vector<Mutant> transformer_mutants();  // with the reference on the transformer
-std::vector<Mutant> odd_strategies();       // right strategies of unusual construction, each beside a wrong one like it
-std::vector<Mutant> right_features();       // right versions of feature_mutants(): must pass every check
-std::vector<Mutant> equivalents();          // other right strategies: must pass every check; killed_by is empty
+std::vector<Mutant> weight_mutants();
+std::vector<Mutant> clip_mutants();
+std::vector<Mutant> transformer_mutants();
+std::vector<Mutant> mesh_mutants();
+std::vector<Mutant> traffic_mutants();
+std::vector<Mutant> sharded_mutants();
+std::vector<Mutant> sharded_gradient_mutants();
+std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
+std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
+std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty
 
 }  // namespace dpbench::wrong

@@ -290,6 +290,7 @@ std::function<StrategyInfo()> ending_in_a_thread(const Change& change) {
     change(parts);
     StrategyInfo info = strategy_of(parts);
     info.make = [parts](const Setup& setup) { return std::make_unique<EndsInAThread>(setup, parts); };
+    info.traffic = reference_traffic;
     return info;
   };
 }

@@ -66,6 +66,15 @@ void decay_every_parameter(Run& run) {
     adamw(run, piece, run.gradients[piece.parameter], run.workload.optimizer().weight_decay);
 }
 
+void step_each_name(Run& run) {
+  count_step(run);
+  const auto parameters = run.model->named_parameters();
+  for (const auto& item : parameters)
+    for (const Piece& piece : whole_parameters(run))
+      if (item.value().is_same(run.leaves[piece.parameter]))
+        adamw(run, piece, run.gradients[piece.parameter], decay_of(run, piece.parameter));
+}
+
 void decay_the_gradient(Run& run) {
   count_step(run);
   for (const Piece& piece : whole_parameters(run)) {
@@ -116,6 +125,8 @@ std::vector<Mutant> optimizer_mutants() {
   return {
       {"biases-decay-too", "optimizer-replay", "parameters of fewer than two dimensions have none",
        updating_by(decay_every_parameter), adamw_model},
+      {"norms-decay-too", "optimizer-replay", "parameters of fewer than two dimensions have none",
+       updating_by(decay_every_parameter), "gpt"},
       {"weight-decay-added-to-the-gradient", "optimizer-replay", "added to the gradient (L2)",
        updating_by(decay_the_gradient), adamw_model},
       {"pieces-of-a-shard-decay-like-their-neighbours", "optimizer-replay", "1 of 54 elements have no weight decay",
@@ -127,6 +138,8 @@ std::vector<Mutant> optimizer_mutants() {
          };
        }),
        adamw_model},
+      {"tied-parameter-stepped-under-each-name", "optimizer-replay", "parameter encoder", updating_by(step_each_name),
+       "probe-tied"},
       {"schedule-one-step-late", "optimizer-replay", "the schedule is one step late", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            const int64_t now = run.step;

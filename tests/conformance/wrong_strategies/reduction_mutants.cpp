@@ -122,6 +122,23 @@ void skip_checkpointed_layer(Parts& parts) {
   };
 }
 
+// Reduces contiguous() of each gradient, which is a copy if the gradient has other strides.
+void reduce_contiguously(Run& run, bool copy_back) {
+  for (auto& gradient : run.gradients) {
+    at::Tensor dense = gradient.contiguous();
+    run.all_reduce(dense);
+    dense.div_(run.world);
+    if (copy_back && !dense.is_same(gradient)) gradient.copy_(dense);
+  }
+}
+
+std::function<StrategyInfo()> reducing_contiguously(bool copy_back) {
+  return with([=](Parts& parts) {
+    parts.buckets = [](Run&) { return std::vector<std::vector<size_t>>{}; };
+    parts.after_reduce = [=](Run& run) { reduce_contiguously(run, copy_back); };
+  });
+}
+
 void change_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
   static std::atomic<int> runs{0};
   if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
@@ -179,6 +196,9 @@ std::vector<Mutant> reduction_mutants() {
       {"one-step-late", "gradient-meaning", "late", with(deliver_one_step_late)},
       {"checkpointed-layer-not-reduced", "gradient-meaning", "1 of 2 parameters: layer", with(skip_checkpointed_layer),
        "probe-reused"},
+      {"strided-gradients-reduced-in-a-copy", "gradient-meaning", "2 of 3 parameters: kernel, turned",
+       reducing_contiguously(/*copy_back=*/false), "probe-strided"},
+      {"strided-gradients-copied-back", "", "", reducing_contiguously(/*copy_back=*/true), "probe-strided"},
       {"another-order-each-run", "run-to-run", "order", reducing(change_order_each_run), "probe-large"},
       {"another-order-each-run-as-declared", "", "",
        [] {

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/trained_parameters.h"
 #include "workloads/layers/autocast.h"
 
 namespace dpbench::wrong {
@@ -187,7 +188,7 @@ class Reference : public Strategy {
   void run_micro_batch(const Batch& batch, StepResult& result) {
     const Batch mine = cast(run_, run_.parts.rows(run_, batch));
     const at::Tensor output = wrong::forward(run_, mine, run_.step);
-    const at::Tensor loss = run_.workload.loss(output, mine.target);
+    const at::Tensor loss = run_.parts.loss(run_, mine, output);
     (loss * run_.parts.micro_scale(run_)).backward();
     add_micro(result, output, loss / static_cast<double>(run_.micros));
     const at::NoGradGuard no_grad;
@@ -204,6 +205,8 @@ Parts right_parts() {
           .sync_buffers = sync_buffers,
           .rows = [](Run&, const Batch& batch) { return batch; },
           .clear = clear,
+          .loss = [](Run& run, const Batch& batch,
+                     const at::Tensor& output) { return run.workload.loss(output, batch.target); },
           .micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros); },
           .after_micro = [](Run&) {},
           .before_reduce = before_reduce,
@@ -223,9 +226,10 @@ Parts right_parts() {
 Run::Run(const Setup& setup, Parts its_parts)
     : parts(std::move(its_parts)),
       workload(setup.workload),
-      group(setup.group),
-      rank(setup.group->getRank()),
-      world(setup.group->getSize()),
+      mesh(setup.mesh),
+      group(setup.mesh.group()),
+      rank(setup.mesh.group()->getRank()),
+      world(setup.mesh.group()->getSize()),
       dtype(setup.dtype),
       step_seed(setup.step_seed),
       clip_norm(setup.clip_norm),
@@ -304,6 +308,14 @@ StrategyInfo strategy_of(Parts parts, Gradient gradient, Buffers buffers) {
           },
           .allows_unused = true,
           .allows_no_rows = true};
+}
+
+std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query) {
+  const NamedTensors trained = trained_parameters(query.model);
+  const auto used = static_cast<int64_t>(trained.size() * sizeof(int));
+  return std::vector<Traffic>{{"dp", "allreduce", query.bytes_of(trained)},
+                              {"dp", "allreduce", used},
+                              {"dp", "broadcast", query.bytes_of(named_buffers(query.model))}};
 }
 
 }  // namespace dpbench::wrong

@@ -15,8 +15,9 @@ struct Parts {
   std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers before a step
   std::function<Batch(Run&, const Batch&)> rows;  // returns the samples that this rank trains on
   std::function<void(Run&)> clear;                // clears the gradients before a step
-  std::function<double(Run&)> micro_scale;        // returns the factor on a micro-batch's loss
-  std::function<void(Run&)> after_micro;          // called after each micro-batch's backward pass
+  std::function<at::Tensor(Run&, const Batch&, const at::Tensor& output)> loss;  // returns a micro-batch's loss
+  std::function<double(Run&)> micro_scale;  // returns the factor on a micro-batch's loss
+  std::function<void(Run&)> after_micro;    // called after each micro-batch's backward pass
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
   std::function<void(Run&, at::Tensor&, size_t)> reduce;  // replaces a bucket's gradients by their mean over ranks
@@ -45,7 +46,8 @@ struct Run {
 
   Parts parts;
   const Workload& workload;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  Mesh mesh;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of all ranks
   int rank = 0, world = 1;
   at::ScalarType dtype;
   uint64_t step_seed = 0;
@@ -64,5 +66,8 @@ struct Run {
 
 // Returns a registration named "reference" for a strategy of these parts, with one process per rank.
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
+
+// The traffic of a step of right_parts(), if the ranks use all parameters.
+std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::wrong

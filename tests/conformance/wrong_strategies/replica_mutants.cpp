@@ -236,6 +236,8 @@ std::vector<Mutant> replica_mutants() {
        replicas([](auto& p) { p.cut = cut_if_most_have_samples; }), "probe-mlp-sgd", 8},
       {"one-loss-per-replica", "gradient-uneven", "a loss for each replica",
        replicas([](auto& p) { p.one_loss = false; })},
+      {"one-loss-per-replica-llama", "gradient-meaning", "a loss for each replica",
+       replicas([](auto& p) { p.one_loss = false; }), "probe-llama"},
       {"replicas-never-refreshed", "gradient-meaning", "forward", replicas([](auto& p) { p.refreshed_steps = 0; })},
       {"replicas-refreshed-in-4-steps-only", "gradient-later", "forward",
        replicas([](auto& p) { p.refreshed_steps = 4; })},
@@ -251,6 +253,7 @@ std::vector<Mutant> replica_mutants() {
        }),
        norm},
       {"replica-reference", "", "", replicas([](auto&) {})},
+      {"replica-reference-llama", "", "", replicas([](auto&) {}), "probe-llama"},
       {"replicas-for-adam-only", "", "", dp_for_adam_only, "probe-mlp"},
   };
 }

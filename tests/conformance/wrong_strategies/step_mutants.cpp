@@ -38,35 +38,6 @@ void reduce_after_each_micro_batch(Run& run) {
   }
 }
 
-void clip_before_reducing(Parts& parts) {
-  const auto before = parts.before_reduce;
-  const auto clip = parts.clip;
-  parts.before_reduce = [=](Run& run) {
-    before(run);
-    clip(run);
-  };
-  parts.clip = [](Run&) {};
-}
-
-void clip_each_parameter(Run& run) {
-  if (!run.clip_norm) return;
-  for (auto& gradient : run.gradients)
-    if (gradient.defined()) gradient.mul_(std::min(1.0, *run.clip_norm / gradient.norm().item<double>()));
-}
-
-void clip_by_value(Run& run) {
-  if (!run.clip_norm) return;
-  for (auto& gradient : run.gradients)
-    if (gradient.defined()) gradient.clamp_(-*run.clip_norm, *run.clip_norm);
-}
-
-void clip_always(Run& run) {
-  if (!run.clip_norm) return;
-  double squares = 0;
-  for (const auto& gradient : run.gradients) squares += gradient.to(at::kDouble).square().sum().item<double>();
-  for (auto& gradient : run.gradients) gradient.mul_(*run.clip_norm / (std::sqrt(squares) + 1e-6));
-}
-
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
 // single micro-batch the result has the right bits.
 double rows_in(const Batch& batch) { return static_cast<double>(batch.rows()); }
@@ -218,22 +189,6 @@ std::vector<Mutant> step_mutants() {
        })},
       {"reduced-after-each-micro-batch", "collective-count", "found 27",
        with([](Parts& p) { p.after_micro = reduce_after_each_micro_batch; })},
-      {"clip-missing", "clip", "not clipped", with([](Parts& p) { p.clip = [](Run&) {}; })},
-      {"clip-always", "clip", "scaled up", with([](Parts& p) { p.clip = clip_always; })},
-      {"clip-before-the-reduction", "clip", "before", with(clip_before_reducing)},
-      {"clip-each-parameter", "clip", "own norm", with([](Parts& p) { p.clip = clip_each_parameter; })},
-      {"clip-by-value", "clip", "element", with([](Parts& p) { p.clip = clip_by_value; })},
-      {"clip-missing-in-float32", "clip-replay", "not clipped", in_float32(&Parts::clip, [](Run&) {})},
-      {"clip-before-the-reduction-in-float32", "clip-replay", "before", with([](Parts& p) {
-         Parts wrong = p;
-         clip_before_reducing(wrong);
-         p.before_reduce = [=, right = p.before_reduce](Run& run) {
-           (run.dtype == at::kDouble ? right : wrong.before_reduce)(run);
-         };
-         p.clip = [right = p.clip](Run& run) {
-           if (run.dtype == at::kDouble) right(run);
-         };
-       })},
       {"micro-batches-added-in-bfloat16", "accumulation-replay", "bfloat16",
        in_float32(&Parts::after_micro, round_accumulated)},
       {"later-buckets-of-float32-sent-in-float16", "gradient-uneven-replay", "float16", with(later_buckets_in_float16)},

@@ -1,5 +1,7 @@
-// Mistakes that show on a transformer: with rows of different numbers of tokens, with masks for each row, and in the
-// sum of micro-batches.
+// Mistakes that show with a transformer: padded rows, dropout, recomputation, and many parameters of the same shape.
+// Also contains a right version of each.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -7,68 +9,79 @@
 namespace dpbench::wrong {
 namespace {
 
-// Padding counts as tokens: the loss is divided by all positions.
-void count_padding(Parts& parts) {
-  parts.rows = [right = parts.rows](Run& run, const Batch& batch) {
-    run.kept = {at::full({1}, tokens_in(batch) / static_cast<double>(batch.target.numel()))};
-    return right(run, batch);
-  };
-  parts.micro_scale = [right = parts.micro_scale](Run& run) { return right(run) * run.kept[0].item<double>(); };
+constexpr char gpt[] = "gpt", llama[] = "probe-llama", whole_numbers[] = "gpt-exact";
+
+Batch number_rows_locally(Run&, const Batch& batch) { return {batch.input, batch.target, at::arange(batch.rows())}; }
+
+Batch give_padding_a_target(Run&, const Batch& batch) { return {batch.input, batch.target.clamp_min(0), batch.ids}; }
+
+// Computes the forward pass again for the backward pass, with another number of the step if `step_offset` is not 0.
+std::function<StrategyInfo()> recomputing(int64_t step_offset) {
+  return with([=](Parts& parts) {
+    parts.loss = [=](Run& run, const Batch& batch, const at::Tensor& output) {
+      const at::Tensor again = run.model->forward(batch.input, {run.step_seed, run.step + step_offset, batch.ids});
+      return run.workload.loss(again + (output - again).detach(), batch.target);
+    };
+  });
 }
 
-void key_masks_by_the_local_row(Parts& parts) {
-  parts.rows = [right = parts.rows](Run& run, const Batch& batch) {
-    const Batch mine = right(run, batch);
-    return Batch{mine.input, mine.target, at::arange(mine.rows())};
-  };
+// Computes the loss from all tokens, but the gradient from the first half of them.
+at::Tensor loss_with_half_a_gradient(Run& run, const Batch& batch, const at::Tensor& output) {
+  const int64_t tokens = output.size(1), half = tokens / 2;
+  return run.workload.loss(at::cat({output.narrow(1, 0, half), output.narrow(1, half, tokens - half).detach()}, 1),
+                           batch.target);
 }
 
-// Divides the sum so far after each micro-batch, so earlier ones count less.
-void divide_after_each_micro_batch(Parts& parts) {
-  parts.micro_scale = [](Run&) { return 1.0; };
-  parts.after_micro = [](Run& run) {
-    for (auto& leaf : run.leaves)
-      if (leaf.grad().defined()) leaf.mutable_grad().div_(static_cast<double>(run.micros));
-  };
-}
-
-void reduce_without_the_first_micro_batch(Parts& parts) {
-  parts.after_micro = [](Run& run) {
-    if (run.micro > 0) return;
-    run.kept.clear();
-    for (const auto& leaf : run.leaves) run.kept.push_back(leaf.grad().clone());
-  };
-  parts.before_reduce = [right = parts.before_reduce](Run& run) {
-    right(run);
-    if (run.micros == 1) return;
-    for (size_t i = 0; i < run.gradients.size(); ++i) run.gradients[i].sub_(run.kept[i]);
-  };
-  parts.after_reduce = [](Run& run) {
-    if (run.micros == 1) return;
-    for (size_t i = 0; i < run.gradients.size(); ++i) run.gradients[i].add_(run.kept[i]);
-  };
+// Fills buckets in the reverse order of the parameters if reversed(run). All parameters of a bucket have one shape, so
+// the messages of ranks with different orders have equal sizes.
+std::function<StrategyInfo()> filling_buckets(const std::function<bool(const Run&)>& reversed) {
+  return with([=](Parts& parts) {
+    parts.buckets = [=](Run& run) {
+      std::vector<std::vector<size_t>> result;
+      for (size_t i = 0; i < run.leaves.size(); ++i) {
+        if (!run.gradients[i].defined()) continue;
+        const auto alike = std::ranges::find_if(
+            result, [&](const auto& bucket) { return run.leaves[bucket.front()].sizes() == run.leaves[i].sizes(); });
+        alike == result.end() ? result.push_back({i}) : alike->push_back(i);
+      }
+      for (auto& bucket : result)
+        if (reversed(run)) std::ranges::reverse(bucket);
+      return result;
+    };
+  });
 }
 
 }  // namespace
 
 std::vector<Mutant> transformer_mutants() {
+  const auto never = [](const Run&) { return false; };
+  const auto always = [](const Run&) { return true; };
+  const auto on_rank_1 = [](const Run& run) { return run.rank == 1; };
+  const auto halved = with([](Parts& parts) { parts.loss = loss_with_half_a_gradient; });
   return {
-      {"padding-counted-as-tokens", "gradient-meaning", "shares 0.151515, 0.0909091, 0.121212", with(count_padding),
-       "gpt"},
-      {"masks-of-the-local-row", "gradient-meaning", "forward", with(key_masks_by_the_local_row), "gpt"},
-      {"divided-after-each-micro-batch", "accumulation", "micro-batches have the shares",
-       with(divide_after_each_micro_batch)},
-      {"divided-after-each-micro-batch-of-gpt", "accumulation", "micro-batches have the shares",
-       with(divide_after_each_micro_batch), "gpt"},
-      {"first-micro-batch-not-reduced", "accumulation", "micro-batch", with(reduce_without_the_first_micro_batch)},
-      {"tied-head-not-reduced-on-gpt-exact", "gradient-exact", "reduced", with([](Parts& p) {
+      {"dropout-keyed-by-the-row-of-the-rank", "gradient-meaning", "dropout masks",
+       with([](Parts& parts) { parts.rows = number_rows_locally; }), gpt},
+      {"padding-has-a-target", "loss-value", "wrong targets",
+       with([](Parts& parts) { parts.rows = give_padding_a_target; }), gpt},
+      {"recomputed-with-other-dropout-masks", "gradient-meaning", "recomputed differently", recomputing(1), gpt},
+      {"recomputed-with-the-same-dropout-masks", "", "", recomputing(0), gpt},
+      {"half-of-the-loss-without-gradient", "gradient-meaning", "a part of the loss without gradient", halved, gpt},
+      {"half-of-the-loss-without-gradient-llama", "gradient-meaning", "a part of the loss without gradient", halved,
+       llama},
+      {"half-of-the-loss-without-gradient-exact", "gradient-exact", "a part of the loss without gradient", halved,
+       whole_numbers},
+      {"buckets-filled-in-another-order-on-one-rank", "gradient-meaning", "in another order",
+       filling_buckets(on_rank_1), gpt},
+      {"buckets-filled-in-another-order-on-one-rank-exact", "gradient-exact", "in another order",
+       filling_buckets(on_rank_1), whole_numbers},
+      {"tied-head-not-reduced", "gradient-exact", "reduced", with([](Parts& p) {
          p.reduce = [right = p.reduce](Run& run, at::Tensor& flat, size_t bucket) {
            if (bucket > 0) right(run, flat, bucket);
          };
        }),
-       "gpt-exact"},
-      {"reference-gpt", "", "", with([](Parts&) {}), "gpt"},
-      {"reference-gpt-exact", "", "", with([](Parts&) {}), "gpt-exact"},
+       whole_numbers},
+      {"buckets-of-equal-shapes", "", "", filling_buckets(never), llama},
+      {"buckets-filled-backwards-on-all-ranks", "", "", filling_buckets(always), whole_numbers},
   };
 }
 

@@ -15,11 +15,8 @@ const dpbench::RegisterStrategy own{
 double first_loss() {
   const auto workload = dpbench::workload_registry().at("random-linear").make({});
   const dpbench::StrategyInfo& cpu = dpbench::strategy_registry().at("cpu");
-  const dpbench::Setup setup{.workload = *workload,
-                             .devices = {at::kCPU},
-                             .group = {},
-                             .params = dpbench::Params(cpu.params, {}, "cpu"),
-                             .clip_norm = {}};
+  const dpbench::Setup setup{
+      .workload = *workload, .devices = {at::kCPU}, .params = dpbench::Params(cpu.params, {}, "cpu"), .clip_norm = {}};
   const auto strategy = cpu.make(setup);
   const dpbench::Batch batch = workload->batch(at::arange(10));
   dpbench::Phases phases;

@@ -14,7 +14,7 @@ class OwnFlat : public BuiltInStrategy {
  public:
   explicit OwnFlat(const Setup& setup)
       : BuiltInStrategy(setup),
-        group_(setup.group),
+        group_(setup.mesh.group()),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         gradients_(replica_.trainable_tensors("own-flat")) {
     require_same_model(*group_, replica_);

@@ -13,7 +13,7 @@ using namespace dpbench;
 class OwnTalk : public TrainedStrategy {
  public:
   explicit OwnTalk(const Setup& setup)
-      : TrainedStrategy(setup), rank_(setup.group->getRank()), crashes_(setup.params.flag("crash")) {}
+      : TrainedStrategy(setup), rank_(setup.mesh.group()->getRank()), crashes_(setup.params.flag("crash")) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     std::cout << "cout in step " << step << '\n';

@@ -17,7 +17,7 @@ inline BackendSetup with_prefix(const std::string& prefix, BackendSetup setup) {
 }
 
 // Makes the mesh of this rank, after the group of all ranks.
-inline Mesh mesh_of(const std::string& backend, const std::vector<AxisSize>& axes, const BackendSetup& setup) {
+inline Mesh mesh_of(const std::string& backend, const MeshShape& axes, const BackendSetup& setup) {
   const auto world = make_process_group(backend, with_prefix("world", setup));
   return Mesh(axes, world, backend, with_prefix("mesh", setup));
 }

@@ -13,27 +13,6 @@
 namespace dpbench::testing {
 namespace {
 
-using Groups = std::vector<std::vector<int>>;
-
-TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
-  const std::vector<AxisSize> axes = {{"dp", 2}, {"pp", 3}, {"tp", 2}};
-  EXPECT_EQ(groups_of_axis(axes, 0), (Groups{{0, 6}, {1, 7}, {2, 8}, {3, 9}, {4, 10}, {5, 11}}));
-  EXPECT_EQ(groups_of_axis(axes, 1), (Groups{{0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}}));
-  EXPECT_EQ(groups_of_axis(axes, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
-}
-
-int total_of(const std::vector<AxisSize>& axes) {
-  int ranks = 1;
-  for (const AxisSize& axis : axes) ranks *= axis.size;
-  return ranks;
-}
-
-std::string text_of(const std::vector<AxisSize>& axes) {
-  std::string text;
-  for (const AxisSize& axis : axes) text += axis.name + std::to_string(axis.size);
-  return text;
-}
-
 // Throws unless this rank's group of the axis has these ranks, in this order.
 void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   check(axis.size == static_cast<int>(due.size()), axis.name + " has another size");
@@ -45,12 +24,12 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
 }
 
 TEST(AMesh, HasTheRightRanksOnEachAxis) {
-  const std::vector<std::vector<AxisSize>> meshes = {
+  const std::vector<MeshShape> meshes = {
       {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
   for (const Kind& kind : kinds)
     for (const auto& axes : meshes) {
       const auto errors =
-          run_setups({.backend = kind.backend, .as = kind.as, .world = total_of(axes)}, [&](const BackendSetup& setup) {
+          run_setups({.backend = kind.backend, .as = kind.as, .world = ranks_of(axes)}, [&](const BackendSetup& setup) {
             const Mesh mesh = mesh_of(kind.backend, axes, setup);
             for (size_t i = 0; i < axes.size(); ++i)
               for (const auto& group : groups_of_axis(axes, i))
@@ -70,32 +49,32 @@ TEST(AMesh, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
   });
   for (const auto& error : errors) EXPECT_EQ(error, "");
   EXPECT_EQ(Mesh("dp", {}).axis("dp").size, 1);
+  EXPECT_EQ(Mesh("dp", {}).axis("tp").size, 1) << "an axis that the mesh does not have";
 }
 
 TEST(AMesh, IsRefusedOnAllRanksIfOneMakesAnother) {
   for (const Kind& kind : kinds) {
     const auto errors =
         run_setups({.backend = kind.backend, .as = kind.as, .world = 6}, [&](const BackendSetup& setup) {
-          const std::vector<AxisSize> axes = {{"dp", 2}, {"tp", 3}}, turned = {{"tp", 3}, {"dp", 2}};
+          const MeshShape axes = {{"dp", 2}, {"tp", 3}}, turned = {{"tp", 3}, {"dp", 2}};
           mesh_of(kind.backend, setup.rank == 4 ? turned : axes, setup);
         });
     for (const auto& error : errors)
-      EXPECT_EQ(error, "ranks make different meshes: rank 0 dp=2 x tp=3, rank 4 tp=3 x dp=2") << kind.backend;
+      EXPECT_EQ(error, "ranks make different meshes: rank 0 dp=2,tp=3, rank 4 tp=3,dp=2") << kind.backend;
   }
 }
 
 TEST(AMesh, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
-  const auto refusal_of = [](const std::vector<AxisSize>& axes) {
+  const auto refusal_of = [](const MeshShape& axes) {
     return run_setups({.backend = "threads", .world = 2},
-                      [&](const BackendSetup& setup) { mesh_of("threads", axes, setup).axis("pp"); })[0];
+                      [&](const BackendSetup& setup) { mesh_of("threads", axes, setup); })[0];
   };
-  EXPECT_EQ(refusal_of({{"dp", 2}, {"tp", 2}}), "mesh dp=2 x tp=2 has 4 ranks, but there are 2");
+  EXPECT_EQ(refusal_of({{"dp", 2}, {"tp", 2}}), "mesh dp=2,tp=2 has 4 ranks, but there are 2");
   EXPECT_EQ(refusal_of({{"dp", 0}}), "mesh dp=0: the axis dp has no ranks");
-  EXPECT_EQ(refusal_of({{"dp", 1}, {"dp", 2}}), "mesh dp=1 x dp=2: two axes have the name dp");
-  EXPECT_EQ(refusal_of({{"dp", 1}, {"tp", 2}}), "the mesh has no axis pp; it has: dp, tp");
+  EXPECT_EQ(refusal_of({{"dp", 1}, {"dp", 2}}), "mesh dp=1,dp=2: two axes have the name dp");
 }
 
-const std::vector<AxisSize> two_by_two = {{"dp", 2}, {"tp", 2}};
+const MeshShape two_by_two = {{"dp", 2}, {"tp", 2}};
 
 TEST(GroupsOfAMesh, NameADeadRankByItsGlobalNumber) {
   const auto errors = run_setups({.backend = "shm", .as = As::processes, .world = 4}, [](const BackendSetup& setup) {
@@ -133,6 +112,24 @@ TEST(GroupsOfAMesh, MayCrossHosts) {
   });
   EXPECT_EQ(errors[0] + errors[2], "");
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
+}
+
+TEST(AMesh, WithOtherGroupsNamesEachByItsAxis) {
+  const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
+    const auto world = make_process_group("threads", with_prefix("world", setup));
+    const auto names_of = [&](const Mesh& mesh) {
+      std::string names;
+      const Mesh same = mesh.with_groups([&](const std::string& axis, const auto& group) {
+        names += axis + std::to_string(group->getSize());
+        return group;
+      });
+      check(same.group() == world && same.axis("dp").group == mesh.axis("dp").group, "another group");
+      return names;
+    };
+    check(names_of(Mesh("dp", world)) == "dp4", "the only axis");
+    check(names_of(Mesh(two_by_two, world, "threads", with_prefix("mesh", setup))) == "world4dp2tp2", "two axes");
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
 }  // namespace

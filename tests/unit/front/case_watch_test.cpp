@@ -397,7 +397,7 @@ TEST(CaseWatch, RanksThatWaitForAMissingRankAreNotReportedAsMissing) {
 
 TEST(CaseWatch, NamesTheHostInRunsOnSeveralHosts) {
   const auto spread = [](bool ready) {
-    return CaseWatch("c", Event::ran, 2, kTimeout, ready, 0, {}, {"left", "right"});
+    return CaseWatch("c", Event::ran, 2, kTimeout, ready, 0, {}, {" on left", " on right"});
   };
   CaseWatch dying = spread(true), failing = spread(true), hanging = spread(true), missing = spread(false),
             silent = spread(true);

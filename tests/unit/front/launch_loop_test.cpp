@@ -82,7 +82,7 @@ class LaunchLoopTest : public testing::Test {
   MeasuringOptions options_;
   Report report_;
   FakeRunner runner_;
-  LaunchLoop::Load load_;
+  ReadCpuTimes load_;
   int saves_ = 0;
   ProgressStyle style_ = ProgressStyle::none;
 };

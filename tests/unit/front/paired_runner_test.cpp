@@ -97,6 +97,21 @@ TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
   EXPECT_EQ(cases_.blocks, 1 + 6);
 }
 
+// Reads of the cores' times, 1 s apart, in which others use `load` of a core.
+ReadCpuTimes times_with(double load) {
+  return [=, seconds = 0.0]() mutable {
+    seconds += 1;
+    return std::optional(CpuTimes{.wall_s = seconds, .busy_s = (1 + load) * seconds, .ours_s = seconds});
+  };
+}
+
+TEST_F(PairedRunnerTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured) {
+  cases_.queue_ns = [](int) { return 300; };
+  EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
+  EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
+  EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2}).disturbed_blocks, 8) << "the load is not known";
+}
+
 TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {
   cases_.queue_ns = [](int) { return 600; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));

@@ -24,6 +24,7 @@ CaseSpec spec_without_defaults() {
                 .dtype = Dtype::f64,
                 .runtime = Runtime::fast,
                 .params = {{"bucket_mb", "1"}, {"overlap", "off"}},
+                .mesh = "dp=2,tp=2",
                 .model = "tiny",
                 .scale = 3,
                 .accumulate = 2,
@@ -60,8 +61,8 @@ TEST(Protocol, ACaseSurvivesConversionToJsonAndBack) {
   const CaseSpec spec = spec_without_defaults();
   const CaseSpec back = case_from_json(through_text(to_json(spec)));
   EXPECT_EQ(back.id,
-            "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/fast/model=tiny/scale=3/accumulate=2/recompute=4/bucket_mb=1/"
-            "overlap=off");
+            "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/fast/mesh=dp=2,tp=2/model=tiny/scale=3/accumulate=2/recompute=4/"
+            "bucket_mb=1/overlap=off");
   EXPECT_EQ(back.seed, spec.seed);
   EXPECT_EQ(back.params, spec.params);
   EXPECT_EQ(back.clip_norm, 0.5);
@@ -120,6 +121,12 @@ RankRecord full_record() {
       .steps = 12,
       .step_ns = 900.5,
       .collectives = {{.op = "allreduce", .phase = "backward", .bytes = 4096, .start_ns = 100.5, .end_ns = 250}},
+      .ledger = {{.axis = "dp",
+                  .op = "allreduce",
+                  .calls = 1,
+                  .bytes = 4096,
+                  .phase_bytes = {{"backward", 4000}, {"none", 96}},
+                  .formula_bytes = 2048}},
       .collectives_per_step = 1,
       .collective_bytes_per_step = 4096,
       .communication_ns = 149.5,

@@ -119,6 +119,7 @@ const std::vector<Fault> faults = {
     {"/cases/0/params/bucket_mb", 1},
     {"/cases/1/launches/0/ranks/0/profile/collectives/0/bytes", -1'000'000'000'000'000'000},
     {"/cases/1/launches/0/ranks/0/profile/collectives/0/op", ""},
+    {"/cases/1/launches/0/ranks/0/profile/ledger/0/calls", -1},
     {"/cases/1/launches/0/ranks/0/peak_rss_bytes", -1},
     {"/cases/1/checks/0/status", "failed"},  // a case with a failed check must not have the status ok
     {"/cases/2/status", "ok"},

@@ -96,6 +96,8 @@ const std::vector<Forgery> forgeries = {
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->hidden_ns = 101; }, {"launch 0", "rank 1", "communication"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].bytes = -1; },
      {"launches[0].ranks[1].profile.collectives[0].bytes", "-1"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->ledger[0].formula_bytes = -1; },
+     {"launches[0].ranks[1].profile.ledger[0].formula_bytes", "-1"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].start_ns = -1e300; },
      {"launch 0", "rank 1", "allreduce"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].end_ns = 499; },

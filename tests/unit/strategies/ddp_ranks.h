@@ -37,7 +37,7 @@ struct Rank {
                                                       .timeout = std::chrono::milliseconds(5000),
                                                       .directory = ""});
     group = wrapped_group(plain, at::kCPU, [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      recorder = c10::make_intrusive<RecordingBackend>(inner);
+      recorder = c10::make_intrusive<RecordingBackend>(inner, "dp");
       return c10::intrusive_ptr<c10d::Backend>(recorder);
     });
   }
@@ -68,7 +68,7 @@ inline std::unique_ptr<Strategy> made(const std::string& name, const Rank& me, c
   const StrategyInfo& info = strategy_registry().at(name);
   return info.make({.workload = workload,
                     .devices = {at::kCPU},
-                    .group = me.group,
+                    .mesh = Mesh("dp", me.group),
                     .init_seed = 3,
                     .step_seed = 4,
                     .dtype = dtype,

@@ -119,7 +119,6 @@ class StepPair {
     const StrategyInfo& info = strategy_registry().at("dp");
     return {.workload = *workload_,
             .devices = std::vector<at::Device>(plan_.replicas, at::Device(at::kCPU)),
-            .group = {},
             .init_seed = 3,
             .step_seed = 4,
             .dtype = plan_.dtype,
@@ -237,7 +236,6 @@ TEST(DpGraph, RecordsAndReplaysEachReplicaOnTheSameThread) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const dpbench::Setup setup{.workload = workload,
                              .devices = std::vector<at::Device>(3, at::Device(at::kCPU)),
-                             .group = {},
                              .params = Params(info.params, {}, "dp"),
                              .clip_norm = {}};
   ThreadRecorder::threads.clear();
@@ -254,11 +252,8 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   const auto workload = workload_registry().at("random-linear").make({});
   const StrategyInfo& info = strategy_registry().at("dp");
   try {
-    info.make({.workload = *workload,
-               .devices = {at::kCPU},
-               .group = {},
-               .params = Params(info.params, params, "dp"),
-               .clip_norm = {}});
+    info.make(
+        {.workload = *workload, .devices = {at::kCPU}, .params = Params(info.params, params, "dp"), .clip_norm = {}});
   } catch (const UsageError& error) {
     return error.what();
   }

@@ -17,7 +17,6 @@ inline std::unique_ptr<Strategy> made(const std::string& name, const Workload& w
   const StrategyInfo& info = strategy_registry().at(name);
   return info.make({.workload = workload,
                     .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
-                    .group = {},
                     .init_seed = 3,
                     .step_seed = 4,
                     .dtype = at::kDouble,

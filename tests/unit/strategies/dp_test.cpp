@@ -173,7 +173,6 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   const dpbench::Setup setup{.workload = *workload,
                              .devices = std::vector<at::Device>(4, at::Device(at::kCPU)),
-                             .group = {},
                              .params = {},
                              .clip_norm = {}};
   dp::Replicas replicas;

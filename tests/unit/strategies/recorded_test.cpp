@@ -54,7 +54,6 @@ class Pair {
   Setup setup() const {
     return {.workload = *workload_,
             .devices = {at::kCPU},
-            .group = {},
             .init_seed = 3,
             .step_seed = 4,
             .dtype = plan_.dtype,
@@ -131,7 +130,6 @@ TEST(Recorded, GraphOnACpuIsAUsageError) {
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const dpbench::Setup setup{.workload = *workload,
                              .devices = {at::kCPU},
-                             .group = {},
                              .params = Params(gpu.params, {{"graph", "on"}}, "gpu"),
                              .clip_norm = {}};
   EXPECT_THROW(gpu.make(setup), UsageError);

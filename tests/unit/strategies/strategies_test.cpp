@@ -81,7 +81,6 @@ std::unique_ptr<Strategy> make_strategy(const std::string& name, const Workload&
   const StrategyInfo& info = strategy_registry().at(name);
   return info.make({.workload = workload,
                     .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
-                    .group = {},
                     .init_seed = init_seed,
                     .step_seed = 4,
                     .dtype = at::kDouble,
@@ -176,7 +175,6 @@ TEST(Gpu, RejectsTf32OnACpu) {
   const auto with = [&](const char* tf32) {
     return gpu.make({.workload = toy,
                      .devices = {at::kCPU},
-                     .group = {},
                      .params = Params(gpu.params, {{"tf32", tf32}}, "gpu"),
                      .clip_norm = {}});
   };
@@ -277,7 +275,7 @@ TEST(Loading, DdpContinuesWithTheSameBitsOnAllRanks) {
       const auto make = [&](uint64_t seed) {
         return info.make({.workload = *dense,
                           .devices = {at::kCPU},
-                          .group = group,
+                          .mesh = Mesh("dp", group),
                           .init_seed = seed,
                           .step_seed = 4,
                           .dtype = at::kFloat,
@@ -370,7 +368,6 @@ TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
   const auto made = [&](const std::string& link) {
     return dp.make({.workload = *workload,
                     .devices = {at::kCPU, at::kCPU},
-                    .group = {},
                     .params = Params(dp.params, {{"link", link}}, "dp"),
                     .clip_norm = {}});
   };

@@ -39,7 +39,6 @@ Result run_with_filter(const std::string& filter) {
                             .workload = workload_registry().at("mnist-mlp"),
                             .options = {},
                             .store = {},
-                            .group = {},
                             .devices = {at::Device(at::kCPU)},
                             .params = {},
                             .filter = filter,

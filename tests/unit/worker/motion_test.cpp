@@ -36,6 +36,12 @@ TEST_F(MotionOf, ParametersThatDoNotMoveIsFound) {
   EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
 }
 
+TEST_F(MotionOf, ParametersOfAModelThatHasConvergedNeedNotMove) {
+  EXPECT_EQ(next(audited(1.01, 1.01, 21)).where, "");
+  EXPECT_EQ(next(audited(1.01, 1.01 + 1e-7, 21)).where, "");
+  EXPECT_NE(next(audited(1.01, 1.01 + 1e-5, 21)).where, "");
+}
+
 TEST_F(MotionOf, AdamHasABoundPerStep) {
   EXPECT_EQ(next(audited(1.30, 1.31, 21)).where, "");
   const Deviation far = next(audited(1.40, 1.41, 21));

@@ -74,7 +74,6 @@ class RecordingSteps : public testing::Test {
   dpbench::Setup setup(const CaseSpec& spec) const {
     return {.workload = *workload_,
             .devices = {at::Device(at::kCPU)},
-            .group = {},
             .params = Params(strategy_registry().at(spec.strategy).params, spec.params, spec.strategy),
             .clip_norm = {}};
   }

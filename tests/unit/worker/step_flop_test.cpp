@@ -73,7 +73,6 @@ std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
   spec.accumulate = accumulate;
   const Setup setup{.workload = *workload,
                     .devices = {at::Device(at::kCPU)},
-                    .group = {},
                     .params = Params(info.params, params, strategy),
                     .accumulate = accumulate,
                     .clip_norm = {}};

@@ -77,7 +77,8 @@ class Drifting : public Around {
  public:
   using Corrupt = void (*)(Strategy& ddp);
   Drifting(const Setup& setup, Corrupt corrupt)
-      : Around(strategy_registry().at("ddp").make(setup)), corrupt_(setup.group->getRank() == 1 ? corrupt : nullptr) {}
+      : Around(strategy_registry().at("ddp").make(setup)),
+        corrupt_(setup.mesh.group()->getRank() == 1 ? corrupt : nullptr) {}
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result = inner_->step(step, micro, phases);
     if (corrupt_) corrupt_(*inner_);

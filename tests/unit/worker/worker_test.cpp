@@ -106,7 +106,7 @@ TEST(Profile, OfRecordedStepsHasOnePhaseAndNoCollectives) {
   record.steps_per_sample = 4;
   const dpbench::Setup setup{.workload = *workload,
                              .devices = {at::kCPU},
-                             .group = alone,
+                             .mesh = Mesh("dp", alone),
                              .params = Params(ddp.params, spec.params, "ddp"),
                              .clip_norm = {}};
   profile_case(spec, setup, source, Sampling{}, group, pulse, record);
@@ -216,7 +216,6 @@ int64_t flop_of_a_step(const std::string& workload_name, int64_t rows, const cha
   const StrategyInfo& cpu = strategy_registry().at("cpu");
   const auto strategy = cpu.make({.workload = *workload,
                                   .devices = {at::kCPU},
-                                  .group = {},
                                   .params = Params(cpu.params, {{"onednn", onednn}}, "cpu"),
                                   .clip_norm = {}});
   const Batch batch = workload->batch(at::arange(rows));

@@ -104,7 +104,6 @@ std::unique_ptr<Strategy> make_strategy(const std::string& name, const std::stri
   static const auto workload = workload_registry().at("mnist-mlp").make({});
   return info.make({.workload = *workload,
                     .devices = {device, device},
-                    .group = {},
                     .params = Params(info.params, {{"onednn", onednn}}, name),
                     .clip_norm = {}});
 }

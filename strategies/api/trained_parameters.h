@@ -1,4 +1,4 @@
-// The trained parameters of a model.
+// The trained parameters and the buffers of a model.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace dpbench {
 
 // Returns the trainable parameters; a tensor with several names is listed once, under its first name.
-inline NamedTensors trainable(const torch::nn::Module& model) {
+inline NamedTensors trained_parameters(const torch::nn::Module& model) {
   NamedTensors unique;
   for (const auto& item : model.named_parameters()) {
     const bool known =
@@ -18,6 +18,12 @@ inline NamedTensors trainable(const torch::nn::Module& model) {
     if (!known && item.value().requires_grad()) unique.emplace_back(item.key(), item.value());
   }
   return unique;
+}
+
+inline NamedTensors named_buffers(const torch::nn::Module& model) {
+  NamedTensors buffers;
+  for (const auto& item : model.named_buffers()) buffers.emplace_back(item.key(), item.value());
+  return buffers;
 }
 
 }  // namespace dpbench

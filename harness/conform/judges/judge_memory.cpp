@@ -1,0 +1,33 @@
+// Checks that a strategy which frees parameters holds no more of them than it declares.
+#include <algorithm>
+#include <string>
+
+#include "harness/conform/judges/judges.h"
+
+namespace dpbench {
+
+void judge_memory(const Trial& trial, Rows& rows) {
+  const StrategyInfo& strategy = trial.bench.strategy;
+  if (!strategy.live_parameters || trial.ranks[0].live_parameter_bytes == 0) return;
+  const char compared[] = "memory of the model's parameters at losses and collectives with the strategy's formula";
+  const auto model = first_model(trial.bench);
+  const Params params = params_of(trial.bench, trial.scenario);
+  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const auto most = strategy.live_parameters({.model = *model,
+                                              .dtype = trial.scenario.dtype,
+                                              .params = params,
+                                              .mesh = mesh,
+                                              .accumulate = trial.scenario.accumulate});
+  if (!most) return;
+  for (const Evidence& evidence : trial.ranks)
+    rows.judged(
+        "live-parameters", compared, evidence.live_parameter_bytes <= *most,
+        [&] {
+          return "expected at most " + std::to_string(*most) + " bytes, found " +
+                 std::to_string(evidence.live_parameter_bytes) + ", rank " + std::to_string(evidence.rank) +
+                 ", scenario " + trial.scenario.name;
+        },
+        [&] { return "parameters are not freed after their use, or gathered too early"; });
+}
+
+}  // namespace dpbench

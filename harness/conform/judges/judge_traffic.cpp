@@ -1,0 +1,103 @@
+// Checks that the collectives of each step carry exactly the bytes of the strategy's formula.
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <c10/util/StringUtil.h>
+
+#include "harness/conform/judges/judges.h"
+#include "strategies/api/traffic.h"
+
+namespace dpbench {
+namespace {
+
+using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // by operation and axis
+
+BytesOfOperations bytes_of(const std::vector<Traffic>& formula) {
+  BytesOfOperations bytes;
+  for (const Traffic& one : formula)
+    if (one.bytes > 0) bytes[{one.op, one.axis}] += one.bytes;
+  return bytes;
+}
+
+BytesOfOperations bytes_of(const std::vector<Collective>& called) {
+  BytesOfOperations bytes;
+  for (const Collective& one : called)
+    if (one.bytes > 0 && !one.by_accessor) bytes[{name_of(one.op), one.axis}] += one.bytes;
+  return bytes;
+}
+
+std::string text_of(const BytesOfOperations& bytes) {
+  std::string text;
+  for (const auto& [key, count] : bytes)
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " bytes by " + key.first + " over " + key.second;
+  return text.empty() ? "no bytes" : text;
+}
+
+// Returns each operation that carries other bytes than the formula's, and their ratio.
+std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
+  std::string text;
+  const auto add = [&](const auto& key, const std::string& how) {
+    text += (text.empty() ? "" : ", ") + key.first + " over " + key.second + how;
+  };
+  for (const auto& [key, bytes] : due) {
+    const auto other = found.find(key);
+    if (other == found.end())
+      add(key, " was not called");
+    else if (other->second != bytes)
+      add(key, " carried " + c10::str(static_cast<double>(other->second) / static_cast<double>(bytes)) +
+                   " times the bytes of the formula");
+    found.erase(key);
+  }
+  for (const auto& [key, bytes] : found) add(key, " is not in the formula");
+  return text;
+}
+
+// Returns the formula's bytes of a step of a rank; nothing if the strategy has no formula for this step.
+std::optional<BytesOfOperations> bytes_due(const Trial& trial, const Model& model, const Params& params, int rank,
+                                           int64_t step) {
+  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const auto formula = trial.bench.strategy.traffic({.model = model,
+                                                     .dtype = trial.scenario.dtype,
+                                                     .params = params,
+                                                     .mesh = mesh,
+                                                     .rank = rank,
+                                                     .step = step,
+                                                     .accumulate = trial.scenario.accumulate,
+                                                     .taken = trial.scenario.reload && step >= 2 ? step - 2 : step,
+                                                     .clips = trial.clip_norm.has_value()});
+  if (!formula) return std::nullopt;
+  return bytes_of(*formula);
+}
+
+}  // namespace
+
+void judge_traffic(const Trial& trial, Rows& rows) {
+  const StrategyInfo& strategy = trial.bench.strategy;
+  // A strategy may end a step with a NaN early, without its other collectives.
+  if (!strategy.traffic || trial.scenario.poison) return;
+  const char compared[] = "bytes of each collective operation of a step with the strategy's formula";
+  if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
+  const auto model = first_model(trial.bench);
+  const Params params = params_of(trial.bench, trial.scenario);
+  bool judged = false;
+  for (const Evidence& evidence : trial.ranks)
+    for (size_t step = 0; step < evidence.steps.size(); ++step) {
+      const auto due = bytes_due(trial, *model, params, evidence.rank, static_cast<int64_t>(step));
+      if (!due) continue;
+      judged = true;
+      const BytesOfOperations found = bytes_of(evidence.steps[step].collectives);
+      rows.judged(
+          "collective-bytes", compared, found == *due,
+          [&] {
+            return "expected " + text_of(*due) + ", found " + text_of(found) + ", rank " +
+                   std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
+                   trial.scenario.name;
+          },
+          [&] { return differences(*due, found); });
+    }
+  if (!judged) rows.skipped("collective-bytes", compared, "the formula leaves out these parameters or steps");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,71 @@
+// A wrong gradient and the gradients that known bugs would produce instead of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/trial.h"
+
+namespace dpbench {
+
+using Gradients = std::vector<at::Tensor>;
+
+// The wrong gradient that one rank reported in one step.
+struct WrongGradient {
+  const Trial& trial;
+  const ExpectedStep& expected;
+  int64_t step;
+  int rank;
+  std::vector<size_t> wrong;
+  Gradients found;  // the reported gradients, indexed by parameter; undefined for correct ones
+  double tolerance;
+
+  bool alike(const Gradients& some, const Gradients& others) const {
+    for (const size_t p : wrong)
+      if (!(relative_error(some[p], others[p], 1e-300) <= tolerance)) return false;
+    return true;
+  }
+  bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
+  // True if `candidate` (the gradient that a known bug produces) equals the reported gradient and differs from the
+  // expected one, so a bug without effect is not blamed. With clipping the second condition is dropped, because
+  // `expected` is not clipped.
+  bool explained_by(const Gradients& candidate) const {
+    return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
+  }
+  Gradients scaled(const Gradients& gradients, double factor) const {
+    Gradients result;
+    for (const auto& gradient : gradients) result.push_back(gradient * factor);
+    return result;
+  }
+  // Returns the sum of the shards' gradients, each with its expected share times factor(shard).
+  template <class Factor>
+  Gradients weighted(Factor factor) const {
+    std::vector<double> shares = expected.shares;
+    for (size_t i = 0; i < shares.size(); ++i) shares[i] *= factor(expected.shards[i]);
+    return combine(expected.shards, shares);
+  }
+  // Returns the same over the shards selected by `keep`, multiplied by `factor`.
+  template <class Keep>
+  Gradients only(Keep keep, double factor) const {
+    return weighted([&](const Shard& shard) { return keep(shard) ? factor : 0; });
+  }
+};
+
+struct Signature {
+  std::string mistake;
+  Gradients gradients;
+};
+
+// Bugs in the weights of micro-batches, ranks, samples and tokens.
+std::vector<Signature> weight_signatures(const WrongGradient& c);
+// Bugs in clipping.
+std::vector<Signature> clip_signatures(const WrongGradient& c);
+// Returns the bug that clips by the norm `used`; an empty string if none is known.
+std::string wrong_norm(const WrongGradient& c, double used);
+// Returns each rank's own gradient, without reduction; an empty list for strategies without ranks.
+std::vector<Gradients> of_each_rank(const WrongGradient& c);
+
+}  // namespace dpbench

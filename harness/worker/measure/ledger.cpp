@@ -1,0 +1,60 @@
+#include "harness/worker/measure/ledger.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace dpbench {
+
+Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first, int64_t steps) {
+  const StrategyInfo info = promised(strategy_registry().at(spec.strategy), setup.params);
+  if (!info.traffic) return std::nullopt;
+  const auto model = setup.workload.model(setup.init_seed);
+  const MeshShape mesh = setup.mesh.shape();
+  std::vector<Traffic> all;
+  for (int64_t step = first; step < first + steps; ++step) {
+    const auto one = info.traffic({.model = *model,
+                                   .dtype = setup.dtype,
+                                   .params = setup.params,
+                                   .mesh = mesh,
+                                   .rank = rank,
+                                   .step = step,
+                                   .accumulate = setup.accumulate,
+                                   .taken = step,
+                                   .clips = setup.clip_norm.has_value()});
+    if (!one) return std::nullopt;
+    all.insert(all.end(), one->begin(), one->end());
+  }
+  return all;
+}
+
+std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls, const Formula& formula,
+                                   int64_t steps) {
+  std::map<std::pair<std::string, std::string>, LedgerEntry> entries;
+  const auto entry_of = [&](const std::string& axis, const std::string& op) -> LedgerEntry& {
+    LedgerEntry& entry = entries[{axis, op}];
+    entry.axis = axis, entry.op = op;
+    if (formula && !entry.formula_bytes) entry.formula_bytes = 0;
+    return entry;
+  };
+  for (const CollectiveLog::Call& one : calls) {
+    LedgerEntry& entry = entry_of(one.axis, one.op);
+    const auto bytes = static_cast<double>(one.bytes);
+    const std::string phase(one.phase < 0 ? "none" : phase_names[static_cast<size_t>(one.phase)]);
+    entry.calls += 1, entry.bytes += bytes, entry.phase_bytes[phase] += bytes;
+  }
+  if (formula)
+    for (const Traffic& one : *formula)
+      if (one.bytes > 0) *entry_of(one.axis, one.op).formula_bytes += static_cast<double>(one.bytes);
+  const auto count = static_cast<double>(steps);
+  std::vector<LedgerEntry> all;
+  for (auto& [key, entry] : entries) {
+    entry.calls /= count, entry.bytes /= count;
+    for (auto& [phase, bytes] : entry.phase_bytes) bytes /= count;
+    if (entry.formula_bytes) *entry.formula_bytes /= count;
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+}  // namespace dpbench

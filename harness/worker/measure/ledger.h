@@ -1,0 +1,24 @@
+// The ledger of a profile: the traffic of each collective operation, counted and by the strategy's own formula.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "harness/report/record/case.h"
+#include "harness/worker/measure/collective_watch.h"
+#include "strategies/api/strategy.h"
+
+namespace dpbench {
+
+// The formula's traffic of all profiled steps; nullopt if the strategy has no formula.
+using Formula = std::optional<std::vector<Traffic>>;
+
+// first: number of the first profiled step. Builds the workload's model for the formula.
+Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first, int64_t steps);
+
+// Returns one entry per operation and axis, with means over the steps.
+std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls, const Formula& formula, int64_t steps);
+
+}  // namespace dpbench

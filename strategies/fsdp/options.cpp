@@ -1,0 +1,201 @@
+#include "strategies/fsdp/options.h"
+
+#include <algorithm>
+
+#include "strategies/api/trained_parameters.h"
+#include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/unit_plan.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::fsdp {
+namespace {
+
+std::string full_name(Stage stage, const std::string& name) {
+  return (stage == Stage::fsdp ? "fsdp." : "zero2.") + name;
+}
+
+[[noreturn]] void refuse(Stage stage, const Params& params, const std::string& name, const std::string& why) {
+  throw UsageError(full_name(stage, name) + "=" + params.text(name) + " " + why);
+}
+
+bool is_word(Stage stage, const Params& params, const std::string& name, const std::string& yes, const std::string& no,
+             const std::string& other = "") {
+  const std::string& value = params.text(name);
+  if (value != yes && value != no)
+    refuse(stage, params, name, "must be one of: " + yes + ", " + no + (other.empty() ? "" : ", " + other));
+  return value == yes;
+}
+
+std::optional<at::ScalarType> narrow(Stage stage, const Params& params, const std::string& name) {
+  return is_word(stage, params, name, "bf16", "own") ? std::optional(at::kBFloat16) : std::nullopt;
+}
+
+// Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
+template <class TypeOf>
+int64_t shard_bytes(const std::vector<at::Tensor>& parameters, int ranks, const TypeOf& type_of) {
+  int64_t bytes = 0;
+  for (const at::Tensor& one : parameters)
+    bytes += RowCut({one}, ranks).shard_elements() * static_cast<int64_t>(c10::elementSize(type_of(one)));
+  return bytes;
+}
+
+std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> trained;
+  std::ranges::copy_if(parameters, std::back_inserter(trained),
+                       [](const at::Tensor& one) { return one.requires_grad(); });
+  return trained;
+}
+
+// The last unit stays whole, because its backward pass follows its forward pass.
+bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
+
+int ranks_of(const MeshShape& mesh, const std::string& axis) {
+  return axis == "world" ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
+}
+
+// Returns how often a step gathers the i-th of `units` units over the axis on which it is cut.
+int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t micros) {
+  if (options.stage == Stage::zero2) return 1;
+  const bool again = options.reshard == Reshard::on && !is_last(i, units);
+  return again ? 2 * micros : micros;
+}
+
+}  // namespace
+
+std::string shard_axis(const MeshShape& mesh, Reshard reshard) {
+  if (mesh.size() > 1 && reshard == Reshard::shard) return "world";
+  return size_of(mesh, "shard") > 1 ? "shard" : "dp";
+}
+std::string replica_axis(const MeshShape& mesh, Reshard reshard) {
+  return size_of(mesh, "shard") > 1 && reshard != Reshard::shard ? "dp" : "";
+}
+
+Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype) {
+  Options options{.stage = stage};
+  options.blocks_per_unit = params.integer("unit");
+  if (options.blocks_per_unit < 1) refuse(stage, params, "unit", "must be 1 or more");
+  options.reduce_each_micro = is_word(stage, params, "sync", "each", "last");
+  options.reduced = narrow(stage, params, "reduce");
+  options.find_unused = params.flag("find_unused");
+  if (stage == Stage::zero2) {
+    options.reshard = Reshard::off;
+    return options;
+  }
+  options.prefetch = params.integer("prefetch");
+  if (options.prefetch < 0) refuse(stage, params, "prefetch", "must be 0 or more");
+  options.reshard = params.text("reshard") == "shard"                         ? Reshard::shard
+                    : is_word(stage, params, "reshard", "on", "off", "shard") ? Reshard::on
+                                                                              : Reshard::off;
+  options.gathered = narrow(stage, params, "gather");
+  options.poison = params.flag("poison");
+  if (options.gathered && dtype == at::kFloat)
+    refuse(stage, params, "gather", "needs --dtype bf16, in which the parameters are used");
+  if (options.gathered && !options.reduce_each_micro)
+    throw UsageError(full_name(stage, "gather") + "=bf16 and " + full_name(stage, "sync") +
+                     "=last cannot be combined: micro-batches would be added in bfloat16");
+  if (dtype != at::kBFloat16) options.gathered.reset();  // checks run in float64 too
+  return options;
+}
+
+std::vector<ParamInfo> parameters(Stage stage) {
+  std::vector<ParamInfo> all = {
+      {"unit", "1", "number of the model's blocks whose parameters are communicated together", "integer"},
+      {"sync", "each", "sum gradients over ranks in each micro-batch, or only in the last one", "each|last"},
+      {"reduce", "own", "dtype in which gradients are summed: their own, or bf16", "own|bf16"},
+      {"find_unused", "off", "ranks may use different parameters in a step"}};
+  if (stage == Stage::zero2) return all;
+  all.push_back({"prefetch", "1", "number of units that are gathered while another one computes", "integer"});
+  all.push_back(
+      {"reshard", "on",
+       "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it; shard: "
+       "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard",
+       "on|off|shard"});
+  all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
+                 "own|bf16"});
+  all.push_back({"poison", "off", "fill freed parameters with NaN instead of returning their memory, for tests"});
+  return all;
+}
+
+Settings settings(Stage stage) {
+  Settings all{.small_buckets = {{"unit", "1"}}, .allow_unused = {{"find_unused", "on"}}};
+  if (stage == Stage::fsdp) all.small_buckets["poison"] = "on";
+  return all;
+}
+
+std::vector<Variant> variants(Stage stage) {
+  std::vector<Variant> all = {{"two_blocks", {{"unit", "2"}}},
+                              {"last", {{"sync", "last"}}},
+                              {"reduce_bf16", {{"reduce", "bf16"}}},
+                              {"find_unused", {{"find_unused", "on"}}}};
+  if (stage == Stage::zero2) return all;
+  all.push_back({"gather_bf16", {{"gather", "bf16"}}});
+  all.push_back({"poison", {{"poison", "on"}}});
+  all.push_back({"kept", {{"reshard", "off"}, {"prefetch", "0"}, {"poison", "on"}}});
+  all.push_back({"far_ahead", {{"prefetch", "2"}, {"sync", "last"}, {"poison", "on"}}});
+  return all;
+}
+
+void promise(Stage stage, StrategyInfo& info, const Params& params) {
+  const Options options = options_of(stage, params, at::kBFloat16);
+  info.used_in = options.gathered;
+  info.reduced_in = options.reduced;
+  info.allows_unused = options.find_unused;
+  info.reduces_each_micro_batch = options.reduce_each_micro;
+}
+
+std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query) {
+  const Options options = options_of(stage, query.params, query.dtype);
+  const std::string shard = shard_axis(query.mesh, options.reshard);
+  const std::string replica = replica_axis(query.mesh, options.reshard);
+  const std::string world = query.mesh.size() > 1 ? "world" : shard;
+  const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
+  const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
+  const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
+  const auto own = [&](const at::Tensor& one) { return query.stored(one); };
+  const auto as_gathered = [&](const at::Tensor& one) { return gathered_dtype(one, own(one), options.gathered); };
+  const auto as_reduced = [&](const at::Tensor& one) { return options.reduced.value_or(own(one)); };
+  int64_t gathered = shard_bytes(plan.root.parameters, ranks, as_gathered), in_parts = 0, reduced = 0, summed = 0;
+  const auto add_gradients = [&](const PlannedUnit& unit) {
+    const auto trained = trained_of(unit.parameters);
+    reduced += reductions * ranks * shard_bytes(trained, ranks, as_reduced);
+    summed += shard_bytes(trained, ranks, own);
+  };
+  add_gradients(plan.root);
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    const int64_t once = shard_bytes(plan.units[i].parameters, ranks, as_gathered);
+    gathered += once * gathers_of_unit(options, i, plan.units.size(), micros);
+    if (options.reshard == Reshard::shard && !is_last(i, plan.units.size()))
+      in_parts += micros * shard_bytes(plan.units[i].parameters, part_ranks, as_gathered);
+    add_gradients(plan.units[i]);
+  }
+  std::vector<Traffic> all;
+  if (ranks > 1) all = {{shard, "allgather", gathered}, {shard, "reduce_scatter", reduced}};
+  if (ranks > 1 && part_ranks > 1) all.push_back({"shard", "allgather", in_parts});
+  if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back({replica, "allreduce", summed});
+  if (query.clips && ranks > 1) all.push_back({shard, "allreduce", sizeof(double)});
+  if (ranks == 1) return all;
+  all.push_back({world, "broadcast", query.bytes_of(named_buffers(query.model))});
+  if (options.find_unused)
+    all.push_back({world, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t))});
+  return all;
+}
+
+// At most one unit is whole beside the root, unless none is freed after its forward pass. Units that are gathered ahead
+// lie in a buffer.
+std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
+  const Options options = options_of(stage, query.params, query.dtype);
+  if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
+  const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
+  const auto bytes_of = [&](const PlannedUnit& unit) {
+    return shard_bytes(unit.parameters, /*ranks=*/1,
+                       [&](const at::Tensor& one) { return gathered_dtype(one, query.stored(one), options.gathered); });
+  };
+  int64_t most = 0, all = 0;
+  for (const PlannedUnit& unit : plan.units) {
+    most = std::max(most, bytes_of(unit));
+    all += bytes_of(unit);
+  }
+  return bytes_of(plan.root) + (options.reshard == Reshard::off ? all : most);
+}
+
+}  // namespace dpbench::fsdp

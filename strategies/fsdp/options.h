@@ -1,0 +1,47 @@
+// The parameters of the strategies fsdp and zero2, parsed once, and what follows from them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/api/strategy.h"
+#include "strategies/fsdp/storage.h"
+
+namespace dpbench::fsdp {
+
+// zero2: gradients and optimizer state are sharded; fsdp: parameters too.
+enum class Stage { zero2, fsdp };
+
+// What becomes of a unit after its forward pass: it is freed; it stays whole; or each rank of the axis `shard` keeps a
+// part, while the parameters are cut over all ranks.
+enum class Reshard { on, off, shard };
+
+struct Options {
+  Stage stage = Stage::fsdp;
+  int64_t blocks_per_unit = 1;
+  int64_t prefetch = 1;  // units that are gathered ahead of the one that computes
+  Reshard reshard = Reshard::on;
+  bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
+  bool find_unused = false;
+  bool poison = false;
+  std::optional<at::ScalarType> gathered = {}, reduced = {};
+};
+
+// Throws UsageError with the parameter's name for an invalid value. dtype: of the computation; nullopt: any.
+Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype = {});
+
+std::vector<ParamInfo> parameters(Stage stage);
+std::vector<Variant> variants(Stage stage);
+Settings settings(Stage stage);
+void promise(Stage stage, StrategyInfo& info, const Params& params);
+std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
+std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
+
+// Returns the name of the axis on which parameters are cut: "shard" if the mesh has it, else "dp"; "world" for all
+// ranks.
+std::string shard_axis(const MeshShape& mesh, Reshard reshard);
+// Returns the name of the axis on which ranks store the same rows; empty if there is none.
+std::string replica_axis(const MeshShape& mesh, Reshard reshard);
+
+}  // namespace dpbench::fsdp

@@ -1,0 +1,48 @@
+// How the tensors of a unit are cut: dim 0 of each into one piece of rows per rank. All pieces except the last ones
+// have equally many rows. The pieces of a rank lie one after the other in its flat shard; the flat shards of all ranks,
+// one after the other, are the output of a gather and the input of a reduce-scatter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench::fsdp {
+
+class RowCut {
+ public:
+  RowCut(const std::vector<at::Tensor>& tensors, int ranks);
+
+  size_t size() const { return places_.size(); }
+  int64_t shard_elements() const { return shard_elements_; }
+  int64_t whole_elements() const { return shard_elements_ * ranks_; }
+  // True if some ranks have fewer rows than others, so that their flat shards have elements of no tensor.
+  bool padded() const { return padded_; }
+  // Returns a view of the rows of the i-th tensor that belong to a rank. It may have no rows.
+  at::Tensor rows_of(const at::Tensor& tensor, size_t i, int rank) const;
+  // Returns the same rows as a view of that rank's flat shard.
+  at::Tensor rows_in(const at::Tensor& shard, size_t i, int rank) const;
+  // Returns a rank's flat shard as a view of the whole.
+  at::Tensor shard_of(const at::Tensor& whole, int rank) const;
+
+  // Copies all rows of the i-th tensor from the whole, or into it, multiplied by `scale`.
+  void unpack(const at::Tensor& whole, size_t i, const at::Tensor& tensor) const;
+  void pack(const at::Tensor& tensor, size_t i, double scale, const at::Tensor& whole) const;
+
+ private:
+  struct Place {
+    std::vector<int64_t> row;  // sizes of one row
+    int64_t rows = 0, rows_per_rank = 0, elements_of_row = 1, offset = 0;
+    int64_t first(int rank) const { return std::min(rows, rows_per_rank * rank); }
+    int64_t count(int rank) const { return first(rank + 1) - first(rank); }
+  };
+
+  int ranks_;
+  std::vector<Place> places_;
+  int64_t shard_elements_ = 0;
+  bool padded_ = false;
+};
+
+}  // namespace dpbench::fsdp

@@ -1,0 +1,42 @@
+// The gradients of parameters of one dtype: each rank keeps the sum over all ranks of its own rows.
+#pragma once
+
+#include <vector>
+
+#include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/storage.h"
+#include "strategies/parts/compat.h"
+
+namespace dpbench::fsdp {
+
+class ShardedGradients {
+ public:
+  // parameters: trained; at least one.
+  ShardedGradients(const std::vector<at::Tensor>& parameters, const Storage& storage);
+
+  void clear();
+  // Starts to sum the gradients of all ranks, multiplied by `share`, and frees them. A parameter without a gradient
+  // counts as zero.
+  void begin_reduce(double share);
+  // Waits for the sum, and adds it to the sum of the step's earlier micro-batches. last: there are no more. Then the
+  // sum over the ranks with the same rows starts, for which finish() waits.
+  void finish_reduce(bool last);
+  void finish();
+
+  // True if a backward pass of this step gave the i-th parameter a gradient on this rank.
+  bool used(size_t i) const { return used_[i]; }
+  // Returns the gradient of this rank's rows. Undefined before a step.
+  at::Tensor rows(size_t i) const;
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  Storage storage_;
+  RowCut cut_;
+  at::ScalarType dtype_;  // of the gradients after the reduction
+  std::vector<bool> used_;
+  at::Tensor input_, output_;  // of a reduction under way
+  at::Tensor sum_;             // flat
+  WorkPtr reducing_, summing_;
+};
+
+}  // namespace dpbench::fsdp

@@ -1,0 +1,64 @@
+// Parameters of one dtype that are gathered together before they are used, and freed afterwards. Each rank keeps some
+// rows of each.
+#pragma once
+
+#include <vector>
+
+#include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/storage.h"
+#include "strategies/parts/compat.h"
+
+namespace dpbench::fsdp {
+
+class ShardedParameters {
+ public:
+  // tensors: equal on all ranks. Cuts them and, unless Storage::whole is set, frees them.
+  ShardedParameters(const std::vector<at::Tensor>& tensors, const Storage& storage);
+
+  // Starts to gather, unless the tensors are whole or on their way. gather() returns when they are whole.
+  void begin_gather();
+  void gather();
+  void free();
+  // Frees the tensors until the backward pass: the next gather takes place among the ranks of Storage::between.
+  void free_between();
+  // Starts to gather the rows that the ranks have stepped, for tensors that are not freed. gather() ends it.
+  void begin_update();
+  bool is_whole() const { return whole_; }
+
+  // Returns this rank's rows of a tensor; it may have none.
+  const at::Tensor& rows(size_t i) const { return rows_[i]; }
+  // Returns the whole tensors of which each rank passes its rows, in the shapes of the parameters. Collective.
+  std::vector<at::Tensor> joined(const std::vector<at::Tensor>& rows) const;
+  // Returns this rank's rows of a tensor with the shape of the i-th parameter.
+  at::Tensor rows_in(const at::Tensor& value, size_t i) const { return cut_.rows_of(value, i, storage_.shard.rank); }
+  // Replaces the i-th tensor by `value`, which is equal on all ranks.
+  void set(size_t i, const at::Tensor& value);
+
+  // Returns the bytes of the tensors that are whole or on their way, without this rank's rows.
+  int64_t held_bytes() const;
+  // Returns the bytes of a gather's output, which is copied into the tensors.
+  int64_t buffer_bytes() const;
+
+ private:
+  bool is_cut() const { return storage_.shard.size > 1; }
+  // True if this rank's rows are not the tensor itself.
+  bool stands_apart() const { return is_cut() || storage_.frees(); }
+  void make_private();
+  void keep_rows();
+  void start(const at::Tensor& shard, const RowCut& cut, const Axis& axis);
+  void allocate() const;
+
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> values_;  // the same memory, without autograd and with a version counter of its own
+  std::vector<at::Tensor> like_;    // shapes, strides and dtypes of the tensors as they are stored; without memory
+  Storage storage_;
+  RowCut cut_, between_cut_;
+  at::Tensor shard_;    // flat; undefined if the tensors are not freed
+  at::Tensor between_;  // this rank's part from free_between() to free(); else undefined
+  std::vector<at::Tensor> rows_;
+  bool whole_ = true;
+  at::Tensor input_, output_;  // of a gather under way
+  WorkPtr gathering_;
+};
+
+}  // namespace dpbench::fsdp

@@ -1,0 +1,22 @@
+// What ranks that each hold a part of the tensors find out together. The group is null for a rank that holds all.
+#pragma once
+
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "strategies/parts/optimizer.h"
+
+namespace dpbench {
+
+// Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
+// is at most `limit`. Collective.
+void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group);
+
+// Returns the optimizer's step count of each of these parameters, from the ranks that have a part of it. state: this
+// rank's optimizer state by name. Collective.
+std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parameters, const NamedTensors& state,
+                                            at::Device device, c10d::ProcessGroup* group);
+
+}  // namespace dpbench

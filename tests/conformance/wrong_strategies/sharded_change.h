@@ -1,0 +1,29 @@
+// How a wrong strategy is made of the sharded reference.
+#pragma once
+
+#include <functional>
+
+#include "tests/conformance/wrong_strategies/mutant.h"
+#include "tests/conformance/wrong_strategies/sharded_reference.h"
+
+namespace dpbench::wrong::sharded {
+
+using Change = std::function<void(ShardedParts&)>;
+
+// Returns a factory of the sharded reference with `change` applied to its parts.
+inline std::function<StrategyInfo()> made(const Change& change, const ShardedOptions& options = {}) {
+  return [=] {
+    ShardedParts parts = right_sharded_parts();
+    change(parts);
+    return sharded_strategy_of(parts, options);
+  };
+}
+
+// Puts a mutant on two replicas of two shards.
+inline Mutant on_mesh(Mutant mutant) {
+  mutant.world = 4;
+  mutant.mesh = "dp=2,shard=2";
+  return mutant;
+}
+
+}  // namespace dpbench::wrong::sharded

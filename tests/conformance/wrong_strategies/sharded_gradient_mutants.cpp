@@ -1,0 +1,298 @@
+// Mistakes in the reduction, accumulation and clipping of sharded gradients (FSDP, ZeRO, HSDP). Also contains right
+// variants.
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "tests/conformance/wrong_strategies/sharded_change.h"
+
+namespace dpbench::wrong {
+namespace sharded {
+namespace {
+
+// Calls visit() for each parameter of a unit with a reduction under way.
+template <class Visit>
+void each_reduction(ShardedRun& run, const ShardedUnit& unit, const Visit& visit) {
+  for (const size_t p : unit.parameters) {
+    ShardedParameter& parameter = run.parameters[p];
+    if (!parameter.reduction.work) continue;
+    visit(parameter, parameter.reduction);
+    parameter.reduction = {};
+  }
+}
+
+void copy_shards_too_early(ShardedParts& parts) {
+  parts.end_reduce = [](ShardedRun& run, ShardedUnit& unit) {
+    each_reduction(run, unit, [&](ShardedParameter& parameter, const Transfer& reduction) {
+      run.parts.add(run, parameter, reduction.output.clone());
+      reduction.work->wait();
+    });
+  };
+}
+
+// Waits for the reduction before the one that it needs.
+void wait_on_another_handle(ShardedParts& parts) {
+  parts.end_reduce = [](ShardedRun& run, ShardedUnit& unit) {
+    each_reduction(run, unit, [&](ShardedParameter& parameter, const Transfer& reduction) {
+      run.works.push_back(reduction.work);
+      run.works[run.works.size() > 1 ? run.works.size() - 2 : 0]->wait();
+      run.parts.add(run, parameter, reduction.output.clone());
+    });
+  };
+}
+
+void reduce_before_filling(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts](ShardedRun& run, ShardedUnit& unit) {
+    ShardedUnit all_but_one = unit, one = unit;
+    if (unit.parameters.empty()) return;
+    all_but_one.parameters.pop_back();
+    one.parameters = {unit.parameters.back()};
+    right.begin_reduce(run, all_but_one);
+    ShardedParameter& late = run.parameters[one.parameters[0]];
+    if (!late.whole.requires_grad()) return;
+    late.used = true;
+    Transfer& reduction = late.reduction;
+    reduction.input = at::zeros_like(run.padded(late.whole));
+    reduction.output = at::empty_like(late.shard);
+    reduction.work = begin_reduce_scatter(*run.shard.group, reduction.output, reduction.input);
+    reduction.work->wait();
+    reduction.input.copy_(right.filled(run, late));
+    late.whole.mutable_grad().reset();
+  };
+}
+
+// Returns the first two parameters of a unit that have one shape and a gradient; nothing if there are none.
+std::vector<size_t> pair_of_one_shape(const ShardedRun& run, const ShardedUnit& unit) {
+  for (const size_t p : unit.parameters)
+    for (const size_t q : unit.parameters) {
+      const at::Tensor &one = run.parameters[p].whole, &other = run.parameters[q].whole;
+      if (p < q && one.sizes() == other.sizes() && one.grad().defined() && other.grad().defined()) return {p, q};
+    }
+  return {};
+}
+
+// One rank finds the gradients of two parameters of one shape in the opposite order.
+void place_gradients_by_arrival(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    const auto pair = pair_of_one_shape(run, unit);
+    if (run.rank == 1 && !pair.empty())
+      std::swap(run.parameters[pair[0]].whole.mutable_grad(), run.parameters[pair[1]].whole.mutable_grad());
+    right(run, unit);
+  };
+}
+
+void keep_the_piece_of_rank_0(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    right(run, unit);
+    for (const size_t p : unit.parameters) {
+      Transfer& reduction = run.parameters[p].reduction;
+      if (!reduction.work) continue;
+      reduction.work->wait();
+      run.sum(reduction.input, run.shard.group);
+      reduction.output.copy_(run.piece(reduction.input, 0));
+    }
+  };
+}
+
+// The right way is to sum each micro-batch by itself, or all of them at the end.
+void sum_accumulated_over_replicas(ShardedParts& parts) {
+  parts.add = [right = parts.add](ShardedRun& run, ShardedParameter& parameter, const at::Tensor& sum) {
+    right(run, parameter, sum);
+    run.sum(parameter.gradient, run.replica.group);
+  };
+  parts.over_replicas = [](ShardedRun&) {};
+}
+
+void sum_each_micro_batch_over_replicas(ShardedParts& parts) {
+  parts.add = [right = parts.add](ShardedRun& run, ShardedParameter& parameter, const at::Tensor& sum) {
+    run.sum(sum, run.replica.group);
+    right(run, parameter, sum);
+  };
+  parts.over_replicas = [](ShardedRun&) {};
+}
+
+void keep_the_first_micro_batch(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts](ShardedRun& run, ShardedUnit& unit) {
+    if (run.micro > 0 || run.micros == 1) return right.begin_reduce(run, unit);
+    for (const size_t p : unit.parameters) {
+      ShardedParameter& parameter = run.parameters[p];
+      if (!parameter.whole.grad().defined()) continue;
+      parameter.used = true;
+      right.add(run, parameter, run.piece(right.filled(run, parameter), run.shard.rank));
+      parameter.whole.mutable_grad().reset();
+    }
+  };
+}
+
+double own_squares(const ShardedRun& run) {
+  double sum = 0;
+  for (const ShardedParameter& parameter : run.parameters)
+    if (parameter.gradient.defined()) sum += parameter.gradient.to(at::kDouble).square().sum().item<double>();
+  return sum;
+}
+
+double squares_over(const ShardedRun& run, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  at::Tensor sum = at::full({1}, own_squares(run), at::kDouble);
+  run.sum(sum, group);
+  return sum.item<double>();
+}
+
+// Each rank adds the squares of all rows, and then adds the ranks' sums.
+double squares_of_whole_gradients(ShardedRun& run) {
+  at::Tensor sum = at::zeros({1}, at::kDouble);
+  for (ShardedParameter& parameter : run.parameters)
+    if (parameter.gradient.defined())
+      sum += run.parts.reported(run, parameter, parameter.gradient).to(at::kDouble).square().sum();
+  run.sum(sum, run.shard.group);
+  return sum.item<double>();
+}
+
+void clip_before_replicas_are_summed(ShardedParts& parts) {
+  const ShardedParts right = parts;
+  parts.over_replicas = [right](ShardedRun& run) {
+    if (!run.clip_norm) right.over_replicas(run);
+  };
+  parts.squares = [right](ShardedRun& run) {
+    const double squares = right.squares(run);
+    right.over_replicas(run);
+    return squares;
+  };
+}
+
+Change multiplied_by(const std::function<double(const ShardedRun&)>& factor) {
+  return [=](ShardedParts& parts) {
+    parts.filled = [=, right = parts.filled](ShardedRun& run, ShardedParameter& parameter) {
+      return right(run, parameter).mul_(factor(run));
+    };
+  };
+}
+
+void lose_the_last_rows(ShardedParts& parts) {
+  parts.filled = [right = parts.filled](ShardedRun& run, ShardedParameter& parameter) {
+    const at::Tensor all = right(run, parameter);
+    const int64_t kept = parameter.rows / run.shard.size * run.shard.size;
+    if (kept > 0) all.narrow(0, kept, all.size(0) - kept).zero_();
+    return all;
+  };
+}
+
+void clear_no_shards(ShardedParts& parts) {
+  parts.clear = [](ShardedRun& run) {
+    for (ShardedParameter& parameter : run.parameters) parameter.whole.mutable_grad().reset();
+  };
+}
+
+void drop_the_gradient_of_the_last_use(ShardedParts& parts) {
+  parts.need = [right = parts.need](ShardedRun& run, size_t unit, int direction) {
+    right(run, unit, direction);
+    if (direction > 0 || unit + 1 == run.units.size()) return;
+    for (const size_t p : run.shared.parameters) run.parameters[p].whole.mutable_grad().reset();
+  };
+}
+
+// Rounds the gradients to bfloat16 for the reduction, except in the checks in float64.
+void sum_in_bfloat16(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    right(run, unit);
+    for (const size_t p : unit.parameters) {
+      Transfer& reduction = run.parameters[p].reduction;
+      if (!reduction.work || run.dtype == at::kDouble) continue;
+      reduction.work->wait();
+      at::Tensor narrow = reduction.input.to(at::kBFloat16), piece = reduction.output.to(at::kBFloat16);
+      begin_reduce_scatter(*run.shard.group, piece, narrow)->wait();
+      reduction.output.copy_(piece);
+    }
+  };
+}
+
+void reduce_in_another_order(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    ShardedUnit reversed = unit;
+    if (run.rank == 1) std::ranges::reverse(reversed.parameters);
+    right(run, reversed);
+  };
+}
+
+// Two parameters of one shape change places, so that each call carries as many bytes as those of the other ranks.
+void reduce_a_pair_in_another_order(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    ShardedUnit other = unit;
+    if (const auto pair = pair_of_one_shape(run, unit); run.rank == 1 && !pair.empty())
+      std::swap(*std::ranges::find(other.parameters, pair[0]), *std::ranges::find(other.parameters, pair[1]));
+    right(run, other);
+  };
+}
+
+void keep_only_the_last_micro_batch(ShardedParts& parts) {
+  parts.add = [](ShardedRun&, ShardedParameter& parameter, const at::Tensor& sum) { parameter.gradient = sum; };
+}
+
+void reduce_over_the_replicas(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    std::swap(run.shard.group, run.replica.group);
+    right(run, unit);
+    std::swap(run.shard.group, run.replica.group);
+  };
+}
+
+}  // namespace
+}  // namespace sharded
+
+std::vector<Mutant> sharded_gradient_mutants() {
+  using namespace sharded;
+  const auto clipping_by = [](const std::function<double(ShardedRun&)>& squares) {
+    return made([=](ShardedParts& parts) { parts.squares = squares; });
+  };
+  return {
+      {"shard-copied-out-before-the-reduction-is-done", "late-collectives", "scenario late",
+       made(copy_shards_too_early)},
+      {"wait-on-the-handle-of-another-reduction", "late-collectives", "scenario late", made(wait_on_another_handle)},
+      {"reduced-before-the-buffer-is-filled", "gradient-meaning", "never written back", made(reduce_before_filling),
+       "gpt", 2},
+      {"gradients-placed-in-the-order-of-arrival", "gradient-meaning", "filled a bucket in another order",
+       made(place_gradients_by_arrival), "gpt", 2},
+      {"every-rank-keeps-the-piece-of-rank-0", "gradient-meaning", "the backward pass is not",
+       made(keep_the_piece_of_rank_0)},
+      on_mesh({"accumulated-shards-summed-over-replicas-again", "accumulation", "micro-batches have the shares",
+               made(sum_accumulated_over_replicas)}),
+      {"shards-of-the-first-micro-batch-not-reduced", "accumulation", "the backward pass is not",
+       made(keep_the_first_micro_batch)},
+      {"replicated-rows-counted-once-for-each-rank", "clip", "once for each rank",
+       clipping_by(squares_of_whole_gradients)},
+      on_mesh({"squares-of-replicas-added", "clip", "clipped below the limit",
+               clipping_by([](ShardedRun& run) { return squares_over(run, run.mesh.group()); })}),
+      {"clipped-by-the-norm-of-its-own-shard", "clip", "gradients changed after it",
+       clipping_by([](ShardedRun& run) { return own_squares(run); })},
+      on_mesh({"clipped-before-replicas-are-summed", "clip", "not clipped", made(clip_before_replicas_are_summed)}),
+      {"shards-summed-not-averaged", "gradient-meaning", "summed over 3",
+       made(multiplied_by([](const ShardedRun& run) { return run.shard.size; }))},
+      on_mesh({"divided-by-the-shard-axis-only", "gradient-meaning", "2 times",
+               made(multiplied_by([](const ShardedRun& run) { return run.replica.size; }))}),
+      on_mesh({"shards-not-summed-over-replicas", "gradient-meaning", "have the shares 0.25, 0.25, 0, 0",
+               made([](ShardedParts& parts) { parts.over_replicas = [](ShardedRun&) {}; })}),
+      {"rows-lost-that-do-not-divide", "gradient-meaning", "only row 6 is wrong: zero", made(lose_the_last_rows)},
+      {"gradient-shards-not-cleared", "gradient-meaning", "not zeroed", made(clear_no_shards)},
+      {"gradient-of-the-last-use-dropped", "gradient-meaning", "model.embed_tokens.weight",
+       made(drop_the_gradient_of_the_last_use), "gpt", 2},
+      {"shards-summed-in-bfloat16", "gradient-replay", "bfloat16", made(sum_in_bfloat16)},
+      {"reduced-in-another-order-on-one-rank", "run-completes", "different collectives", made(reduce_in_another_order)},
+      {"pair-of-one-shape-reduced-in-another-order", "gradient-meaning", "layers.0.input_layernorm.weight",
+       made(reduce_a_pair_in_another_order), "gpt", 2},
+      {"only-the-last-micro-batch-kept", "accumulation", "the last micro-batch only",
+       made(keep_only_the_last_micro_batch)},
+      on_mesh({"reduced-over-the-axis-of-replicas", "gradient-meaning", "the backward pass is not",
+               made(reduce_over_the_replicas)}),
+      {"reduced-in-the-last-micro-batch-only", "", "",
+       made([](ShardedParts& parts) { parts.reduces = [](ShardedRun& run) { return run.micro + 1 == run.micros; }; },
+            {.reduces_each_micro_batch = false})},
+      on_mesh({"each-micro-batch-summed-over-replicas", "", "",
+               [] {
+                 StrategyInfo info = made(sum_each_micro_batch_over_replicas)();
+                 info.traffic = {};
+                 return info;
+               }}),
+  };
+}
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,120 @@
+// The sharded reference: a plain, right strategy that shards parameters, gradients and optimizer state by rows, with
+// exchangeable parts. Each wrong strategy replaces one part.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/api/strategy.h"
+#include "strategies/parts/compat.h"
+
+namespace dpbench::wrong {
+
+struct ShardedRun;
+struct ShardedParameter;
+
+// Parameters that are gathered together.
+struct ShardedUnit {
+  size_t number = 0;
+  size_t first = 0, last = 0;           // blocks first .. last - 1; none for a model without blocks
+  std::vector<size_t> parameters = {};  // indices in ShardedRun::parameters
+};
+
+// The exchangeable parts, in the order of their calls.
+struct ShardedParts {
+  std::function<void(ShardedRun&)> start;         // broadcasts rank 0's parameters and buffers, once
+  std::function<void(ShardedRun&)> sync_buffers;  // broadcasts rank 0's buffers before a step
+  std::function<void(ShardedRun&)> clear;         // clears the gradients before a step
+  // Makes a unit whole before its forward (direction 1) or backward pass (-1), and starts to gather the next one.
+  std::function<void(ShardedRun&, size_t unit, int direction)> need;
+  std::function<void(ShardedRun&, ShardedUnit&)> begin_gather, end_gather;
+  // Returns the rows of a parameter from the shards of all ranks, one after the other.
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& gathered)> joined;
+  std::function<void(ShardedRun&, ShardedUnit&)> free;
+  std::function<void(ShardedRun&, ShardedUnit&)> after_forward;
+  std::function<bool(ShardedRun&)> reduces;  // true if this micro-batch's gradients are reduced
+  // Returns the gradient of this rank's samples with the padding of the shards, as it enters the reduction.
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&)> filled;
+  std::function<void(ShardedRun&, ShardedUnit&)> begin_reduce, end_reduce;
+  std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;  // adds a micro-batch's sum
+  std::function<void(ShardedRun&)> over_replicas;  // sums the shards of gradients over the axis dp
+  std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
+  std::function<void(ShardedRun&, ShardedParameter&)> update;
+  std::function<at::Tensor(ShardedRun&, const Batch&)> evaluate;
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)> reported;  // the whole tensor
+  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;                       // this rank's shard
+};
+ShardedParts right_sharded_parts();
+
+// Collectives that are under way.
+struct Transfer {
+  WorkPtr work;
+  at::Tensor input, output;
+};
+
+struct ShardedParameter {
+  std::string name;  // the first one
+  at::Tensor whole;  // the model's; NaN while it is freed
+  int64_t rows = 0;  // of all ranks
+  at::Tensor shard;  // equally many rows on each rank; the last ones may be padding
+  at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // of the shard
+  bool used = false;                                                   // by this rank in this step
+  bool is_whole = true;
+  Transfer gather = {}, reduction = {};
+};
+
+// One rank's training state, which every part receives.
+struct ShardedRun {
+  ShardedRun(const Setup& setup, ShardedParts parts, int64_t blocks_per_unit);
+
+  // Sums over an axis, or over all ranks.
+  void sum(at::Tensor tensor, const c10::intrusive_ptr<c10d::ProcessGroup>& group) const;
+  // Returns the tensor with rows of zeros at its end, so that each rank has equally many.
+  at::Tensor padded(const at::Tensor& whole) const;
+  // Returns the rows of a whole tensor, and their padding, that belong to a place on the axis of shards.
+  at::Tensor piece(const at::Tensor& value, int place) const;
+  // Returns an uninitialised tensor for the shards of all ranks, one after the other.
+  at::Tensor empty_whole(const at::Tensor& its_shard) const;
+  int64_t own_rows(const ShardedParameter& parameter) const;       // number of rows of the shard that are no padding
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // the unit itself at either end
+
+  ShardedParts parts;
+  const Workload& workload;
+  Mesh mesh;
+  Axis shard, replica;
+  int rank = 0;
+  at::ScalarType dtype;
+  uint64_t step_seed = 0;
+  std::optional<double> clip_norm;
+  std::shared_ptr<Model> model;
+  std::vector<ShardedParameter> parameters;
+  std::vector<ShardedUnit> units;
+  ShardedUnit shared;  // parameters of several units or of none; whole for the length of a step
+  int64_t step = 0, micro = 0, micros = 1;
+  // For wrong strategies: tensors and handles of another time.
+  std::vector<at::Tensor> kept;
+  std::vector<WorkPtr> works;
+};
+
+struct ShardedOptions {
+  int64_t blocks_per_unit = 1;
+  bool frees = true;  // frees a unit after its forward pass; else the formula of traffic has one gather less
+  bool reduces_each_micro_batch = true;
+};
+
+// Returns a registration named "sharded-reference" for a strategy of these parts.
+StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
+
+// StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory: the shared parameters and
+// those of one unit at a time are whole.
+std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
+
+namespace sharded {
+// Runs a forward pass in evaluation mode, with all units gathered and freed again. Collective.
+at::Tensor evaluate(ShardedRun& run, const Batch& batch);
+}  // namespace sharded
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,374 @@
+// Row cuts, unit plans, bits and memory of fsdp and zero2. The conformance suite checks their gradients.
+#include <set>
+
+#include "harness/conform/scenario/wrapped_workload.h"
+#include "strategies/fsdp/options.h"
+#include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/unit_plan.h"
+#include "tests/support/contains.h"
+#include "tests/unit/strategies/ddp_ranks.h"
+
+namespace dpbench {
+namespace {
+
+using namespace ddp_ranks;
+using fsdp::RowCut;
+
+std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
+  return workload_registry().at("gpt").make({.model = model});
+}
+
+TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
+  const std::vector<at::Tensor> tensors = {at::rand({7, 3}), at::rand({2}), at::rand({5, 4}).t(), at::rand({}),
+                                           at::rand({6, 1, 2})};
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    const RowCut cut(tensors, ranks);
+    const at::Tensor whole = at::zeros({cut.whole_elements()});
+    for (int rank = 0; rank < ranks; ++rank)
+      for (size_t i = 0; i < tensors.size(); ++i)
+        cut.rows_in(cut.shard_of(whole, rank), i, rank).copy_(cut.rows_of(tensors[i], i, rank));
+    const at::Tensor packed = at::zeros({cut.whole_elements()});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor found = at::empty_like(tensors[i]);
+      cut.unpack(whole, i, found);
+      EXPECT_TRUE(found.equal(tensors[i])) << ranks << " ranks, tensor " << i;
+      cut.pack(tensors[i], i, 2, packed);
+    }
+    EXPECT_TRUE(packed.equal(whole * 2)) << ranks;
+  }
+}
+
+TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
+  const at::Tensor tensor = at::arange(10).view({5, 2});
+  const RowCut cut({tensor}, 4);
+  std::vector<int64_t> rows;
+  for (int rank = 0; rank < 4; ++rank) rows.push_back(cut.rows_of(tensor, 0, rank).size(0));
+  EXPECT_EQ(rows, (std::vector<int64_t>{2, 2, 1, 0}));
+  EXPECT_TRUE(cut.padded());
+  EXPECT_EQ(cut.shard_elements(), 4);
+  EXPECT_FALSE(RowCut({at::zeros({4, 2})}, 2).padded());
+}
+
+TEST(UnitPlan, PutsParametersOfSeveralSpansIntoTheRoot) {
+  const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
+  const auto plan = fsdp::plan_units(*tied, 2);
+  EXPECT_EQ(plan.units.size(), 3U);  // embed and a layer, two layers, norm and head
+  ASSERT_EQ(plan.root.parameters.size(), 1U);
+  EXPECT_TRUE(plan.root.parameters[0].is_same(*tied->named_parameters().find("model.embed_tokens.weight")));
+  const auto one = fsdp::plan_units(*tied, 100);
+  EXPECT_EQ(one.units.size(), 1U);
+  EXPECT_TRUE(one.root.parameters.empty()) << "a single span uses the tied embedding";
+}
+
+TEST(UnitPlan, HasEveryParameterOnce) {
+  for (const char* name : {"gpt", "convnet", "mnist-mlp", "random-linear", "probe-tied", "probe-frozen"}) {
+    const auto model = workload_registry().at(name).make({})->model(0);
+    std::set<const void*> expected, found;
+    for (const at::Tensor& one : model->parameters()) expected.insert(one.unsafeGetTensorImpl());
+    const auto plan = fsdp::plan_units(*model, 1);
+    size_t count = plan.root.parameters.size();
+    for (const at::Tensor& one : plan.root.parameters) found.insert(one.unsafeGetTensorImpl());
+    for (const auto& unit : plan.units) {
+      count += unit.parameters.size();
+      for (const at::Tensor& one : unit.parameters) found.insert(one.unsafeGetTensorImpl());
+    }
+    EXPECT_EQ(found, expected) << name;
+    EXPECT_EQ(count, expected.size()) << name;
+  }
+}
+
+// A rank's tensors after some steps.
+struct Outcome {
+  NamedTensors gradients, parameters, state;
+  double peak_bytes = 0;
+};
+
+NamedTensors copies(const NamedTensors& tensors) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : tensors) all.emplace_back(name, tensor.defined() ? tensor.clone() : tensor);
+  return all;
+}
+
+Outcome trained(const std::string& strategy, int world, const Workload& workload, const Given& params, int steps = 3,
+                std::optional<double> clip_norm = {}) {
+  Outcome outcome;
+  expect_no_errors(on_ranks(world, [&](Rank& me) {
+    const auto made_one = made(strategy, me, workload, params, at::kFloat, clip_norm);
+    for (int64_t step = 0; step < steps; ++step) one_step(*made_one, workload, me.rank, step);
+    const Outcome mine{copies(made_one->gradients()), copies(made_one->parameters()), copies(made_one->state())};
+    const auto figures = made_one->figures();
+    if (me.rank != 0) return;
+    outcome = mine;
+    if (const auto found = figures.find("gathered_parameters_peak_bytes"); found != figures.end())
+      outcome.peak_bytes = found->second.at(0);
+  }));
+  return outcome;
+}
+
+std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {
+  for (const auto& [name, tensor] : a) {
+    const at::Tensor* other = find(b, name);
+    if (!other || !same_bits(tensor, *other)) return name;
+  }
+  return a.size() == b.size() ? "" : "another number of tensors";
+}
+
+TEST(ShardedStrategies, GiveTheBitsOfDdpsGradients) {
+  const auto workload = gpt();
+  for (const int world : {2, 3}) {
+    const Outcome ddp = trained("ddp", world, *workload, {}, 1);
+    for (const char* strategy : {"zero2", "fsdp"})
+      EXPECT_EQ(first_unlike(ddp.gradients, trained(strategy, world, *workload, {}, 1).gradients), "")
+          << strategy << ", world " << world;
+  }
+}
+
+TEST(Fsdp, GivesTheSameBitsForAllUnitsAndPrefetches) {
+  const auto workload = gpt();
+  for (const int world : {2, 3}) {
+    const Outcome usual = trained("fsdp", world, *workload, {});
+    const std::vector<Given> alternatives = {
+        {{"reshard", "off"}}, {{"prefetch", "0"}},
+        {{"prefetch", "2"}},  {{"unit", "2"}},
+        {{"unit", "4"}},      {{"sync", "last"}},
+        {{"poison", "on"}},   {{"prefetch", "2"}, {"reshard", "off"}, {"poison", "on"}}};
+    for (const Given& params : alternatives) {
+      const Outcome other = trained("fsdp", world, *workload, params);
+      const std::string which = params.begin()->first + "=" + params.begin()->second;
+      EXPECT_EQ(first_unlike(usual.gradients, other.gradients), "") << which;
+      EXPECT_EQ(first_unlike(usual.parameters, other.parameters), "") << which;
+      EXPECT_EQ(first_unlike(usual.state, other.state), "") << which;
+    }
+    EXPECT_EQ(first_unlike(usual.parameters, trained("zero2", world, *workload, {}).parameters), "") << "zero2";
+  }
+}
+
+// A model of three blocks. The first one is left out of some forward passes, or its parameter is frozen. The second one
+// has a parameter without elements.
+class ThreeBlocks : public Model {
+ public:
+  ThreeBlocks(bool frozen, std::function<bool(const Context&)> skips) {
+    const auto layer = [&](const char* name, bool trained) {
+      auto module = register_module(name, std::make_shared<torch::nn::Module>(name));
+      module->register_parameter("weight", at::eye(4) * 0.5 + at::arange(16).view({4, 4}) * 0.01, trained);
+      return module;
+    };
+    const auto first = layer("first", !frozen), second = layer("second", true), third = layer("third", true);
+    second->register_parameter("nothing", at::zeros({0, 4}));
+    add_block({"first", {first}, [=](const at::Tensor& x, const Context& context) {
+                 return skips(context) ? x : at::linear(x, first->parameters()[0]).tanh();
+               }});
+    add_block({"second", {second}, [=](const at::Tensor& x, const Context&) {
+                 return at::linear(x, second->parameters()[0]).tanh() + second->parameters()[1].sum();
+               }});
+    add_block(
+        {"third", {third}, [=](const at::Tensor& x, const Context&) { return at::linear(x, third->parameters()[0]); }});
+  }
+};
+
+class InBlocks : public SecondLayerIf {
+ public:
+  InBlocks(bool frozen, std::function<bool(const Context&)> skips)
+      : SecondLayerIf({}), frozen_(frozen), skips_(std::move(skips)) {}
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<ThreeBlocks>(frozen_, skips_); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.square().mean(); }
+  OptimizerSpec optimizer() const override {
+    return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
+  }
+
+ private:
+  bool frozen_;
+  std::function<bool(const Context&)> skips_;
+};
+
+void expect_like_ddp(const Workload& workload, const Given& params, const Given& of_ddp) {
+  const Outcome ddp = trained("ddp", 2, workload, of_ddp, 5);
+  for (const char* strategy : {"zero2", "fsdp"}) {
+    Given own = params;
+    if (strategy == std::string("zero2")) own.erase("prefetch");
+    const Outcome found = trained(strategy, 2, workload, own, 5);
+    const auto near = [&](const NamedTensors& due, const NamedTensors& mine) {
+      for (const auto& [name, tensor] : due) {
+        const at::Tensor* other = find(mine, name);
+        ASSERT_TRUE(other && other->defined() == tensor.defined()) << strategy << ": " << name;
+        EXPECT_TRUE(!tensor.defined() || other->allclose(tensor, 1e-5, 1e-7)) << strategy << ": " << name;
+      }
+    };
+    near(ddp.gradients, found.gradients);
+    near(ddp.parameters, found.parameters);
+    near(ddp.state, found.state);
+  }
+}
+
+TEST(ShardedStrategies, TrainUnitsThatSomeRanksSkip) {
+  const InBlocks workload(false, [](const Context& context) { return context.ids[0].item<int64_t>() % 16 == 8; });
+  for (const char* prefetch : {"0", "1", "2"})
+    expect_like_ddp(workload, {{"find_unused", "on"}, {"prefetch", prefetch}}, {{"find_unused", "on"}});
+}
+
+TEST(ShardedStrategies, TrainAboveAUnitThatIsFrozenOrThatAllRanksSkip) {
+  const auto never = [](const Context&) { return false; };
+  const auto later = [](const Context& context) { return context.step > 1; };
+  for (const char* prefetch : {"0", "1", "2"}) {
+    expect_like_ddp(InBlocks(true, never), {{"prefetch", prefetch}}, {});
+    expect_like_ddp(InBlocks(false, later), {{"find_unused", "on"}, {"prefetch", prefetch}}, {{"find_unused", "on"}});
+  }
+}
+
+TEST(ShardedStrategies, SumMicroBatchesInTheOrderOfDdpIfTheyReduceInTheLastOne) {
+  // The gradients of a tied embedding are added unit by unit instead of micro-batch by micro-batch.
+  const auto workload = gpt("style=llama,layers=2,hidden=16,heads=2,kv_heads=1,seq=8,vocab=128,tied=off");
+  const auto gradients_of = [&](const std::string& strategy, const Given& params) {
+    NamedTensors gradients;
+    expect_no_errors(on_ranks(3, [&](Rank& me) {
+      const auto one = made(strategy, me, *workload, params, at::kFloat);
+      Phases phases;
+      const Batch micro[] = {batch_of(*workload, me.rank, 0), batch_of(*workload, me.rank, 1, 2)};
+      one->step(0, micro, phases);
+      const NamedTensors mine = copies(one->gradients());
+      if (me.rank == 0) gradients = mine;
+    }));
+    return gradients;
+  };
+  const NamedTensors ddp = gradients_of("ddp", {});
+  for (const char* strategy : {"zero2", "fsdp"})
+    EXPECT_EQ(first_unlike(ddp, gradients_of(strategy, {{"sync", "last"}})), "") << strategy;
+  EXPECT_EQ(first_unlike(ddp, gradients_of("fsdp", {{"sync", "last"}, {"reshard", "off"}})), "");
+}
+
+int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& one : tensors) bytes += static_cast<int64_t>(one.nbytes());
+  return bytes;
+}
+
+TEST(Fsdp, HoldsNoMoreUnitsThanItPrefetches) {
+  const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
+  const auto plan = fsdp::plan_units(*workload->model(0), 1);
+  const int64_t root = bytes_of(plan.root.parameters), layer = bytes_of(plan.units[1].parameters);
+  for (const int64_t prefetch : {0, 1, 2}) {
+    const double peak = trained("fsdp", 2, *workload, {{"prefetch", std::to_string(prefetch)}}).peak_bytes;
+    EXPECT_EQ(peak, static_cast<double>(root + (1 + std::max<int64_t>(1, prefetch)) * layer)) << prefetch;
+  }
+  int64_t all = root;
+  for (const auto& unit : plan.units) all += bytes_of(unit.parameters);
+  EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
+}
+
+TEST(Fsdp, FreesTheMemoryOfItsModel) {
+  const auto workload = gpt();
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    std::shared_ptr<Model> model;
+    struct Watched : WrappedWorkload {
+      Watched(const Workload& inner, std::shared_ptr<Model>& last) : WrappedWorkload(inner), last_(last) {}
+      std::shared_ptr<Model> model(uint64_t seed) const override { return last_ = inner_.model(seed); }
+      std::shared_ptr<Model>& last_;
+    };
+    const Watched watched(*workload, model);
+    const auto strategy = made("fsdp", me, watched, {}, at::kFloat);
+    one_step(*strategy, watched, me.rank, 0);
+    for (const auto& item : model->named_parameters())
+      check(item.value().storage().nbytes() == 0, item.key() + " still has memory after a step");
+  }));
+}
+
+TEST(ShardedStrategies, ResumeFromDdpInAnotherWorld) {
+  const auto workload = gpt();
+  Snapshot stored;
+  Outcome expected;
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    const auto ddp = made("ddp", me, *workload, {}, at::kDouble);
+    for (int64_t step = 0; step < 2; ++step) one_step(*ddp, *workload, me.rank, step);
+    const Snapshot mine = snapshot_of(*ddp);
+    if (me.rank == 0) stored = mine;
+  }));
+  for (const char* strategy : {"ddp", "zero2", "fsdp"}) {
+    Outcome found;
+    expect_no_errors(on_ranks(3, [&](Rank& me) {
+      const auto resumed = made(strategy, me, *workload, {}, at::kDouble);
+      resumed->load(stored);
+      one_step(*resumed, *workload, me.rank, 2);
+      const Outcome mine{copies(resumed->gradients()), copies(resumed->parameters()), copies(resumed->state())};
+      if (me.rank == 0) found = mine;
+    }));
+    if (strategy == std::string("ddp")) expected = found;
+    EXPECT_EQ(first_unlike(expected.gradients, found.gradients), "") << strategy;
+    for (const auto& [name, tensor] : expected.parameters)
+      EXPECT_TRUE(find(found.parameters, name)->allclose(tensor, 1e-13, 1e-15)) << strategy << ": " << name;
+    for (const auto& [name, tensor] : expected.state)
+      EXPECT_TRUE(find(found.state, name)->allclose(tensor, 1e-13, 1e-15)) << strategy << ": " << name;
+  }
+}
+
+TEST(ShardedStrategies, ClipByTheNormOfTheWholeGradient) {
+  const auto workload = gpt();
+  const Outcome ddp = trained("ddp", 3, *workload, {}, 1, 0.01);
+  for (const char* strategy : {"zero2", "fsdp"}) {
+    const Outcome found = trained(strategy, 3, *workload, {}, 1, 0.01);
+    for (const auto& [name, tensor] : ddp.gradients)
+      EXPECT_TRUE(find(found.gradients, name)->allclose(tensor, 1e-6, 1e-12)) << strategy << ": " << name;
+  }
+}
+
+TEST(ShardedStrategies, NameParametersThatARankDidNotUse) {
+  const SecondLayerIf sometimes([](const Context& context) { return context.step == 0; });
+  for (const char* strategy : {"zero2", "fsdp"}) {
+    for (const auto& error : on_ranks(2, [&](Rank& me) {
+           const auto one = made(strategy, me, sometimes, {});
+           one_step(*one, sometimes, me.rank, 0);
+           one_step(*one, sometimes, me.rank, 1);
+         }))
+      EXPECT_TRUE(mentions(error, {strategy, "second", "find_unused=on"}));
+    const auto unused = on_ranks(2, [&](Rank& me) {
+      const auto one = made(strategy, me, sometimes, {{"find_unused", "on"}});
+      one_step(*one, sometimes, me.rank, 0);
+      const NamedTensors before = copies(one->parameters());
+      one_step(*one, sometimes, me.rank, 1);
+      check(!find(one->gradients(), "second")->defined(), "the gradient of an unused parameter is undefined");
+      check(same_bits(*find(before, "second"), *find(one->parameters(), "second")), "an unused parameter stays");
+      check(!same_bits(*find(before, "first"), *find(one->parameters(), "first")), "a used parameter moves");
+    });
+    expect_no_errors(unused);
+  }
+}
+
+std::string refusal(const std::string& strategy, const Given& params, at::ScalarType dtype = at::kFloat) {
+  const auto errors = on_ranks(1, [&](Rank& me) { made(strategy, me, always(), params, dtype); });
+  return errors[0].empty() ? "nothing was refused" : errors[0];
+}
+
+TEST(ShardedStrategies, RefuseWrongValuesByName) {
+  EXPECT_EQ(refusal("fsdp", {}), "nothing was refused");
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"unit", "0"}}), {"fsdp.unit=0", "1 or more"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"prefetch", "-1"}}), {"fsdp.prefetch=-1", "0 or more"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"sync", "never"}}), {"fsdp.sync=never", "each, last"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"reduce", "fp8"}}), {"fsdp.reduce=fp8", "bf16"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"gather", "bf16"}}), {"fsdp.gather=bf16", "--dtype bf16"}));
+  EXPECT_EQ(refusal("fsdp", {{"gather", "bf16"}}, at::kBFloat16), "nothing was refused");
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"gather", "bf16"}, {"sync", "last"}}, at::kBFloat16),
+                       {"fsdp.gather=bf16", "fsdp.sync=last"}));
+  EXPECT_TRUE(mentions(refusal("zero2", {{"unit", "0"}}), {"zero2.unit=0"}));
+  EXPECT_TRUE(mentions(refusal("zero2", {{"reshard", "off"}}), {"reshard", "zero2"}));
+}
+
+TEST(Fsdp, HalvesTheBytesOfGathersInBfloat16) {
+  const auto workload = gpt();
+  const auto model = workload->model(0);
+  const auto& known = strategy_registry().at("fsdp").params;
+  const auto gathered = [&](const Given& given, at::ScalarType dtype) {
+    const Params params(known, given, "fsdp");
+    const MeshShape mesh = {{"dp", 2}};
+    const auto traffic =
+        fsdp::traffic(fsdp::Stage::fsdp, {.model = *model, .dtype = dtype, .params = params, .mesh = mesh});
+    for (const Traffic& one : traffic.value())
+      if (one.op == "allgather") return one.bytes;
+    return int64_t{0};
+  };
+  const auto own = gathered({}, at::kBFloat16), narrow = gathered({{"gather", "bf16"}}, at::kBFloat16);
+  EXPECT_EQ(gathered({{"gather", "bf16"}}, at::kDouble), 2 * own);
+  EXPECT_GT(narrow, own / 2) << "vectors keep their dtype";
+  EXPECT_LT(narrow, own * 0.6);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,76 @@
+// Tests the ledger of a profile: counted calls and bytes of each collective operation beside the strategy's formula.
+#include "harness/worker/measure/ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace dpbench {
+namespace {
+
+using Calls = std::deque<CollectiveLog::Call>;
+
+void call(Calls& calls, const std::string& op, const std::string& axis, Phase phase, int64_t bytes) {
+  CollectiveLog::Call& one = calls.emplace_back();
+  one.op = op, one.axis = axis, one.phase = static_cast<int>(phase), one.bytes = bytes;
+}
+
+TEST(Ledger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
+  Calls calls;
+  for (int step = 0; step < 2; ++step) {
+    call(calls, "allreduce", "dp", Phase::backward, 100);
+    call(calls, "allreduce", "dp", Phase::backward, 20);
+    call(calls, "allreduce", "tp", Phase::forward, 8);
+  }
+  call(calls, "allreduce", "dp", Phase::optimizer, 6);  // in one of the two steps
+  calls.emplace_back().op = "broadcast";
+  calls.back().axis = "dp";  // on a thread of the strategy's own
+  calls.back().bytes = 4;
+  const auto ledger = ledger_of(calls, std::nullopt, 2);
+  ASSERT_EQ(ledger.size(), 3U);
+  EXPECT_EQ(ledger[0].axis + " " + ledger[0].op, "dp allreduce");
+  EXPECT_EQ(ledger[0].calls, 2.5);
+  EXPECT_EQ(ledger[0].bytes, 123);
+  EXPECT_EQ(ledger[0].phase_bytes, (std::map<std::string, double>{{"backward", 120}, {"optimizer", 3}}));
+  EXPECT_EQ(ledger[0].formula_bytes, std::nullopt);
+  EXPECT_EQ(ledger[1].axis + " " + ledger[1].op, "dp broadcast");
+  EXPECT_EQ(ledger[1].phase_bytes, (std::map<std::string, double>{{"none", 2}}));
+  EXPECT_EQ(ledger[2].axis + " " + ledger[2].op, "tp allreduce");
+  EXPECT_EQ(ledger[2].bytes, 8);
+}
+
+TEST(Ledger, ShowsOperationsThatOnlyTheFormulaOrOnlyTheStepHas) {
+  Calls calls;
+  call(calls, "allgather", "dp", Phase::communication, 10);
+  call(calls, "allreduce", "dp", Phase::backward, 30);
+  const Formula formula = std::vector<Traffic>{
+      {"dp", "allreduce", 10}, {"dp", "allreduce", 20}, {"dp", "broadcast", 7}, {"dp", "scatter", 0}};
+  const auto ledger = ledger_of(calls, formula, 1);
+  ASSERT_EQ(ledger.size(), 3U);
+  EXPECT_EQ(ledger[0].op, "allgather");
+  EXPECT_EQ(ledger[0].formula_bytes, 0);
+  EXPECT_EQ(ledger[1].op, "allreduce");
+  EXPECT_EQ(ledger[1].formula_bytes, 30);
+  EXPECT_EQ(ledger[2].op, "broadcast");
+  EXPECT_EQ(ledger[2].calls, 0);
+  EXPECT_EQ(ledger[2].formula_bytes, 7);
+}
+
+TEST(Ledger, FormulaCoversEachProfiledStep) {
+  const auto workload = workload_registry().at("random-linear").make({});
+  CaseSpec spec;
+  const auto of = [&](const std::string& name, const ParamValues& params) {
+    spec.strategy = name;
+    const dpbench::Setup setup{.workload = *workload,
+                               .devices = {at::kCPU},
+                               .mesh = {},
+                               .params = Params(strategy_registry().at(name).params, params, name),
+                               .clip_norm = {}};
+    return formula_of(spec, setup, /*rank=*/0, /*first=*/6, /*steps=*/4);
+  };
+  EXPECT_EQ(of("cpu", {}), std::nullopt);
+  EXPECT_EQ(of("ddp", {{"find_unused", "on"}}), std::nullopt);
+  ASSERT_TRUE(of("ddp", {{"broadcast_buffers", "off"}}));
+  EXPECT_EQ(of("ddp", {{"broadcast_buffers", "off"}})->size(), 4U);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,67 @@
+// Shapes of meshes: their texts, groups, and which samples a rank gets.
+#include <gtest/gtest.h>
+
+#include "workloads/base/mesh_shape.h"
+
+namespace dpbench {
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
+  const MeshShape shape = {{"dp", 2}, {"pp", 3}, {"tp", 2}};
+  EXPECT_EQ(groups_of_axis(shape, 0), (Groups{{0, 6}, {1, 7}, {2, 8}, {3, 9}, {4, 10}, {5, 11}}));
+  EXPECT_EQ(groups_of_axis(shape, 1), (Groups{{0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}}));
+  EXPECT_EQ(groups_of_axis(shape, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
+}
+
+TEST(ATextOfAMesh, GivesItsAxesOfSeveralRanks) {
+  EXPECT_EQ(parse_mesh("dp=2,tp=3"), (MeshShape{{"dp", 2}, {"tp", 3}}));
+  EXPECT_EQ(parse_mesh("shard=2,dp=1,tp=1"), (MeshShape{{"shard", 2}}));
+  EXPECT_EQ(parse_mesh(""), MeshShape{});
+  EXPECT_EQ(text_of(parse_mesh("dp=2,shard=4")), "dp=2,shard=4");
+  EXPECT_TRUE(is_plain(parse_mesh("dp=8,tp=1")));
+  EXPECT_FALSE(is_plain(parse_mesh("shard=8")));
+}
+
+TEST(ATextOfAMesh, IsRefusedWithTheReason) {
+  const auto refusal_of = [](const std::string& text) -> std::string {
+    try {
+      parse_mesh(text);
+      return "";
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal_of("dp=2,zz=2"), "mesh dp=2,zz=2: there is no axis 'zz'; the axes are dp, shard, cp, ep, pp, tp");
+  EXPECT_EQ(refusal_of("dp=2,dp=2"), "mesh dp=2,dp=2: the axis dp is named twice");
+  EXPECT_EQ(refusal_of("dp=2,"), "mesh dp=2,: '' is not AXIS=RANKS, such as dp=2");
+  EXPECT_EQ(refusal_of("4"), "mesh 4: '4' is not AXIS=RANKS, such as dp=2");
+  for (const char* number : {"0", "-1", "two", "2x", "", "9999999999"})
+    EXPECT_EQ(refusal_of("tp=" + std::string(number)),
+              "mesh tp=" + std::string(number) + ": tp needs a number of ranks, 1 or more");
+  EXPECT_EQ(refusal_of("dp=1000,tp=1000"), "mesh dp=1000,tp=1000: more than 65536 ranks");
+}
+
+std::vector<int> replicas(const MeshShape& shape) {
+  std::vector<int> all;
+  for (int rank = 0; rank < ranks_of(shape); ++rank) all.push_back(data_place(shape, 0, rank).replica);
+  return all;
+}
+
+TEST(SamplesOfARank, FollowFromTheDataAxesAlone) {
+  EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}}), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(replicas({{"pp", 2}, {"dp", 2}}), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}, {"shard", 2}}), (std::vector<int>{0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(data_place({{"dp", 2}, {"tp", 2}, {"shard", 2}}, 8, 7).replicas, 4);
+  EXPECT_EQ(data_place({{"tp", 4}}, 4, 3).replicas, 1);
+  EXPECT_EQ(data_place({}, 5, 3).replica, 3);
+  EXPECT_EQ(data_place({}, 5, 3).replicas, 5);
+}
+
+TEST(CoordinatesOfARank, NameItsPlaceOnEachAxis) {
+  EXPECT_EQ(coordinates({{"dp", 2}, {"pp", 3}, {"tp", 2}}, 9), "dp=1,pp=1,tp=1");
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,160 @@
+// The shape of a mesh: all ranks as a grid with named axes, such as dp=2,tp=2. Does not depend on torch.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+struct AxisSize {
+  std::string name;
+  int size = 1;
+
+  friend bool operator==(const AxisSize&, const AxisSize&) = default;
+};
+using MeshShape = std::vector<AxisSize>;
+
+// An axis that the flag --mesh accepts.
+struct KnownAxis {
+  const char* name;
+  bool data;  // ranks at different places of the axis get different samples
+  const char* summary;
+};
+
+inline const std::vector<KnownAxis>& known_axes() {
+  static const std::vector<KnownAxis> axes = {
+      {"dp", true, "data parallel: each place trains on its own samples, with all parameters"},
+      {"shard", true,
+       "sharded data parallel: each place trains on its own samples and stores a part of each parameter"},
+      {"cp", false, "context parallel: each place has a part of the sequence"},
+      {"ep", true, "expert parallel: each place trains on its own samples and stores some experts"},
+      {"pp", false, "pipeline parallel: each place has some of the model's blocks"},
+      {"tp", false, "tensor parallel: each place has a part of each layer"}};
+  return axes;
+}
+
+namespace mesh_text {
+
+inline constexpr int64_t most_ranks = 65536;
+
+[[noreturn]] inline void refuse_mesh(const std::string& text, const std::string& why) {
+  throw UsageError("mesh " + text + ": " + why);
+}
+
+inline const KnownAxis* known_axis(const std::string& name) {
+  const auto found = std::ranges::find(known_axes(), name, &KnownAxis::name);
+  return found == known_axes().end() ? nullptr : &*found;
+}
+
+inline AxisSize parse_axis(const std::string& part, const std::string& text) {
+  const size_t equals = part.find('=');
+  if (equals == std::string::npos) refuse_mesh(text, "'" + part + "' is not AXIS=RANKS, such as dp=2");
+  AxisSize axis{.name = part.substr(0, equals), .size = 0};
+  if (!known_axis(axis.name)) {
+    std::string names;
+    for (const KnownAxis& known : known_axes()) names += std::string(names.empty() ? "" : ", ") + known.name;
+    refuse_mesh(text, "there is no axis '" + axis.name + "'; the axes are " + names);
+  }
+  const char *first = part.data() + equals + 1, *last = part.data() + part.size();
+  const auto [end, error] = std::from_chars(first, last, axis.size);
+  if (error != std::errc() || end != last || axis.size < 1)
+    refuse_mesh(text, axis.name + " needs a number of ranks, 1 or more");
+  return axis;
+}
+
+// Returns a rank's place on an axis.
+inline int place_on(const MeshShape& shape, size_t axis, int rank) {
+  for (size_t i = axis + 1; i < shape.size(); ++i) rank /= shape[i].size;
+  return rank % shape[axis].size;
+}
+
+}  // namespace mesh_text
+
+// Returns the number of ranks on an axis; 1 if the mesh does not have it.
+inline int size_of(const MeshShape& shape, const std::string& name) {
+  for (const AxisSize& axis : shape)
+    if (axis.name == name) return axis.size;
+  return 1;
+}
+
+// Which samples a rank gets: those of replica number `replica` of `replicas`. Follows from the data axes alone.
+struct DataPlace {
+  int replica = 0, replicas = 1;
+};
+
+// Returns the shape that a text such as "dp=2,tp=2" describes, without axes of one rank. Throws UsageError for an
+// unknown axis (with the known ones), an axis that is named twice, and any other text that is not a mesh.
+inline MeshShape parse_mesh(const std::string& text) {
+  MeshShape shape;
+  if (text.empty()) return shape;
+  std::vector<std::string> seen;
+  int64_t ranks = 1;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    const AxisSize axis = mesh_text::parse_axis(text.substr(from, comma - from), text);
+    if (std::ranges::count(seen, axis.name)) mesh_text::refuse_mesh(text, "the axis " + axis.name + " is named twice");
+    seen.push_back(axis.name);
+    ranks *= axis.size;
+    if (ranks > mesh_text::most_ranks)
+      mesh_text::refuse_mesh(text, "more than " + std::to_string(mesh_text::most_ranks) + " ranks");
+    if (axis.size > 1) shape.push_back(axis);
+    from = comma + 1;
+  }
+  return shape;
+}
+
+inline std::string text_of(const MeshShape& shape) {
+  std::string text;
+  for (const AxisSize& axis : shape) text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  return text;
+}
+
+// True if the ranks have no other axis than dp, as without --mesh.
+inline bool is_plain(const MeshShape& shape) { return shape.empty() || (shape.size() == 1 && shape[0].name == "dp"); }
+
+inline int ranks_of(const MeshShape& shape) {
+  int ranks = 1;
+  for (const AxisSize& axis : shape) ranks *= axis.size;
+  return ranks;
+}
+
+// A shape without axes stands for `world` ranks on the axis dp.
+inline DataPlace data_place(const MeshShape& shape, int world, int rank) {
+  if (is_plain(shape)) return {rank, world};
+  DataPlace place;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const KnownAxis* axis = mesh_text::known_axis(shape[i].name);
+    if (!axis || !axis->data) continue;
+    place.replica = place.replica * shape[i].size + mesh_text::place_on(shape, i, rank);
+    place.replicas *= shape[i].size;
+  }
+  return place;
+}
+
+// Returns the global ranks of the groups of an axis, each in ascending order. The mesh is row-major: neighbouring ranks
+// differ in the last axis.
+inline std::vector<std::vector<int>> groups_of_axis(const MeshShape& shape, size_t axis) {
+  int stride = 1;
+  for (size_t i = axis + 1; i < shape.size(); ++i) stride *= shape[i].size;
+  std::vector<std::vector<int>> groups;
+  for (int rank = 0; rank < ranks_of(shape); ++rank) {
+    if (mesh_text::place_on(shape, axis, rank) != 0) continue;
+    std::vector<int>& group = groups.emplace_back();
+    for (int i = 0; i < shape.at(axis).size; ++i) group.push_back(rank + i * stride);
+  }
+  return groups;
+}
+
+// Returns a rank's place on each axis, such as "dp=1,tp=0".
+inline std::string coordinates(const MeshShape& shape, int rank) {
+  MeshShape places = shape;
+  for (size_t i = 0; i < shape.size(); ++i) places[i].size = mesh_text::place_on(shape, i, rank);
+  return text_of(places);
+}
+
+}  // namespace dpbench
