@@ -13,10 +13,8 @@
 namespace dpbench {
 namespace {
 
-constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
 constexpr const char* gradient_meanings[] = {
     batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"};
-constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
 
 std::string values_of(const ParamInfo& param) {
   const bool is_switch = param.fallback == "on" || param.fallback == "off";
@@ -66,11 +64,12 @@ Json describe(const StrategyInfo& info) {
   return {{"name", info.name},
           {"summary", info.summary},
           {"parallelism", name_of(info.parallelism)},
-          {"gradient", gradient_names[static_cast<int>(info.gradient)]},
-          {"buffers", buffers_names[static_cast<int>(info.buffers)]},
+          {"gradient", name_of(info.gradient)},
+          {"buffers", name_of(info.buffers)},
           {"cpu", info.cpu},
           {"cuda", info.cuda},
           {"axes", info.axes},
+          {"python", info.python},
           {"declares", declarations_of(info)},
           {"params", params}};
 }
@@ -91,6 +90,7 @@ Json describe(const WorkloadInfo& info) {
           {"scaling", name_of(info.scaling)},
           {"batch", info.batch},
           {"samples", samples_of(info)},
+          {"python", info.python},
           {"probe", info.probe},
           {"thorough", info.thorough},
           {"digits", info.digits},
@@ -130,7 +130,7 @@ std::string meaning_of(Gradient gradient) { return gradient_meanings[static_cast
 
 Json catalogue(bool with_cuda, size_t built_in) {
   Json workloads = describe_all(workload_registry());
-  for (size_t i = 0; i < workloads.size(); ++i) workloads[i]["plugin"] = i >= built_in;
+  for (size_t i = 0; i < workloads.size(); ++i) workloads[i]["plugin"] = i >= built_in || workload_registry().all()[i].python;
   Json not_built = Json::array();
   if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});

@@ -2,12 +2,14 @@
 // tears down.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -97,9 +99,16 @@ Snapshot snapshot_of(Strategy& strategy);
 // the mean of the ranks' own mean-loss gradients. mean_of_active: the same over the ranks that still have samples.
 // local: each rank uses its own gradient without reduction.
 enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
+template <>
+inline constexpr auto enum_names<Gradient> =
+    std::to_array<std::string_view>({"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"});
+
 // The replica or rank whose BatchNorm running statistics the strategy keeps. unchanged: several replicas are clones and
 // their statistics are discarded; a single replica is the model itself and keeps them.
 enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
+template <>
+inline constexpr auto enum_names<Buffers> =
+    std::to_array<std::string_view>({"first_replica", "rank0", "local", "synchronised", "unchanged"});
 
 // A set of parameter values that the tests run in addition to the defaults.
 struct Variant {
@@ -123,6 +132,7 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
+  bool python = false;           // true if it is written in Python: a rank is then a process of a Python interpreter
   // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes.
   std::vector<std::string> axes = {"dp"};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in

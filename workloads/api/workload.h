@@ -126,6 +126,8 @@ struct WorkloadInfo {
   Scaling scaling = Scaling::weak;  // default scaling, as in the example program that the workload reproduces
   int64_t batch = 64;  // default batch size: of all devices for strong scaling, per device for weak scaling
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
+  // True if the model is written in Python: a rank is then a process of a Python interpreter.
+  bool python = false;
   // True for a probe (a test model of the conformance suite), which the command `run` does not list.
   bool probe = false;
   // True for a probe that the conformance suite runs on every backend and in every scenario, even in its short form,

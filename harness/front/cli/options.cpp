@@ -31,6 +31,7 @@ Json config_json(const MeasuringOptions& options) {
           {"recompute", what.recompute},
           {"clip_norm", what.clip_norm ? Json(*what.clip_norm) : Json(nullptr)},
           {"plugins", what.plugins},
+          {"python", what.python.empty() ? Json(nullptr) : Json(what.python)},
           {"data_dir", what.data_dir.empty() ? Json(nullptr) : Json(what.data_dir)},
           {"filter", what.filter.empty() ? Json(nullptr) : Json(what.filter)},
           {"seed", what.seed},

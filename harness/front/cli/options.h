@@ -50,6 +50,7 @@ struct Selection {
   int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
+  std::string python;  // interpreter for Python files among the plug-ins; empty: python3 on PATH
   std::string data_dir, filter;
   uint64_t seed = 1;
   int threads = 0;  // CPU threads per replica; 0: number of cores divided by the largest world

@@ -21,6 +21,7 @@ namespace {
 struct ListOptions {
   std::string topic;  // name of a Topic or of a single entry; empty: list everything
   std::vector<std::string> plugins;
+  std::string python;
   Form output = Form::table;
 };
 
@@ -37,9 +38,10 @@ namespace {
 void add_flags(CLI::App& app, ListOptions& o) {
   app.add_option("topic", o.topic, "what to list, or one name such as ddp [all]")
       ->type_name(join(names_list<Topic>(), "|"));
-  app.add_option("--plugin", o.plugins, "library to list too (its code runs); repeatable")
+  app.add_option("--plugin", o.plugins, "library or Python file to list too (it runs); repeatable")
       ->allow_extra_args(false)
       ->type_name("FILE");
+  app.add_option("--python", o.python, "interpreter for Python files, with its torch [python3]")->type_name("PROGRAM");
   add_output(app, o.output, {Form::table, Form::json, Form::markdown});
 }
 
@@ -214,7 +216,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
 int list(const ListOptions& options) {
   std::vector<std::string> plugins;
   for (const auto& plugin : options.plugins) plugins.push_back(checked_plugin(plugin));
-  const Catalogue all = load_catalogue(find_worker(), plugins);
+  const Catalogue all = load_catalogue(find_worker(), plugins, options.python);
   const auto text = [&] {
     if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";
     return options.output == Form::markdown ? list_markdown(options.topic, all) : list_text(options.topic, all);

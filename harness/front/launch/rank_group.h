@@ -15,6 +15,7 @@ struct GroupSpec {
   Device device = Device::cpu;
   int processes = 1, threads = 1;
   Runtime runtime = Runtime::torch;
+  bool python = false;     // true: the ranks are processes of a Python interpreter
   std::string nonce = {};  // prefix of the group's rendezvous keys; random, or taken from the outside launcher
 };
 

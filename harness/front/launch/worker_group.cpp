@@ -57,6 +57,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
   // Give the ranks a longer timeout than the one of this process. So this process identifies a stuck rank before the
   // ranks that wait for it time out.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
+  std::vector<std::string> plugins = settings.plugins;
+  if (!spec.python) std::erase_if(plugins, is_python);
   const std::string threads = std::to_string(spec.threads);
   std::string cores;
   if (!share(settings.cpus, seat.local_rank, seat.local_world).empty())
@@ -76,7 +78,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_THREADS", threads},
                                             {"DPBENCH_RUNTIME", name_of(spec.runtime)},
                                             {"DPBENCH_TIMEOUT_S", std::to_string(timeout)},
-                                            {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
+                                            {"DPBENCH_PLUGINS", join(plugins, ":")},
                                             {"DPBENCH_PROGRESS", page.file()},
                                             {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
@@ -175,8 +177,8 @@ void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratc
   check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) == 0, "socketpair failed");
   rank.socket = Fd(pair[0]);
   const Fd theirs(pair[1]);
-  rank.child = spawn({.path = settings.program,
-                      .arguments = {},
+  rank.child = spawn({.path = spec_.python ? settings.python.interpreter : settings.program,
+                      .arguments = spec_.python ? settings.python.arguments : std::vector<std::string>(),
                       .variables = variables_of(seat, spec_, settings, page_, mark_),
                       .cpus = share(settings.cpus, seat.local_rank, seat.local_world),
                       .output = log.get(),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/front/launch/progress_page.h"
+#include "harness/front/launch/python_host.h"
 #include "harness/front/launch/rank_group.h"
 #include "harness/front/process/oom_kills.h"
 #include "harness/front/process/orphan_reaper.h"
@@ -30,6 +31,7 @@ struct Seat {
 
 struct WorkerSettings {
   std::string program;
+  PythonHost python = {};  // hosts the worker in groups with Python
   std::vector<std::string> plugins;
   std::vector<int> cpus;  // cores to divide among the ranks
   double timeout_s = 30;

@@ -147,8 +147,11 @@ fs::path checked_plugin(const std::string& file) {
   return path;
 }
 
-Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
-  Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
+Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const PythonHost& host) {
+  const bool hosted = !host.interpreter.empty();
+  Program program{
+      .path = hosted ? host.interpreter : worker.string(), .arguments = host.arguments, .variables = {}, .cpus = {}};
+  program.arguments.emplace_back("--catalogue");
   for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
   // Capture the worker's stderr in a memfd, which needs no writable directory.
   const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));
@@ -167,12 +170,18 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), said.size());
   constexpr std::string_view refusal = "dpbench-worker: --plugin ";
   if (why.starts_with(refusal)) throw UsageError(why.substr(refusal.find("--plugin")));
+  constexpr std::string_view speaker = "dpbench-worker: ";
+  if (hosted && why.starts_with(speaker)) throw UsageError("--python: " + why.substr(speaker.size()));
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
       describe_exit(answer.status) + "): " + why);
 }
 
-Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }
+
+Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& python) {
+  if (std::ranges::any_of(plugins, is_python))
+    return query_catalogue(worker, plugins, find_python_host(worker, plugins, python, torch_of(worker)));
   if (!plugins.empty()) return query_catalogue(worker, plugins);
   const Catalogue written = read_catalogue_file(worker);
   // A CUDA library that could not be loaded at build time may load now. So query the worker instead of the file if

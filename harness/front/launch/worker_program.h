@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/launch/python_host.h"
 #include "harness/front/plan/catalogue.h"
 
 namespace dpbench {
@@ -23,10 +24,15 @@ std::filesystem::path checked_plugin(const std::string& file);
 
 // Starts the worker program and queries its catalogue, which also proves that the worker finds its libraries. The CUDA
 // libraries are loaded only if there is a GPU. Throws UsageError with the worker's output.
-Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
+Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
+                          const PythonHost& host = {});
 
 // Returns the catalogue from catalogue.json next to the worker program. Queries the worker instead if the file may be
-// stale or if there are plug-ins, which only the worker can load.
-Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
+// stale or if there are plug-ins, which only the worker can load. python: the flag --python.
+Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
+                         const std::string& python = "");
+
+// Returns the LibTorch version that the worker was built with.
+std::string torch_of(const std::filesystem::path& worker);
 
 }  // namespace dpbench

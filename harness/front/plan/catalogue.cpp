@@ -43,6 +43,7 @@ StrategyEntry strategy_from(const Json& json) {
           .buffers = json.value("buffers", ""),
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
+          .python = json.value("python", false),
           .axes = json.value("axes", std::vector<std::string>{"dp"}),
           .declares = declarations_from(json.value("declares", Json::array())),
           .params = params_from(json.value("params", Json::array()))};
@@ -54,6 +55,7 @@ WorkloadEntry workload_from(const Json& json) {
           .summary = json.value("summary", ""),
           .scaling = value_of<Scaling>(json, "scaling"),
           .batch = json.at("batch"),
+          .python = json.value("python", false),
           .probe = json.value("probe", false),
           .thorough = json.value("thorough", false),
           .digits = json.value("digits", false),

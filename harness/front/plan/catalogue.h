@@ -26,6 +26,7 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
+  bool python = false;                 // a rank is a process of a Python interpreter
   std::vector<std::string> axes = {};  // of a mesh that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
@@ -43,6 +44,7 @@ struct WorkloadEntry {
   std::string name, summary;
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
+  bool python = false;  // as of a strategy
   bool probe = false;
   bool thorough = false;                 // even without --long, `check` runs the slow test scenarios on this workload
   bool digits = false;                   // the workload reads the MNIST files in the --data directory

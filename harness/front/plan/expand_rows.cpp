@@ -154,6 +154,7 @@ class Expansion {
     spec.strategy = strategy.name;
     spec.device = place.device;
     spec.world = place.world;
+    spec.python = strategy.python || row.workload->python;
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.mesh = place.mesh;

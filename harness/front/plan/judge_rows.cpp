@@ -21,6 +21,12 @@ void judge_launch(Row& row, const Selection& selection) {
                       selection.launched_by + ", or with --launcher self";
 }
 
+// Skips a case with Python in dpbench's own runtime, which Python's backward passes do not use.
+void judge_runtime(Row& row) {
+  if (row.spec.python && row.spec.runtime == Runtime::fast)
+    row.skip_reason = "Python runs under --runtime torch alone";
+}
+
 // Skips a case whose mesh has an axis that the strategy does not use.
 void judge_mesh(Row& row) {
   const std::string axis = row.strategy->missing_axis(parse_mesh(row.spec.mesh));
@@ -86,6 +92,7 @@ void judge_batch(Row& row, const Selection& selection) {
 }  // namespace
 
 void judge(Row& row, const Selection& selection) {
+  judge_runtime(row);
   judge_mesh(row);
   judge_launch(row, selection);
   judge_batch(row, selection);

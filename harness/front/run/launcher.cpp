@@ -16,7 +16,8 @@ GroupKey group_key(const CaseSpec& spec) {
           .device = spec.device,
           .processes = spec.processes,
           .threads = spec.threads,
-          .runtime = spec.runtime};
+          .runtime = spec.runtime,
+          .python = spec.python};
 }
 
 Launcher::Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say)
@@ -61,7 +62,9 @@ void Launcher::open_group(const GroupKey& key) {
                  .device = key.device,
                  .processes = key.processes,
                  .threads = key.threads,
-                 .runtime = key.runtime};
+                 .runtime = key.runtime,
+                 .python = key.python};
+  if (key.python) spec.name += "-python";
   if (key.backend != no_backend) spec.name += "-" + key.backend;
   log_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads per replica");
   if (settings_.world && spec.processes > 1)

@@ -18,6 +18,7 @@ struct GroupKey {
   Device device = Device::cpu;
   int processes = 1, threads = 1;
   Runtime runtime = Runtime::torch;
+  bool python = false;
   auto operator<=>(const GroupKey&) const = default;
 };
 

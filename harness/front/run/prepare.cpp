@@ -52,13 +52,22 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
+// Adds the file with PyTorch's own strategies to the plug-ins if one of them is asked for.
+void add_pytorch_strategies(Selection& what, const fs::path& worker) {
+  const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
+  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference))
+    what.plugins.push_back(pytorch_strategies(worker));
+}
+
 }  // namespace
 
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
   require_accessible(options.what.data_dir);
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
+  add_pytorch_strategies(options.what, worker);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
-  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
+  prepared.catalogue =
+      load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
   return prepared;
 }
@@ -112,6 +121,8 @@ Report new_report(const Prepared& prepared) {
 
 WorkerSettings worker_settings(const Prepared& prepared, const fs::path& logs) {
   return {.program = prepared.worker,
+          .python = find_python_host(prepared.worker, prepared.options.what.plugins, prepared.options.what.python,
+                                     prepared.catalogue.torch),
           .plugins = prepared.options.what.plugins,
           .cpus = prepared.world ? cores_to_share() : prepared.machine.cpus,
           .timeout_s = prepared.options.timeout_s,

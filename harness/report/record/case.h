@@ -37,6 +37,7 @@ struct CaseSpec {
   std::string data_dir{};
   int threads = 1;
   bool oversubscribe = false, baseline = false;
+  bool python = false;  // a rank is a process of a Python interpreter; not reported
 
   // Number of replicas that get different samples: of all ranks, unless some axes of the mesh share samples.
   int replicas() const { return data_place(parse_mesh(mesh), world, 0).replicas; }

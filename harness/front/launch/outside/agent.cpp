@@ -48,6 +48,7 @@ class Agent : public RankEvents {
       : placement_(placement),
         worker_(find_worker()),
         plugins_(own_plugins(options)),
+        python_(find_python_host(worker_, plugins_, options.what.python, torch_of(worker_))),
         relay_(worker_, placement, options.timeout_s),
         parent_(::getppid()),
         last_heard_(monotonic_seconds()),
@@ -142,8 +143,10 @@ class Agent : public RankEvents {
                          .device = read_value<Device>(group.at("device"), "device"),
                          .processes = group.at("processes"),
                          .threads = group.at("threads"),
-                         .runtime = read_value<Runtime>(group.at("runtime"), "runtime")};
+                         .runtime = read_value<Runtime>(group.at("runtime"), "runtime"),
+                         .python = group.at("python")};
     const WorkerSettings settings{.program = worker_,
+                                  .python = python_,
                                   .plugins = plugins_,
                                   .cpus = cores_to_share(),
                                   .timeout_s = message.at("timeout_s"),
@@ -192,6 +195,7 @@ class Agent : public RankEvents {
   Placement placement_;
   std::string worker_;
   std::vector<std::string> plugins_;
+  PythonHost python_;
   const Scratch scratch_;
   const Signals signals_;
   RelayProcess relay_;

@@ -18,7 +18,8 @@ constexpr double closing_seconds = 12;
 
 Json to_json(const GroupSpec& spec) {
   return {{"name", spec.name},           {"backend", spec.backend}, {"device", name_of(spec.device)},
-          {"processes", spec.processes}, {"threads", spec.threads}, {"runtime", name_of(spec.runtime)}};
+          {"processes", spec.processes}, {"threads", spec.threads}, {"runtime", name_of(spec.runtime)},
+          {"python", spec.python}};
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+#include "harness/front/launch/python_host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "harness/front/text/text.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+bool can_be_run(const fs::path& file) { return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file); }
+
+fs::path find_interpreter(const std::string& asked) {
+  const std::string name = asked.empty() ? "python3" : asked;
+  if (name.find('/') != std::string::npos) {
+    if (can_be_run(name)) return fs::absolute(name);
+    throw UsageError("--python '" + one_line(name, 200) + "': no such program");
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (!folder.empty() && can_be_run(fs::path(folder) / name)) return fs::absolute(fs::path(folder) / name);
+  throw UsageError("no " + one_line(name, 200) + " on PATH. Strategies in Python need one with torch: use --python");
+}
+
+// Returns the folder with the package dpbench of Python and the worker's library for it.
+fs::path python_folder(const fs::path& worker) {
+  const fs::path here = worker.parent_path();
+  for (const fs::path& folder : {here / "../libexec/dpbench/python", here / "python"})
+    if (fs::exists(folder / "libdpbench_python.so")) return fs::canonical(folder);
+  throw UsageError("no libdpbench_python.so in " + (here / "../libexec/dpbench/python").lexically_normal().string() +
+                   ". Build dpbench_python");
+}
+
+}  // namespace
+
+bool is_python(const std::string& plugin) { return plugin.ends_with(".py"); }
+
+PythonHost find_python_host(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& asked,
+                            const std::string& torch) {
+  if (std::ranges::none_of(plugins, is_python)) return {};
+  const fs::path folder = python_folder(worker);
+  return {.interpreter = find_interpreter(asked),
+          .arguments = {folder / "dpbench/host.py", folder / "libdpbench_python.so", torch}};
+}
+
+fs::path pytorch_strategies(const fs::path& worker) { return python_folder(worker) / "dpbench/pytorch.py"; }
+
+}  // namespace dpbench

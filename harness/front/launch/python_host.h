@@ -1,0 +1,27 @@
+// The Python interpreter that hosts the worker, for strategies and models written in Python.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dpbench {
+
+struct PythonHost {
+  std::string interpreter;             // empty: no Python file is among the plug-ins
+  std::vector<std::string> arguments;  // of the interpreter, before those of the worker
+};
+
+// True if the plug-in is a Python file.
+bool is_python(const std::string& plugin);
+
+// Returns the host for these plug-ins. asked: the flag --python; empty: python3 on PATH. torch: the version that the
+// worker was built with. Throws UsageError if there is no such interpreter, or if the worker was installed without its
+// part for Python.
+PythonHost find_python_host(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
+                            const std::string& asked, const std::string& torch);
+
+// Returns the file with PyTorch's own strategies, whose names begin with "py-".
+std::filesystem::path pytorch_strategies(const std::filesystem::path& worker);
+
+}  // namespace dpbench

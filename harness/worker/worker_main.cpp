@@ -1,0 +1,99 @@
+#include "harness/worker/worker_main.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <csignal>
+
+#include "harness/worker/catalogue_json.h"
+#include "harness/worker/rank/cuda.h"
+#include "harness/worker/rank/host_memory.h"
+#include "harness/worker/rank/plugins.h"
+#include "harness/worker/relay.h"
+#include "harness/worker/serve.h"
+#include "workloads/api/workload.h"
+#include "workloads/base/error.h"
+#include "workloads/base/registry.h"
+#include "workloads/base/runtime.h"
+
+namespace dpbench {
+namespace {
+
+int print_catalogue(const std::vector<std::string>& arguments) {
+  bool with_cuda = true;
+  // What plug-ins print goes to stderr, because stdout gets the catalogue alone.
+  const int catalogue_output = dup(STDOUT_FILENO);
+  check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
+  // Number of workloads before any plug-in is loaded, which may register more. Python files have registered theirs.
+  const auto built_in = static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i] == "--no-cuda")
+      with_cuda = false;
+    else if (arguments[i] == "--plugin" && i + 1 < arguments.size())
+      load_plugin(arguments[++i]);
+    else
+      throw UsageError("unknown argument '" + arguments[i] + "'");
+  }
+  const std::string text = catalogue(with_cuda, built_in).dump(1);
+  std::fflush(stdout);
+  check(dup2(catalogue_output, STDOUT_FILENO) >= 0, "dup2 failed");
+  std::puts(text.c_str());
+  return 0;
+}
+
+int relay_until_death(const std::vector<std::string>&) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return relay();
+}
+
+int run(const std::vector<std::string>& arguments) {
+  require_valid_registrations("this build");
+  static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
+      {"--catalogue", print_catalogue}, {"--relay", relay_until_death}};
+  if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
+    return mode->second(arguments);
+  if (!arguments.empty())
+    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
+  const Variables variables = read_variables();
+  set_runtime(variables.runtime);
+  if (variables.runtime == Runtime::fast) retain_freed_memory();
+  // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
+  // serve() finds its socket closed.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Stdout is the rank's log file. Writing each line at once keeps the order with stderr, and the last words of a
+  // crash.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (variables.device == Device::cuda)
+    if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
+  const int code = serve(variables);
+  // Skip LibTorch's static destructors, which would delay the exit of every worker by 0.1 s.
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+int worker_main(const std::vector<std::string>& arguments) {
+  try {
+    return run(arguments);
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 2;
+  } catch (const Unavailable& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 77;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 3;
+  }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,12 @@
+// The worker program: the process of one rank, or a question for the catalogue.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dpbench {
+
+// Runs the worker and returns its exit code. A rank ends the process and does not return.
+int worker_main(const std::vector<std::string>& arguments);
+
+}  // namespace dpbench

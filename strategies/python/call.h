@@ -1,0 +1,41 @@
+// Calls from C++ into Python. Python gives dpbench one C function. A call passes the name of a request, and a frame with
+// tensors, numbers and texts, which Python reads and answers by operators (torch.ops.dpbench, operators.cpp). So this
+// side needs no header of Python, and tensors keep their autograd graphs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/api/strategy.h"
+
+namespace dpbench::python {
+
+// What a call gives to Python, and Python's answer. Models call each other, so frames form a stack for each thread.
+struct Frame {
+  std::vector<at::Tensor> tensors = {};
+  std::vector<int64_t> numbers = {};
+  std::vector<std::string> texts = {};
+  Phases* phases = nullptr;  // of the running step
+
+  NamedTensors answer = {};
+  std::vector<int64_t> answered_numbers = {};
+  std::string error = {};
+};
+
+// Returns the frame of the innermost call on this thread. Throws if Python calls an operator outside any call.
+Frame& innermost();
+
+// Returns 0 if Python has answered. Other values: the frame holds an error.
+enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3 };
+using Function = int (*)(const char* request, int64_t object, int64_t number);
+void set_function(Function function);
+
+// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws what
+// Python has raised: UsageError, OutOfHostMemory, else std::runtime_error with the whole traceback after its first line.
+Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
+// Returns the only tensor of the answer.
+at::Tensor only_tensor(const Frame& frame);
+
+}  // namespace dpbench::python

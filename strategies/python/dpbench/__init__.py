@@ -1,0 +1,23 @@
+"""Strategies and models in Python, trained, timed and judged by dpbench.
+
+    import dpbench
+
+    @dpbench.strategy("mine", gradient="mean_of_means")
+    class Mine(dpbench.Strategy):
+        def step(self, step, micro): ...
+
+    $ dpbench check --plugin ./mine.py --strategy mine
+"""
+from dpbench.checking import Wrong, check, frame, run
+from dpbench.errors import UsageError
+from dpbench.registration import strategy, workload
+
+__all__ = ["Batch", "Setup", "Strategy", "UsageError", "Wrong", "check", "frame", "phase", "run", "strategy", "workload"]
+
+
+def __getattr__(name):
+    """Imports what needs torch when it is first used: a test program that only calls check() needs no torch."""
+    if name in ("Batch", "Setup", "Strategy", "phase"):
+        from dpbench import strategies
+        return getattr(strategies, name)
+    raise AttributeError(f"module 'dpbench' has no attribute '{name}'")

@@ -1,0 +1,85 @@
+"""The two directions between dpbench's library and Python: the library calls one function of Python with the name of a
+request, and Python calls the library's operators (torch.ops.dpbench)."""
+import ctypes
+import importlib.util
+import os
+import sys
+import traceback
+
+import torch
+
+from dpbench import registration
+from dpbench.errors import UsageError, line_of
+
+native = None  # the library
+files = []     # the user's files
+running = ""   # the file that runs or registers now
+handlers = {}  # functions of (object, number), by the request's name
+
+
+def handler(function):
+    handlers[function.__name__.encode()] = function
+    return function
+
+
+def connect(library):
+    global native
+    torch.ops.load_library(library)
+    native = ctypes.CDLL(library)
+    native.dpbench_set_function(call)
+    from dpbench import hosted_models, strategies  # noqa: F401 - they add their handlers
+
+
+def given():
+    return torch.ops.dpbench.given_tensors.default()
+
+
+def answer(tensors, names=()):
+    torch.ops.dpbench.answer.default(list(names), list(tensors))
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
+def call(request, number, argument):
+    """Answers a request of the library. Returns the kind of error (strategies/python/call.h)."""
+    try:
+        handlers[request](number, argument)
+        return 0
+    except BaseException as error:  # SystemExit and KeyboardInterrupt must not end here unseen
+        traceback.print_exc()  # to the rank's log
+        text = line_of(error, files) + "\n" + traceback.format_exc()
+        native.dpbench_set_error(text.encode(errors="replace"))
+        if isinstance(error, UsageError):
+            native.dpbench_set_error(str(error).encode(errors="replace"))
+            return 2
+        return 3 if isinstance(error, MemoryError) or "can't allocate memory" in str(error) else 1
+
+
+def run_file(file):
+    """Runs a user's file as a module. Its folder is searched for other modules."""
+    global running
+    running = file
+    files.append(file)
+    sys.path.insert(0, os.path.dirname(file))
+    name = os.path.splitext(os.path.basename(file))[0]
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # for pickling, and for classes that look up their module
+    spec.loader.exec_module(module)
+
+
+def register_all():
+    """Registers what the files have collected."""
+    for number, entry in registration.strategies.items():
+        params = [text for param in entry.params for text in param]
+        torch.ops.dpbench.register_strategy.default(number, entry.fields, entry.promise is not None, params)
+    from dpbench import hosted_models
+    for number, entry in registration.workloads.items():
+        torch.ops.dpbench.register_workload.default(number, hosted_models.fields_of(number, entry))
+
+
+@handler
+def promise(number, _):
+    entry = registration.strategies[number]
+    values = dict(text.split("=", 1) for text in torch.ops.dpbench.given_texts.default())
+    fields = entry.promise(values) or {}
+    torch.ops.dpbench.answer_texts.default([text for field, value in fields.items() for text in (field, registration.text_of(value))])

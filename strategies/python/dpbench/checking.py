@@ -1,0 +1,71 @@
+"""dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch itself."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+class Wrong(AssertionError):
+    """A check has failed. Its text has dpbench's words for each failed check."""
+
+
+def program():
+    found = os.environ.get("DPBENCH") or shutil.which("dpbench")
+    if not found:
+        raise FileNotFoundError("no program dpbench on PATH. Set DPBENCH to it")
+    return found
+
+
+def flags_of(flags):
+    """Returns flags as on the command line: cpus=[1, 2] is --cpus 1,2, quick=True is --quick."""
+    words = []
+    for name, value in flags.items():
+        if value is not False and value is not None:
+            words.append("--" + name.replace("_", "-"))
+            if value is not True:
+                words.append(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+    return words
+
+
+def called(command, plugin, flags):
+    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report."""
+    flags = {"python": sys.executable, **flags}
+    if plugin is not None:
+        flags["plugin"] = os.path.abspath(plugin)
+    else:
+        del flags["python"]
+    with tempfile.TemporaryDirectory(prefix="dpbench-") as directory:
+        if command == "run":
+            flags.setdefault("out", os.path.join(directory, "run"))
+        done = subprocess.run([program(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
+    return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def check(plugin, strategy, **flags):
+    """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong unless all checks pass. Returns the report."""
+    code, report = called("check", plugin, {"strategy": strategy, **flags})
+    failed = [f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
+              for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
+    if failed:
+        raise Wrong("\n".join(failed))
+    if code:
+        raise RuntimeError(f"dpbench check ended with {code}")
+    return report
+
+
+def run(plugin=None, **flags):
+    """run("mine.py", strategy="mine,ddp", cpus=2) measures and returns the report."""
+    code, report = called("run", plugin, flags)
+    if report is None:
+        raise RuntimeError(f"dpbench run ended with {code}")
+    return report
+
+
+def frame(report):
+    """Returns a report's cases as a pandas frame: a row per case, with its settings and derived figures."""
+    import pandas
+    rows = [{**{key: value for key, value in case.items() if not isinstance(value, (list, dict))}, **(case.get("derived") or {})}
+            for case in report["cases"]]
+    return pandas.DataFrame(rows)

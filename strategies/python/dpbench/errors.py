@@ -1,0 +1,22 @@
+"""Errors, and how they are shown."""
+import os
+import traceback
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+class UsageError(Exception):
+    """A mistake in what was asked for, such as parameter values that cannot be combined. dpbench exits with 2, or skips
+    the workload that a strategy refuses."""
+
+
+def line_of(error, files):
+    """Returns the exception's type, the first line of its text, and the innermost line of the user's files."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) != PACKAGE]
+    own = [frame for frame in frames if frame.filename in files] or outside
+    place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno} in {own[-1].name})" if own else ""
+    if isinstance(error, SyntaxError) and error.filename in files:
+        place = f" ({os.path.basename(error.filename)}:{error.lineno})"
+    text = str(error).strip()
+    return type(error).__name__ + (": " + text.splitlines()[0] if text else "") + place

@@ -1,0 +1,68 @@
+"""The process of a rank as a Python interpreter: host.py LIBRARY TORCH [arguments of dpbench-worker]. Files of Python among
+the plug-ins (--plugin, DPBENCH_PLUGINS) are run here, all others by the library."""
+import ctypes
+import os
+import sys
+import traceback
+
+
+def main():
+    package = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = os.path.dirname(package)  # was this folder, whose modules would hide others of the same names
+    library, built_with, *arguments = sys.argv[1:]
+    sys.argv = sys.argv[:1]
+    stdout = os.dup(1)
+    os.dup2(2, 1)  # only the catalogue goes to stdout: what files print goes to stderr
+    require_torch(built_with)
+    files, arguments = python_files(arguments)
+    from dpbench import bridge
+    bridge.connect(library)
+    try:
+        for file in files:
+            bridge.run_file(file)
+        bridge.register_all()
+    except BaseException as error:
+        from dpbench.errors import line_of
+        print(f"dpbench-worker: --plugin {bridge.running}: {line_of(error, files)}", file=sys.stderr)  # what dpbench shows
+        traceback.print_exc()
+        os._exit(2)
+    os.dup2(stdout, 1)
+    os.close(stdout)
+    sys.stdout.flush()
+    words = [word.encode() for word in arguments]
+    code = bridge.native.dpbench_worker(len(words), (ctypes.c_char_p * len(words))(*words))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def require_torch(built_with):
+    """Imports torch, first of all: its LibTorch is then the only one of this process. Ends the process if it does not fit."""
+    remedy = f"Choose another Python with --python, or run '{sys.executable} -m pip install torch=={built_with}'"
+    try:
+        import torch
+    except ImportError as error:
+        print(f"dpbench-worker: {sys.executable} cannot import torch ({error}). {remedy}", file=sys.stderr)
+        os._exit(2)
+    found = torch.__version__.split("+")[0]
+    if found != built_with:
+        print(f"dpbench-worker: {sys.executable} has torch {found}, but dpbench was built with {built_with}. {remedy}, or build "
+              f"dpbench with DPBENCH_TORCH={os.path.dirname(torch.__file__)}", file=sys.stderr)
+        os._exit(2)
+
+
+def python_files(arguments):
+    """Returns the Python files among the plug-ins, and the arguments without them."""
+    files, others = [], []
+    for word in arguments:
+        if word.endswith(".py") and others and others[-1] == "--plugin":
+            others.pop()
+            files.append(word)
+        else:
+            others.append(word)
+    plugins = [file for file in os.environ.get("DPBENCH_PLUGINS", "").split(":") if file]
+    os.environ["DPBENCH_PLUGINS"] = ":".join(file for file in plugins if not file.endswith(".py"))
+    return files + [file for file in plugins if file.endswith(".py")], others
+
+
+if __name__ == "__main__":
+    main()

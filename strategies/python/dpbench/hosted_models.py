@@ -1,0 +1,166 @@
+"""Models and data written in Python, for strategies in C++ and Python."""
+import threading
+
+import torch
+from torch import nn
+
+from dpbench import bridge, registration
+from dpbench.errors import UsageError
+
+ops = torch.ops.dpbench
+alive = {}     # models by number
+last = 0
+instances = {}  # workloads by number, made when first needed
+drawing = threading.Lock()  # a model's constructor draws from torch's global generator
+
+
+def fields_of(number, entry):
+    """Returns a workload's fields, completed by its class."""
+    fields = dict(entry.fields)
+    instance = instance_of(number)
+    if "samples" not in fields:
+        if not hasattr(instance, "samples") and not hasattr(instance, "data"):
+            raise UsageError(f"workload '{fields['name']}' has neither samples nor data()")
+        fields["samples"] = str(instance.samples if hasattr(instance, "samples") else len(instance.data_set))
+    for method in ("model", "loss"):
+        if not callable(getattr(instance, method, None)):
+            raise UsageError(f"workload '{fields['name']}' has no method {method}()")
+    return fields
+
+
+def instance_of(number):
+    if number not in instances:
+        instance = registration.workloads[number].cls()
+        if not hasattr(instance, "batch"):
+            if not hasattr(instance, "data"):
+                raise UsageError(f"workload '{registration.workloads[number].fields['name']}' has neither batch(ids) nor data()")
+            instance.data_set = instance.data()
+            instance.batch = lambda ids: collated(instance.data_set, ids)
+        instances[number] = instance
+    return instances[number]
+
+
+def collated(data_set, ids):
+    pairs = [data_set[int(i)] for i in ids]
+    return tuple(torch.stack([torch.as_tensor(pair[part]) for pair in pairs]) for part in (0, 1))
+
+
+class HostedModel(nn.Module):
+    """A user's module, with what a pass may depend on besides its samples."""
+
+    def __init__(self, module):
+        super().__init__()
+        object.__setattr__(self, "module", module)  # no submodule: names stay those of the user's module
+        self._modules, self._parameters, self._buffers = module._modules, module._parameters, module._buffers
+        self.step, self._seed, self._lent = 0, 0, None
+
+    def forward(self, input, ids=None):
+        context.step, context.seed, context.ids = self.step, self._seed, ids
+        return self.module(input)
+
+    def train(self, mode=True):
+        self.module.train(mode)
+        self.training = mode
+        return self
+
+    def __del__(self):
+        if self._lent is not None:
+            ops.drop_model.default(self._lent)
+
+
+context = threading.local()  # step, seed and sample ids of this thread's forward pass
+
+
+class KeyedDropout(nn.Module):
+    """Takes the place of nn.Dropout. Its mask depends on the sample, not on the order in which ranks draw."""
+
+    def __init__(self, rate, layer):
+        super().__init__()
+        self.rate, self.layer = rate, layer
+
+    def forward(self, x):
+        if not self.training or self.rate == 0:
+            return x
+        if x.shape[0] != context.ids.shape[0]:
+            raise UsageError(f"dropout of a tensor {list(x.shape)}: the first dimension must be the samples, {context.ids.shape[0]}")
+        return ops.dropout.default(x, context.ids, context.step, context.seed, self.layer, self.rate)
+
+
+def prepared(module, smooth):
+    """Replaces what the checks cannot judge: masks that depend on the order of samples, and ReLU where the model must be
+    smooth."""
+    if isinstance(module, (nn.Dropout, nn.ReLU)):  # the model is a single layer
+        module = nn.Sequential(module)
+    layer = 0
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Dropout) and child.p > 0:
+                setattr(parent, name, KeyedDropout(child.p, layer))
+                layer += 1
+            elif smooth and isinstance(child, nn.ReLU):
+                setattr(parent, name, nn.Softplus())
+            elif isinstance(child, nn.MultiheadAttention) and child.dropout > 0:
+                raise UsageError("dropout inside nn.MultiheadAttention draws its masks in the order of the samples, which ranks "
+                                 "divide: set its dropout to 0")
+    return module
+
+
+def lend(own, number, seed):
+    """Returns the user's module of a model that the library holds under `number`."""
+    model = alive[own]
+    model._lent, model._seed = number, seed
+    return model
+
+
+@bridge.handler
+def model(workload, seed):
+    global last
+    (smooth,) = ops.given_numbers.default()
+    with drawing, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = prepared(instance_of(workload).model(), bool(smooth))
+        last += 1
+        number = last
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"model() must return an nn.Module, not {type(module).__name__}")
+    alive[number] = HostedModel(module)
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    bridge.answer([*parameters.values(), *buffers.values()], [*parameters, *buffers])
+    ops.answer_numbers.default([number, len(parameters)])
+
+
+@bridge.handler
+def drop_model(number, _):
+    alive.pop(number, None)
+
+
+@bridge.handler
+def model_forward(number, step):
+    input, ids = bridge.given()
+    hosted = alive[number]
+    hosted.step, (hosted._seed,) = step, ops.given_numbers.default()
+    bridge.answer([hosted(input, ids)])
+
+
+@bridge.handler
+def model_train(number, on):
+    alive[number].train(bool(on))
+
+
+@bridge.handler
+def loss(workload, _):
+    output, target = bridge.given()
+    bridge.answer([instance_of(workload).loss(output, target)])
+
+
+@bridge.handler
+def batch(workload, _):
+    (ids,) = bridge.given()
+    bridge.answer(instance_of(workload).batch(ids))
+
+
+@bridge.handler
+def test_batch(workload, _):
+    (ids,) = bridge.given()
+    bridge.answer(instance_of(workload).test_batch(ids))

@@ -1,0 +1,158 @@
+"""PyTorch's own strategies, over the groups of dpbench."""
+import contextlib
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+import dpbench
+
+SWITCH = "on|off"
+DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not use", SWITCH),
+              ("bucket_mb", "25", "size of a bucket of gradients, in MiB", "number"),
+              ("gradient_as_bucket_view", "off", "gradients are views of the buckets", SWITCH),
+              ("static_graph", "off", "every step uses the same parameters", SWITCH),
+              ("broadcast_buffers", "on", "rank 0's buffers are broadcast before each forward pass", SWITCH),
+              ("hook", "none", "communication hook: gradients are sent in 16 bits", "none|fp16|bf16")]
+
+
+def ddp_promises(params):
+    hook = {"fp16": "float16", "bf16": "bfloat16"}.get(params["hook"])
+    return {"allows_unused": params["find_unused"] == "on",
+            "same_graph": params["static_graph"] == "on",
+            "buffers": "rank0" if params["broadcast_buffers"] == "on" else "local",
+            **({"reduced_in": hook} if hook else {})}
+
+
+@dpbench.strategy("py-ddp", params=DDP_PARAMS, promise=ddp_promises,
+                  settings={"small_buckets": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
+class Ddp(dpbench.Strategy):
+    """PyTorch's DistributedDataParallel"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.model = setup.model()
+        self.ddp = DistributedDataParallel(
+            self.model, process_group=setup.group, find_unused_parameters=setup.flag("find_unused"),
+            bucket_cap_mb=float(setup.params["bucket_mb"]), static_graph=setup.flag("static_graph"),
+            gradient_as_bucket_view=setup.flag("gradient_as_bucket_view"), broadcast_buffers=setup.flag("broadcast_buffers"))
+        if setup.params["hook"] != "none":
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            self.ddp.register_comm_hook(setup.group, getattr(default_hooks, setup.params["hook"] + "_compress_hook"))
+        self.optimizer = self.make_optimizer()
+
+    def make_optimizer(self):
+        return self.setup.optimizer(self.model.parameters())
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        result = self.passes(step, micro, self.ddp, quiet=self.ddp.no_sync)
+        self.update(step)
+        return result
+
+
+@dpbench.strategy("py-zero1", params=DDP_PARAMS, promise=ddp_promises,
+                  settings={"small_buckets": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
+class Zero1(Ddp):
+    """PyTorch's DistributedDataParallel with ZeroRedundancyOptimizer"""
+
+    def make_optimizer(self):
+        setup = self.setup
+        trained = [tensor for tensor in self.model.parameters() if tensor.requires_grad]
+        if setup.optimizer_kind == "sgd":
+            options = {"optimizer_class": torch.optim.SGD, "momentum": setup.momentum}
+        elif setup.weight_decay:
+            raise dpbench.UsageError("ZeroRedundancyOptimizer is not run with a weight decay for matrices alone")
+        else:
+            options = {"optimizer_class": torch.optim.AdamW, "betas": setup.betas, "eps": setup.epsilon, "weight_decay": 0,
+                       "fused": True}
+        return ZeroRedundancyOptimizer(trained, process_group=setup.group, lr=setup.learning_rate, **options)
+
+    def state(self):
+        """Collects each parameter's state from the rank that owns it."""
+        own, whole = self.optimizer.optim.state, {}
+        named = {tensor: name for name, tensor in self.model.named_parameters() if tensor.requires_grad}
+        owners = self.optimizer._param_to_rank
+        for tensor, name in named.items():
+            for slot, key in self.slots().items():
+                entry = own.get(tensor, {}).get(key)
+                if entry is None:
+                    entry = torch.zeros(()) if slot == "step" else torch.zeros_like(tensor.detach())
+                entry = entry.clone()
+                dist.broadcast(entry, src=owners[tensor], group=self.setup.group)
+                whole[f"{name}.{slot}"] = entry
+        return whole
+
+    def load(self, parameters, buffers, state):
+        super().load(parameters, buffers, {})
+        own = {name: tensor for name, tensor in self.model.named_parameters()}
+        for name, tensor in state.items():
+            parameter, slot = name.rsplit(".", 1)
+            if self.optimizer._param_to_rank[own[parameter]] == self.setup.rank:
+                self.optimizer.optim.state[own[parameter]][self.slots()[slot]] = tensor.clone()
+
+
+@dpbench.strategy("py-fsdp2", buffers="local", collective_evaluation=True, axes=["dp", "shard"],
+                  params=[("reshard", "on", "free the parameters after the forward pass", SWITCH),
+                          ("gather", "as_stored", "dtype in which parameters are gathered and used", "as_stored|bf16"),
+                          ("reduce", "as_gathered", "dtype in which gradients are reduced", "as_gathered|fp32")])
+class Fsdp2(dpbench.Strategy):
+    """PyTorch's fully_shard (FSDP2), the whole model as one unit"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.model = setup.model(replaceable=True)
+        for tensor in [*self.model.parameters(), *self.model.buffers()]:
+            dist.broadcast(tensor.data, src=0, group=setup.group)
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if setup.params["gather"] == "bf16" else None,
+                                      reduce_dtype=torch.float32 if setup.params["reduce"] == "fp32" else None)
+        mesh = setup.device_mesh()
+        fully_shard(self.model, mesh=mesh, reshard_after_forward=setup.flag("reshard"), mp_policy=policy)
+        self.optimizer = setup.optimizer(self.model.parameters(), **({"fused": False} if setup.optimizer_kind == "adam" else {}))
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        self.model.set_requires_gradient_sync(len(micro) == 1)
+        result = self.passes(step, micro, quiet=self.unsynchronised)
+        self.update(step)
+        return result
+
+    @contextlib.contextmanager
+    def unsynchronised(self):
+        self.model.set_requires_gradient_sync(False)
+        yield
+        self.model.set_requires_gradient_sync(True)
+
+    def parameters(self):
+        self.model.reshard()
+        return {name: whole(tensor) for name, tensor in super().parameters().items()}
+
+    def gradients(self):
+        return {name: None if tensor is None else whole(tensor) for name, tensor in super().gradients().items()}
+
+    def state(self):
+        return {name: whole(tensor) for name, tensor in super().state().items()}
+
+    def load(self, parameters, buffers, state):
+        self.model.reshard()
+        own = dict(self.model.named_parameters(remove_duplicate=False))
+        with torch.no_grad():
+            for name, tensor in parameters.items():
+                own[name].to_local().copy_(divided(tensor, own[name]).to_local())
+            for name, tensor in self.model.named_buffers(remove_duplicate=False):
+                tensor.copy_(buffers[name])
+        for name, tensor in state.items():
+            parameter, slot = name.rsplit(".", 1)
+            entry = tensor.clone() if slot == "step" else divided(tensor, own[parameter])
+            self.optimizer.state[own[parameter]][self.slots()[slot]] = entry
+
+
+def divided(tensor, like):
+    return distribute_tensor(tensor, like.device_mesh, like.placements)
+
+
+def whole(tensor):
+    return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor

@@ -1,0 +1,63 @@
+"""The decorators that register strategies and workloads. Nothing here needs torch."""
+from dpbench.errors import UsageError
+
+strategies, workloads = {}, {}  # classes by number, in the order of registration
+
+
+class Entry:
+    """A registered class, its fields as text, and the parameters that --param can set."""
+
+    def __init__(self, cls, fields, params=(), promise=None):
+        self.cls, self.fields, self.params, self.promise = cls, fields, params, promise
+
+
+def text_of(value):
+    """Returns the text of a field's value for dpbench."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={text_of(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).removeprefix("torch.")
+
+
+def fields_of(cls, name, summary, promises):
+    doc = (cls.__doc__ or "").strip().splitlines()
+    return {"name": name, "summary": summary or (doc[0] if doc else name),
+            **{field: text_of(value) for field, value in promises.items() if value is not None}}
+
+
+def strategy(name, summary="", *, params=(), settings=None, promise=None, **promises):
+    """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of what --param NAME.x= can
+    set. promises: the fields of strategies/proving.md, such as gradient="mean_of_means", buffers="rank0". promise: a
+    function of the parameter values that returns the fields that depend on them. settings: parameter values with which
+    the checks reach other behaviour, such as {"small_buckets": {"bucket_mb": 0.0001}}."""
+    promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})
+
+    def register(cls):
+        strategies[len(strategies) + 1] = Entry(cls, fields_of(cls, name, summary, promises),
+                                                [param_of(name, param) for param in params], promise)
+        return cls
+    return register
+
+
+def param_of(owner, param):
+    if not 3 <= len(param) <= 4:
+        raise UsageError(f"strategy '{owner}': a parameter is (name, default, summary) or (name, default, summary, values)")
+    name, default, summary, *values = map(text_of, param)
+    return [name, default, summary, *(values or [""])]
+
+
+def workload(name, summary="", *, batch=32, samples=None, test_samples=None, scaling="weak", optimizer="sgd", learning_rate=1e-3,
+             **fields):
+    """Registers a class as a workload. It has model(), a new nn.Module; loss(output, target), the mean over the samples;
+    and either batch(ids), the input and target of these samples, or data(), a Dataset of pairs. samples may be an
+    attribute of the class. fields: beta1, beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps,
+    final_fraction."""
+    def register(cls):
+        workloads[len(workloads) + 1] = Entry(cls, fields_of(cls, name, summary, {
+            "batch": batch, "samples": samples, "test_samples": test_samples, "scaling": scaling, "optimizer": optimizer,
+            "learning_rate": learning_rate, **fields}))
+        return cls
+    return register

@@ -1,0 +1,295 @@
+"""What a strategy gets (Setup, Batch) and what it inherits (Strategy)."""
+import contextlib
+from collections import namedtuple
+
+import torch
+
+from dpbench import bridge, groups, hosted_models, models, registration
+
+ops = torch.ops.dpbench
+DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # by LibTorch's numbers
+PHASES = ops.phases.default()
+
+Batch = namedtuple("Batch", "input target ids")
+Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has one rank
+
+
+def phase(name):
+    """Charges the time from now on to a part of the step: data, forward, backward, communication, optimizer, waiting."""
+    ops.phase.default(PHASES.index(name))
+
+
+class Setup:
+    """One case as a rank sees it: the workload's model and loss, the ranks, the settings."""
+
+    def __init__(self, number):
+        numbers, reals, texts = ops.setup.default(number)
+        self._number = number
+        (self.rank, self.world, self.init_seed, self.step_seed, dtype, self.accumulate, clips, self.sum_loss,
+         axes) = numbers[:9]
+        clip_norm, self.learning_rate, beta1, beta2, self.epsilon, self.weight_decay, self.momentum = reals
+        self.clip_norm = clip_norm if clips else None
+        self.betas, self.dtype = (beta1, beta2), DTYPES[dtype]
+        self.strategy, self.optimizer_kind, self._group_name, device = texts[:4]
+        self.device = torch.device(device)
+        self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[9 + 2 * i:11 + 2 * i]) for i in range(axes)]
+        self.params = dict(text.split("=", 1) for text in texts[4 + 2 * axes:])
+        self._adopted = {}
+
+    def flag(self, name):
+        """Returns the value of a switch among the parameters."""
+        return self.params[name] in ("on", "true", "1")
+
+    @property
+    def group(self):
+        """The group of all ranks, over the case's backend. It is torch.distributed's default group, too."""
+        return self._adopt(self._group_name, self.rank, self.world, None) if self._group_name else None
+
+    @property
+    def axes(self):
+        """The axes of the mesh by name, in order. Without --mesh there is one, "dp", with all ranks."""
+        found, stride = {}, 1
+        for name, group_name, rank, size in reversed(self._axes):
+            members = [self.rank + (place - rank) * stride for place in range(size)]
+            shared = group_name == self._group_name
+            group = self._adopt(group_name, rank, size, None if shared else members) if group_name else None
+            found[name] = Axis(name, group, rank, size)
+            stride *= size
+        return dict(reversed(found.items()))
+
+    def device_mesh(self):
+        """The mesh as torch.distributed's DeviceMesh, over the groups of dpbench."""
+        from torch.distributed.device_mesh import DeviceMesh
+        axes = [axis for axis in self.axes.values() if axis.group is not None] or [Axis("dp", self.group, self.rank, self.world)]
+        self.group  # the default group, which DeviceMesh asks for, must exist
+        if len(axes) == 1:
+            return DeviceMesh.from_group(axes[0].group, self.device.type, mesh_dim_names=(axes[0].name,))
+        shape = torch.arange(self.world).view([axis.size for axis in axes])
+        return DeviceMesh.from_group([axis.group for axis in axes], self.device.type, mesh=shape,
+                                     mesh_dim_names=tuple(axis.name for axis in axes))
+
+    def _adopt(self, name, rank, size, members):
+        if name not in self._adopted:
+            self._adopted[name] = groups.adopt(name, rank, size, members)
+        return self._adopted[name]
+
+    def _leave(self):
+        for group in self._adopted.values():
+            groups.forget(group)
+        self._adopted.clear()
+
+    def model(self, replaceable=False):
+        """Returns a new model of the workload with this rank's initial weights. Call it as model(batch.input, batch.ids)
+        after setting model.step. A C++ model computes with its own tensors. If a wrapper puts other tensors in their
+        place, as fully_shard does, ask for a replaceable one."""
+        number = ops.model.default(self._number)
+        if own := ops.number_in_python.default(number):
+            return hosted_models.lend(own, number, self.step_seed)
+        return (models.ReplaceableModel if replaceable else models.Model)(number, self.step_seed)
+
+    def optimizer(self, parameters, **options):
+        """Returns the workload's optimizer for these parameters (or this dictionary of parameters by name)."""
+        parameters = list(parameters.values() if isinstance(parameters, dict) else parameters)
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        if self.optimizer_kind == "sgd":
+            return torch.optim.SGD(trained, lr=self.learning_rate, momentum=self.momentum, **options)
+        decayed = [{"params": [p for p in trained if (p.dim() >= 2) == matrix], "weight_decay": self.weight_decay if matrix else 0}
+                   for matrix in (True, False)]
+        options = {"fused": True, **options}
+        return torch.optim.AdamW([group for group in decayed if group["params"]], lr=self.learning_rate, betas=self.betas,
+                                 eps=self.epsilon, **options)
+
+    def schedule(self, optimizer, step):
+        """Sets the learning rate of this step."""
+        for group in optimizer.param_groups:
+            group["lr"] = ops.learning_rate.default(self._number, step)
+
+    def loss(self, output, target):
+        return ops.loss.default(self._number, output, target)
+
+    def clip(self, parameters):
+        """Limits the norm of all gradients to --clip-norm, if it is given."""
+        if self.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+
+    def autocast(self):
+        """The context of a forward pass: autocast if the dtype is bfloat16."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else contextlib.nullcontext()
+
+    def to_device(self, tensor):
+        storage = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
+        return tensor.to(self.device, storage) if tensor.is_floating_point() else tensor.to(self.device)
+
+
+class Strategy:
+    """The base of strategies. A strategy sets self.model and self.optimizer and writes step(); one that divides tensors
+    also writes the methods that return whole tensors."""
+
+    model = optimizer = None
+
+    def __init__(self, setup):
+        self.setup = setup
+
+    def step(self, step, micro):
+        """Trains one step on the micro-batches of this rank. Returns the output of all samples, and the loss."""
+        raise NotImplementedError("step(self, step, micro)")
+
+    def passes(self, step, micro, model=None, quiet=contextlib.nullcontext):
+        """Runs forward and backward pass of each micro-batch, all but the last one under quiet() (no_sync). Returns
+        what step() returns."""
+        run, setup = model or self.model, self.setup
+        self.model.step = step
+        outputs, losses = [], []
+        for batch in micro:
+            with contextlib.nullcontext() if batch is micro[-1] else quiet():
+                phase("forward")
+                with setup.autocast():
+                    output = run(batch.input, batch.ids)
+                output = output.float() if setup.dtype == torch.bfloat16 else output
+                loss = setup.loss(output, batch.target)
+                if len(micro) > 1:
+                    loss = loss / len(micro)
+                phase("backward")
+                loss.backward()
+            outputs.append(output.detach())
+            losses.append(loss.detach())
+        return torch.cat(outputs) if len(outputs) > 1 else outputs[0], sum(losses)
+
+    def update(self, step):
+        """Clips the gradients and steps the optimizer, as the workload and --clip-norm ask."""
+        phase("optimizer")
+        self.setup.clip(self.model.parameters())
+        self.setup.schedule(self.optimizer, step)
+        self.optimizer.step()
+
+    def forward(self, batch):
+        """Returns the output in evaluation mode, without gradients."""
+        self.model.eval()
+        self.model.step = 0
+        try:
+            with torch.no_grad(), self.setup.autocast():
+                output = self.model(batch.input, batch.ids)
+        finally:
+            self.model.train()
+        return output.float() if self.setup.dtype == torch.bfloat16 else output
+
+    def finish(self):
+        """Is called on every rank after its last step."""
+
+    def parameters(self):
+        return dict(self.model.named_parameters(remove_duplicate=False))
+
+    def gradients(self):
+        return {name: tensor.grad for name, tensor in self.model.named_parameters() if tensor.requires_grad}
+
+    def buffers(self):
+        return dict(self.model.named_buffers(remove_duplicate=False))
+
+    def slots(self):
+        """The optimizer's names of the state's tensors, by those of dpbench."""
+        if self.setup.optimizer_kind == "adam":
+            return {"momentum": "exp_avg", "variance": "exp_avg_sq", "step": "step"}
+        return {"momentum_buffer": "momentum_buffer"} if self.setup.momentum else {}
+
+    def state(self):
+        """The optimizer's state as "parameter.slot". A tensor that the optimizer has not made yet is zero."""
+        found = {}
+        for name, tensor in self.model.named_parameters():
+            if tensor.requires_grad:
+                entries = self.optimizer.state.get(tensor, {})
+                for slot, key in self.slots().items():
+                    entry = entries.get(key)
+                    found[f"{name}.{slot}"] = entry if entry is not None else (
+                        torch.zeros(()) if slot == "step" else torch.zeros_like(tensor.detach()))
+        return found
+
+    def load(self, parameters, buffers, state):
+        """Goes on from what parameters(), buffers() and state() have returned."""
+        own, own_buffers = dict(self.model.named_parameters(remove_duplicate=False)), dict(self.model.named_buffers(remove_duplicate=False))
+        with torch.no_grad():
+            for name, tensor in parameters.items():
+                own[name].copy_(tensor)
+            for name, tensor in buffers.items():
+                own_buffers[name].copy_(tensor)
+        for name, tensor in state.items():
+            parameter, slot = name.rsplit(".", 1)
+            self.optimizer.state[own[parameter]][self.slots()[slot]] = tensor.clone()
+
+
+alive = {}  # strategies by number
+
+
+@bridge.handler
+def make(number, _):
+    setup = Setup(number)
+    entry = next(entry for entry in registration.strategies.values() if entry.fields["name"] == setup.strategy)
+    try:
+        alive[number] = entry.cls(setup)
+    except BaseException:
+        setup._leave()
+        raise
+
+
+@bridge.handler
+def drop(number, _):
+    strategy = alive.pop(number, None)
+    if strategy is not None:
+        strategy.setup._leave()
+
+
+def micro_batches(setup):
+    tensors = bridge.given()
+    return [Batch(setup.to_device(tensors[i]), setup.to_device(tensors[i + 1]), tensors[i + 2])
+            for i in range(0, len(tensors), 3)]
+
+
+@bridge.handler
+def step(number, step_number):
+    strategy = alive[number]
+    result = strategy.step(step_number, micro_batches(strategy.setup))
+    if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(part, torch.Tensor) for part in result)):
+        raise TypeError(f"step() must return two tensors, the output and the loss, not {described(result)}")
+    bridge.answer([part.detach() for part in result])
+
+
+def described(result):
+    if isinstance(result, tuple):
+        return "(" + ", ".join(type(part).__name__ for part in result) + ")"
+    return type(result).__name__
+
+
+@bridge.handler
+def forward(number, _):
+    strategy = alive[number]
+    (batch,) = micro_batches(strategy.setup)
+    output = strategy.forward(batch)
+    if not isinstance(output, torch.Tensor):
+        raise TypeError(f"forward() must return a tensor, not {described(output)}")
+    bridge.answer([output.detach()])
+
+
+@bridge.handler
+def finish(number, _):
+    alive[number].finish()
+
+
+def answer_named(method):
+    def answer(number, _):
+        found = getattr(alive[number], method)()
+        bridge.answer(list(found.values()), list(found))
+    answer.__name__ = method
+    return bridge.handler(answer)
+
+
+for method in ("parameters", "gradients", "buffers", "state"):
+    answer_named(method)
+
+
+@bridge.handler
+def load(number, _):
+    names, tensors, counts = ops.given_texts.default(), bridge.given(), ops.given_numbers.default()
+    named, parts = list(zip(names, tensors)), []
+    for count in counts:
+        parts.append(dict(named[:count]))
+        named = named[count:]
+    alive[number].load(*parts)

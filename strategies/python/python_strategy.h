@@ -1,0 +1,48 @@
+// A strategy written in Python, as the harness sees it: each method calls Python.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategies/api/strategy.h"
+#include "strategies/python/call.h"
+
+namespace dpbench::python {
+
+class PythonStrategy : public Strategy {
+ public:
+  PythonStrategy(const Setup& setup, const StrategyInfo& info);
+  ~PythonStrategy() override;
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override;
+  at::Tensor forward(const Batch& mine) override;
+  void finish() override;
+  NamedTensors parameters() override;
+  NamedTensors gradients() override;
+  NamedTensors buffers() override;
+  NamedTensors state() override;
+  void load(const Snapshot& snapshot) override;
+  std::map<std::string, std::vector<double>> figures() override { return {}; }
+
+  const Setup& setup() const { return setup_; }
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& param_values() const { return param_values_; }  // "name=value" for each parameter
+  // Returns the name under which Python finds the group of an axis, or of all ranks (axis ""); empty if there is none.
+  std::string group_name(const std::string& axis) const;
+
+ private:
+  void leave() noexcept;
+
+  Setup setup_;
+  std::string name_;
+  std::vector<std::string> param_values_;
+  std::vector<std::string> registered_groups_;
+  int64_t id_;
+};
+
+// Returns the strategy with this number. Throws if it no longer exists.
+PythonStrategy& strategy_of(int64_t id);
+
+}  // namespace dpbench::python

@@ -1,0 +1,84 @@
+#include "strategies/python/python_workload.h"
+
+#include <utility>
+
+#include "workloads/base/error.h"
+
+namespace dpbench::python {
+namespace {
+
+// Returns the submodule at the path, such as "encoder.layers.0". Adds what is missing.
+torch::nn::Module& submodule(torch::nn::Module& root, const std::string& path) {
+  torch::nn::Module* module = &root;
+  for (size_t from = 0; from < path.size();) {
+    const size_t to = std::min(path.find('.', from), path.size());
+    const std::string name = path.substr(from, to - from);
+    const auto children = module->named_children();
+    const auto* child = children.find(name);
+    module = child ? child->get() : module->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
+    from = to + 1;
+  }
+  return *module;
+}
+
+Batch batch_of(const Frame& answered, const at::Tensor& ids) {
+  check(answered.answer.size() == 2, "batch() must return the input and the target");
+  return {answered.answer[0].second, answered.answer[1].second, ids};
+}
+
+Frame with(std::vector<at::Tensor> tensors, std::vector<int64_t> numbers = {}) {
+  return {.tensors = std::move(tensors), .numbers = std::move(numbers)};
+}
+
+}  // namespace
+
+PythonModel::PythonModel(int64_t workload, uint64_t seed, bool smooth) {
+  const Frame made = call("model", workload, static_cast<int64_t>(seed), with({}, {smooth}));
+  check(made.answered_numbers.size() == 2, "Python must answer with the model's number and its count of parameters");
+  id_ = made.answered_numbers[0];
+  const auto parameters = static_cast<size_t>(made.answered_numbers[1]);
+  for (size_t i = 0; i < made.answer.size(); ++i) {
+    const auto& [path, tensor] = made.answer[i];
+    const size_t dot = path.rfind('.');
+    torch::nn::Module& owner = dot == std::string::npos ? *this : submodule(*this, path.substr(0, dot));
+    const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+    if (i < parameters)
+      owner.register_parameter(name, tensor, tensor.requires_grad());
+    else
+      owner.register_buffer(name, tensor);
+  }
+}
+
+PythonModel::~PythonModel() {
+  try {
+    call("drop_model", id_);
+  } catch (const std::exception&) {
+    // Python printed it to the rank's log.
+  }
+}
+
+at::Tensor PythonModel::forward(const at::Tensor& input, const Context& context) {
+  return only_tensor(
+      call("model_forward", id_, context.step, with({input, context.ids}, {static_cast<int64_t>(context.seed)})));
+}
+
+void PythonModel::train(bool on) {
+  torch::nn::Module::train(on);
+  call("model_train", id_, on);
+}
+
+std::shared_ptr<Model> PythonWorkload::model(uint64_t seed) const {
+  return std::make_shared<PythonModel>(numbers_.id, seed, numbers_.smooth);
+}
+at::Tensor PythonWorkload::loss(const at::Tensor& output, const at::Tensor& target) const {
+  return only_tensor(call("loss", numbers_.id, 0, with({output, target})));
+}
+Batch PythonWorkload::batch(const at::Tensor& ids) const {
+  return batch_of(call("batch", numbers_.id, 0, with({ids})), ids);
+}
+Batch PythonWorkload::test_batch(const at::Tensor& ids) const {
+  if (numbers_.test_samples == 0) return Workload::test_batch(ids);
+  return batch_of(call("test_batch", numbers_.id, 0, with({ids})), ids);
+}
+
+}  // namespace dpbench::python

@@ -1,0 +1,59 @@
+"""A model in Python for strategies in C++ and Python: self-attention over drawn sequences, trained by AdamW."""
+import torch
+from torch import nn
+
+import dpbench
+
+
+class Transformer(nn.Module):
+    def __init__(self, width=32, layers=2, words=16):
+        super().__init__()
+        self.embed = nn.Embedding(words, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True, activation=nn.functional.gelu)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.out = nn.Linear(width, words)
+
+    def forward(self, words):
+        return self.out(self.encoder(self.embed(words)).mean(1))
+
+
+@dpbench.workload("py-transformer", batch=16, optimizer="adam", weight_decay=0.01)
+class Sequences:
+    """two layers of self-attention on sequences of 12 words"""
+    samples = 256
+
+    def __init__(self):
+        self.words = torch.randint(0, 16, (self.samples, 12), generator=torch.Generator().manual_seed(1))
+
+    def model(self):
+        return Transformer()
+
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+
+    def batch(self, ids):
+        words = self.words[ids]
+        return words, words.sum(1) % 16
+
+
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        x = torch.tensor([i / 64, 1 - i / 64, 0.5])
+        return x, (x ** 2).sum().reshape(1)
+
+
+@dpbench.workload("py-squares", batch=8, learning_rate=0.1)
+class Regression:
+    """three inputs, a hidden layer with dropout, from a Dataset"""
+
+    def model(self):
+        return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 1))
+
+    def loss(self, output, target):
+        return nn.functional.mse_loss(output, target)
+
+    def data(self):
+        return Squares()
