@@ -27,7 +27,7 @@ namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
-  // What plug-ins print goes to stderr, because stdout gets the catalogue alone.
+  // Output of plug-ins goes to stderr, because stdout is reserved for the catalogue.
   const int catalogue_output = dup(STDOUT_FILENO);
   check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
   // Number of workloads before any plug-in is loaded, which may register more.

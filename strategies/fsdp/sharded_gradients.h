@@ -1,4 +1,4 @@
-// The gradients of parameters of one dtype: each rank keeps the sum over all ranks of its own rows.
+// Sharded gradients of parameters of one dtype: each rank stores its own rows, summed over all ranks.
 #pragma once
 
 #include <vector>

@@ -114,7 +114,7 @@ struct Recipe {
   bool shuffle = true;  // if true, samples are shuffled again in every epoch
 };
 
-// What the flag --model accepts.
+// Describes the values of the flag --model.
 struct Models {
   std::vector<std::string> names = {};  // predefined models; empty: the workload has a single model
   std::string sizes = {};               // names of the sizes that can be set, for help texts

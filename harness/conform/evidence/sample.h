@@ -1,4 +1,4 @@
-// The elements of each tensor of a large model that an audit looks at.
+// The elements of each tensor of a large model that an audit compares.
 #pragma once
 
 #include <algorithm>
