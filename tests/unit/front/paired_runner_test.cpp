@@ -97,7 +97,7 @@ TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
   EXPECT_EQ(cases_.blocks, 1 + 6);
 }
 
-// Reads of the cores' times, 1 s apart, in which others use `load` of a core.
+// Readings of the cores' times, 1 s apart, between which other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;

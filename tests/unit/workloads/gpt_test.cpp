@@ -226,7 +226,7 @@ TEST(Gpt, UnprintableCharactersArePrintedAsQuestionMarks) {
     EXPECT_TRUE(workload.continued(always(token, 257), 2, 1).ends_with("??")) << token;
 }
 
-// 6 operations per token and multiplied parameter, and 12 per layer, column and pair of tokens.
+// 6 operations per token and multiplied parameter, and 12 per layer, hidden feature and pair of tokens.
 TEST(GptShape, OperationsOfARowFollowTheClosedFormula) {
   const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=256"), "");
   EXPECT_EQ(workload.tokens_per_sample(), 16);
