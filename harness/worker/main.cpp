@@ -66,8 +66,7 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Stdout is the rank's log file. Writing each line at once keeps the order with stderr, and the last words of a
-  // crash.
+  // Stdout is the rank's log file. Flushing every line keeps the order with stderr, and the last lines before a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);

@@ -117,7 +117,7 @@ class Fsdp : public Strategy {
 
   void load(const Snapshot& snapshot) override {
     const NamedTensors wanted = parameters(),
-                       state_wanted = state();  // copies, so that load_into() checks them first
+                       state_wanted = state();  // copies: load_into() checks the snapshot before it fills them
     load_into(wanted, snapshot.parameters, "parameter");
     load_into(state_wanted, snapshot.state, "optimizer state");
     load_into(buffers(), snapshot.buffers, "buffer");

@@ -58,7 +58,7 @@ struct Layout {
   int world = 1;  // number of replicas that get different samples
   int64_t rows_per_rank = 4;
   int64_t samples = 0;
-  MeshShape mesh = {};  // of the ranks; without axes it has as many as there are replicas
+  MeshShape mesh = {};  // mesh of the ranks; without axes: one rank per replica
 
   // Number of processes.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }

@@ -26,7 +26,7 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
-  std::vector<std::string> axes = {};  // of a mesh that the strategy uses
+  std::vector<std::string> axes = {};  // axes of a mesh that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
 

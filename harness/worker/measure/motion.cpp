@@ -45,7 +45,7 @@ bool still_learns(const Evidence& seen, const Sample& sample) {
 
 }  // namespace
 
-// Returns the largest distance that an element of a parameter, at most `largest` in size, can move in these steps.
+// Returns how far an element with an absolute value of at most `largest` can move in these steps.
 double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   const double rates = sum_of_learning_rates(optimizer_, first, steps);
   // An Adam update is largest after many steps without a gradient.

@@ -61,7 +61,7 @@ void Messages::serve() {
   }
 }
 
-// Moves what can be moved at once. Returns false if that is nothing.
+// Moves all chunks that can be moved without waiting. Returns false if there are none.
 bool Messages::move_all() {
   bool moved = take_early();
   for (int r = 0; r < group_.world(); ++r)
