@@ -49,15 +49,15 @@ class ShardedParameters {
   void allocate() const;
 
   std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> values_;  // the same memory, without autograd and with a version counter of its own
+  std::vector<at::Tensor> values_;  // the same memory, without autograd and with its own version counter
   std::vector<at::Tensor> like_;    // meta tensors with the stored shapes, strides and dtypes
   Storage storage_;
   RowCut cut_, between_cut_;
-  at::Tensor shard_;    // flat; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part from free_between() to free(); else undefined
+  at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
+  at::Tensor between_;  // this rank's part of the unit from free_between() to free(); else undefined
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
-  at::Tensor input_, output_;  // of a gather under way
+  at::Tensor input_, output_;  // buffers of a gather in progress
   WorkPtr gathering_;
 };
 

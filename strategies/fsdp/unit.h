@@ -15,9 +15,9 @@ namespace dpbench::fsdp {
 // One parameter as this rank stores it.
 struct ShardedParameter {
   std::string name;
-  at::Tensor parameter;      // the model's
-  at::Tensor rows;           // this rank's; may be empty
-  at::Tensor gradient = {};  // of these rows; undefined if the parameter is not trained, or before a step
+  at::Tensor parameter;      // the model's tensor
+  at::Tensor rows;           // this rank's rows of it; may have none
+  at::Tensor gradient = {};  // gradient of the rows; undefined if not trained, or before a step
   bool trained = false, used = false;
 };
 
