@@ -166,14 +166,14 @@ class Suite {
     return broadcast_text(*request_.store, "shared/" + std::to_string(exchanges_++), request_.rank, text);
   }
 
-  // Returns the samples of a micro-batch and the number of steps.
+  // Returns the number of samples of a micro-batch and the number of steps.
 
   std::pair<int64_t, int64_t> affordable_shape(Scenario scenario, int64_t few, int64_t own, int64_t least_steps) {
     scenario.rows_per_rank = std::min(few, own);
     const auto start = std::chrono::steady_clock::now();
     first_step(bench_, scenario);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    constexpr double at_most = 4;  // times the time that it has, for the least steps
+    constexpr double at_most = 4;  // least_steps may take this multiple of the time limit
     const double row_s = took.count() / static_cast<double>(scenario.rows_per_rank),
                  rows = at_most * request_.unwatched_s / (row_s * static_cast<double>(least_steps));
     const int64_t chosen = std::max(scenario.rows_per_rank, std::min(own, static_cast<int64_t>(rows)));
@@ -198,7 +198,7 @@ class Suite {
     enlarged_.emplace(*workload_, factor);
     enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.mesh, bench_.devices,
                                   bench_.params, bench_.seed, bench_.enters});
-    here.reset();  // what follows waits for other ranks
+    here.reset();  // the rest waits for other ranks
     run_on(*enlarged_bench_, scenario);
   }
 

@@ -147,7 +147,7 @@ class CommandLoop {
     pulse_.forget_calls();
     if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
     const RankRecord record = timed_case_->block(sampling);
-    // A duel has no order to end a case, so a failed audit is told at once.
+    // A duel never sends an order to end a case, so a failed audit is reported at once.
     if (const auto audits = timed_case_->audits(); any_failed(audits))
       for (const Json& row : rows_of(audits)) checks.push_back(row);
     return ran(spec, record, checks);

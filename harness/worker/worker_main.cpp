@@ -29,7 +29,7 @@ namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
-  // What plug-ins print goes to stderr, because stdout gets the catalogue alone.
+  // Output of plug-ins goes to stderr, because stdout is reserved for the catalogue.
   const int catalogue_output = dup(STDOUT_FILENO);
   check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
   // Number of workloads before any plug-in is loaded, which may register more. Python files have registered theirs.
@@ -68,8 +68,7 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Stdout is the rank's log file. Writing each line at once keeps the order with stderr, and the last words of a
-  // crash.
+  // Stdout is the rank's log file. Flushing every line keeps the order with stderr, and the last lines before a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);

@@ -1,5 +1,5 @@
-// The mesh: all ranks as a grid with named axes, such as dp (data parallel) and tp (tensor parallel). Each axis gives a
-// rank the group of ranks with which it differs in this axis only.
+// The mesh: all ranks as a grid with named axes, such as dp (data parallel) and tp (tensor parallel). A rank's group on
+// an axis has the ranks whose positions differ from its own on this axis only.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace dpbench {
 struct Axis {
   std::string name;
   c10::intrusive_ptr<c10d::ProcessGroup> group = {};  // null if the axis has one rank
-  int rank = 0;                                       // this rank's place on the axis
+  int rank = 0;                                       // this rank's position on the axis
   int size = 1;
 };
 
@@ -39,8 +39,8 @@ class Mesh {
   MeshShape shape() const;
 
   // Returns a mesh of the same ranks with other groups: replace(axis, group) for each axis, and for the group of all
-  // ranks. An axis that has all ranks shares the group of all ranks; only then is that group called by the axis's name,
-  // else "world".
+  // ranks. An axis that covers all ranks shares the group of all ranks. If there is one, replace() gets that group only
+  // under the axis's name, otherwise under "world".
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

@@ -1,5 +1,5 @@
-// A strategy's formula of its traffic: what a rank passes to the collectives of a step. The checks compare it with what
-// was counted.
+// A strategy's formula of its traffic: the bytes that a rank passes to the collectives of a step. The checks compare it
+// with the counted bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Traffic {
   int64_t bytes = 0;     // of this rank's input tensors; in a scatter or recv, of its output tensors
 };
 
-// What a formula may depend on.
+// Inputs of a formula.
 struct TrafficQuery {
   const Model& model;    // as the workload makes it
   at::ScalarType dtype;  // Setup::dtype
@@ -31,7 +31,7 @@ struct TrafficQuery {
   int64_t taken = 0;   // steps that the strategy has taken since its construction
   bool clips = false;  // true if the global norm is clipped
 
-  // Returns the dtype in which a strategy stores such a tensor, and the bytes of these tensors in it.
+  // Return the dtype in which a strategy stores a parameter or buffer, and the bytes of tensors stored so.
   at::ScalarType stored(const at::Tensor& tensor) const;
   int64_t bytes_of(const NamedTensors& tensors) const;
 };

@@ -31,7 +31,7 @@ class Fsdp : public Strategy {
         clip_norm_(setup.clip_norm) {
     if (options_.reshard == Reshard::shard && mesh_.group()->getSize() > 1 && mesh_.axis("shard").size == 1)
       throw UsageError("fsdp.reshard=shard needs a mesh with an axis shard, such as --mesh dp=2,shard=2");
-    replica_.trainable_tensors(name_);  // throws if there are none
+    replica_.trainable_tensors(name_);  // throws if nothing is trainable
     require_same_model(*mesh_.group(), replica_);
     broadcast_from(0, mesh_.group(), replica_.detached());
     const Axis copies = mesh_.axis(replica_axis(mesh_.shape(), options_.reshard));
@@ -68,7 +68,7 @@ class Fsdp : public Strategy {
     if (clip_norm_) clip_parts(gradients_of(all), *clip_norm_, replica_.device(), shard_.group.get());
     phases.enter(Phase::optimizer);
     optimizer_->step(step);
-    for (const ShardedParameter& one : all) one.rows.mutable_grad().reset();  // views of the gradient shards
+    for (const ShardedParameter& one : all) one.rows.mutable_grad().reset();  // drop the views of the gradient shards
     if (options_.stage == Stage::fsdp) return result;
     phases.enter(Phase::communication);
     passes_->update();
@@ -116,7 +116,8 @@ class Fsdp : public Strategy {
   }
 
   void load(const Snapshot& snapshot) override {
-    const NamedTensors wanted = parameters(), state_wanted = state();  // copies, which check names and shapes
+    const NamedTensors wanted = parameters(),
+                       state_wanted = state();  // copies: load_into() checks the snapshot before it fills them
     load_into(wanted, snapshot.parameters, "parameter");
     load_into(state_wanted, snapshot.state, "optimizer state");
     load_into(buffers(), snapshot.buffers, "buffer");
@@ -137,7 +138,7 @@ class Fsdp : public Strategy {
   }
 
  private:
-  // "world" stands for all ranks.
+  // Returns an axis of the mesh, or all ranks for "world".
   Axis axis_of(const std::string& name) const {
     if (name != "world") return mesh_.axis(name);
     return {.name = name, .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
@@ -157,7 +158,7 @@ class Fsdp : public Strategy {
     const std::vector<ShardedParameter> all = trained();
     for (const auto& [name, tensor] : replica_.trainable()) {
       const auto one = std::ranges::find(all, name, &ShardedParameter::name);
-      if (one->rows.numel() == 0 && tensor.numel() > 0) continue;  // another rank has rows of it
+      if (one->rows.numel() == 0 && tensor.numel() > 0) continue;  // this rank has no rows of it
       rows.push_back({name, one->rows});
       dimensions.push_back(tensor.dim());
     }

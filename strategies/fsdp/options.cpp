@@ -46,7 +46,7 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
   return trained;
 }
 
-// The last unit stays whole, because its backward pass follows its forward pass.
+// The last unit is not freed after its forward pass, because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
@@ -180,8 +180,8 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   return all;
 }
 
-// At most one unit is whole beside the root, unless none is freed after its forward pass. Units that are gathered ahead
-// lie in a buffer.
+// Besides the root, one unit at a time has its full parameters, unless units are not freed after their forward pass.
+// Prefetched units are not counted: they are in a communication buffer.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;

@@ -1,4 +1,4 @@
-// The parameters of the strategies fsdp and zero2, parsed once, and what follows from them.
+// The parameters of the strategies fsdp and zero2, parsed once, and values derived from them.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace dpbench::fsdp {
 // zero2: gradients and optimizer state are sharded; fsdp: parameters too.
 enum class Stage { zero2, fsdp };
 
-// What becomes of a unit after its forward pass: it is freed; it stays whole; or each rank of the axis `shard` keeps a
-// part, while the parameters are cut over all ranks.
+// Storage of a unit between its forward and its backward pass. on: freed. off: still gathered. shard: parameters are
+// sharded over all ranks, but each group of the axis `shard` keeps the whole unit, a part on each rank.
 enum class Reshard { on, off, shard };
 
 struct Options {
   Stage stage = Stage::fsdp;
   int64_t blocks_per_unit = 1;
-  int64_t prefetch = 1;  // units that are gathered ahead of the one that computes
+  int64_t prefetch = 1;  // number of units that are gathered ahead of the current one
   Reshard reshard = Reshard::on;
   bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;

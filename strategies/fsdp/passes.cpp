@@ -55,7 +55,7 @@ at::Tensor Passes::span(size_t unit, const at::Tensor& x, int64_t step, const at
   return replica_.forward_span(planned.first, planned.last, x, step, ids);
 }
 
-// Waits until a unit is whole, then starts to gather the next ones in the direction of the pass.
+// Waits until a unit is gathered, then starts to gather the next ones in the direction of the pass.
 void Passes::need(size_t unit, int direction, Phases& phases) {
   if (!frees_) return;
   if (!units_[unit].is_whole()) {
@@ -71,7 +71,7 @@ void Passes::need(size_t unit, int direction, Phases& phases) {
   note_peak(0);
 }
 
-// beside: bytes that are freed already.
+// beside: bytes of a communication buffer that was in use until now.
 void Passes::note_peak(int64_t beside) {
   int64_t bytes = root_.held_bytes() + beside;
   for (const Unit& one : units_) bytes += one.held_bytes();
@@ -92,7 +92,7 @@ void Passes::free_after_forward(size_t unit) {
     units_[unit].free_between();
 }
 
-// At most one reduction is under way, so that at most one unit's whole gradients wait for it.
+// At most one reduction runs at a time, so that the unsharded gradients of at most one unit are kept for it.
 void Passes::reduce(Unit& unit, double share, bool last, Phases& phases) {
   if (reducing_) communicate(phases, [&] { reducing_->finish_reduce(reducing_last_); });
   unit.begin_reduce(share);

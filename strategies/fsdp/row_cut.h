@@ -18,16 +18,16 @@ class RowCut {
   size_t size() const { return places_.size(); }
   int64_t shard_elements() const { return shard_elements_; }
   int64_t whole_elements() const { return shard_elements_ * ranks_; }
-  // True if some ranks have fewer rows than others, so that their flat shards have elements of no tensor.
+  // True if some ranks have fewer rows than others, so that their flat shards end with padding.
   bool padded() const { return padded_; }
   // Returns a view of the rows of the i-th tensor that belong to a rank. It may have no rows.
   at::Tensor rows_of(const at::Tensor& tensor, size_t i, int rank) const;
   // Returns the same rows as a view of that rank's flat shard.
   at::Tensor rows_in(const at::Tensor& shard, size_t i, int rank) const;
-  // Returns a rank's flat shard as a view of the whole.
+  // Returns a rank's flat shard as a view of `whole`, the flat shards of all ranks.
   at::Tensor shard_of(const at::Tensor& whole, int rank) const;
 
-  // Copies all rows of the i-th tensor from the whole, or into it, multiplied by `scale`.
+  // Copy all rows of the i-th tensor out of `whole`, or multiplied by `scale` into it.
   void unpack(const at::Tensor& whole, size_t i, const at::Tensor& tensor) const;
   void pack(const at::Tensor& tensor, size_t i, double scale, const at::Tensor& whole) const;
 

@@ -1,4 +1,4 @@
-// The gradients of parameters of one dtype: each rank keeps the sum over all ranks of its own rows.
+// Sharded gradients of parameters of one dtype: each rank stores its own rows, summed over all ranks.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace dpbench::fsdp {
 
 class ShardedGradients {
  public:
-  // parameters: trained; at least one.
+  // parameters: at least one; all are trained.
   ShardedGradients(const std::vector<at::Tensor>& parameters, const Storage& storage);
 
   void clear();
@@ -32,9 +32,9 @@ class ShardedGradients {
   std::vector<at::Tensor> parameters_;
   Storage storage_;
   RowCut cut_;
-  at::ScalarType dtype_;  // of the gradients after the reduction
+  at::ScalarType dtype_;  // dtype of the gradients after the reduction
   std::vector<bool> used_;
-  at::Tensor input_, output_;  // of a reduction under way
+  at::Tensor input_, output_;  // buffers of a reduction in progress
   at::Tensor sum_;             // flat
   WorkPtr reducing_, summing_;
 };

@@ -8,9 +8,8 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Gives a tensor's storage the memory of another tensor's, which has none afterwards. Views of the tensor in the
-// autograd graph share its storage, so they lose the old memory too, and find the values again when the tensor is whole
-// again.
+// Moves the memory of one tensor's storage to another's. Views in the autograd graph share the storage of their tensor,
+// so they lose their values when it is freed, and have them again after the next gather.
 void move_memory(const at::Tensor& from, const at::Tensor& to) {
   c10::StorageImpl *const source = from.storage().unsafeGetStorageImpl(), *const target =
                                                                               to.storage().unsafeGetStorageImpl();
@@ -33,14 +32,15 @@ ShardedParameters::ShardedParameters(const std::vector<at::Tensor>& tensors, con
   free();
 }
 
-// Copies this rank's rows, unless a view of the tensor serves: fused optimizers take tensors without gaps.
+// Sets rows_ to this rank's rows: views of the flat shard if tensors are freed, else views of the tensors, or copies of
+// views that are not dense, because fused optimizers require dense tensors.
 void ShardedParameters::keep_rows() {
   const int rank = storage_.shard.rank;
   for (const at::Tensor& tensor : tensors_) like_.push_back(at::empty_like(tensor, at::kMeta));
   if (storage_.frees()) shard_ = at::zeros({cut_.shard_elements()}, tensors_[0].options());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     values_.push_back(tensors_[i].variable_data());
-    at::Tensor mine = stands_apart() ? cut_.rows_of(values_[i], i, rank) : values_[i];
+    at::Tensor mine = has_separate_rows() ? cut_.rows_of(values_[i], i, rank) : values_[i];
     if (shard_.defined())
       mine = cut_.rows_in(shard_, i, rank).copy_(mine);
     else if (!mine.is_non_overlapping_and_dense())
@@ -49,7 +49,7 @@ void ShardedParameters::keep_rows() {
   }
 }
 
-// Gives each tensor memory of its own, in the dtype in which it is gathered.
+// Gives each tensor its own memory, in the dtype in which it is gathered.
 void ShardedParameters::make_private() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto dtype = storage_.gathered.value_or(tensors_[i].scalar_type());
@@ -150,7 +150,7 @@ std::vector<at::Tensor> ShardedParameters::joined(const std::vector<at::Tensor>&
 void ShardedParameters::set(size_t i, const at::Tensor& value) {
   const at::NoGradGuard no_grad;
   if (whole_) values_[i].copy_(value);
-  if (stands_apart()) rows_[i].copy_(rows_in(value, i));
+  if (has_separate_rows()) rows_[i].copy_(rows_in(value, i));
 }
 
 int64_t ShardedParameters::buffer_bytes() const {

@@ -15,49 +15,49 @@ class ShardedParameters {
   // tensors: equal on all ranks. Cuts them and, unless Storage::whole is set, frees them.
   ShardedParameters(const std::vector<at::Tensor>& tensors, const Storage& storage);
 
-  // Starts to gather, unless the tensors are whole or on their way. gather() returns when they are whole.
+  // Starts to gather the tensors, unless they are gathered or being gathered. gather() also waits until they are.
   void begin_gather();
   void gather();
   void free();
   // Frees the tensors until the backward pass: the next gather takes place among the ranks of Storage::between.
   void free_between();
-  // Starts to gather the rows that the ranks have stepped, for tensors that are not freed. gather() ends it.
+  // Starts to gather the rows after an optimizer step, for tensors that are not freed. gather() waits for that too.
   void begin_update();
   bool is_whole() const { return whole_; }
 
   // Returns this rank's rows of a tensor; it may have none.
   const at::Tensor& rows(size_t i) const { return rows_[i]; }
-  // Returns the whole tensors of which each rank passes its rows, in the shapes of the parameters. Collective.
+  // Returns unsharded tensors in the shapes of the parameters. rows: this rank's rows of each. Collective.
   std::vector<at::Tensor> joined(const std::vector<at::Tensor>& rows) const;
   // Returns this rank's rows of a tensor with the shape of the i-th parameter.
   at::Tensor rows_in(const at::Tensor& value, size_t i) const { return cut_.rows_of(value, i, storage_.shard.rank); }
   // Replaces the i-th tensor by `value`, which is equal on all ranks.
   void set(size_t i, const at::Tensor& value);
 
-  // Returns the bytes of the tensors that are whole or on their way, without this rank's rows.
+  // Returns the bytes of the tensors that are gathered or being gathered, without this rank's rows.
   int64_t held_bytes() const;
   // Returns the bytes of a gather's output, which is copied into the tensors.
   int64_t buffer_bytes() const;
 
  private:
   bool is_cut() const { return storage_.shard.size > 1; }
-  // True if this rank's rows are not the tensor itself.
-  bool stands_apart() const { return is_cut() || storage_.frees(); }
+  // True if rows_[i] is a part or a copy of the i-th tensor, not the tensor itself.
+  bool has_separate_rows() const { return is_cut() || storage_.frees(); }
   void make_private();
   void keep_rows();
   void start(const at::Tensor& shard, const RowCut& cut, const Axis& axis);
   void allocate() const;
 
   std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> values_;  // the same memory, without autograd and with a version counter of its own
-  std::vector<at::Tensor> like_;    // shapes, strides and dtypes of the tensors as they are stored; without memory
+  std::vector<at::Tensor> values_;  // the same memory, without autograd and with its own version counter
+  std::vector<at::Tensor> like_;    // meta tensors with the stored shapes, strides and dtypes
   Storage storage_;
   RowCut cut_, between_cut_;
-  at::Tensor shard_;    // flat; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part from free_between() to free(); else undefined
+  at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
+  at::Tensor between_;  // this rank's part of the unit from free_between() to free(); else undefined
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
-  at::Tensor input_, output_;  // of a gather under way
+  at::Tensor input_, output_;  // buffers of a gather in progress
   WorkPtr gathering_;
 };
 

@@ -12,7 +12,7 @@ namespace dpbench::fsdp {
 struct Storage {
   Axis shard;    // each rank of this axis stores some rows of each parameter
   Axis replica;  // the ranks of this axis store the same rows
-  // Ranks that keep all parameters between forward and backward pass, each a part; one rank: the ranks of `shard` do.
+  // Ranks over which parameters are sharded between forward and backward pass; if it has one rank: over `shard`.
   Axis between = {};
   bool whole = false;  // parameters are not freed (ZeRO-2)
   // Dtypes in which matrices are gathered and gradients are reduced; nullopt: their own.

@@ -15,9 +15,9 @@ namespace dpbench::fsdp {
 // One parameter as this rank stores it.
 struct ShardedParameter {
   std::string name;
-  at::Tensor parameter;      // the model's
-  at::Tensor rows;           // this rank's; may be empty
-  at::Tensor gradient = {};  // of these rows; undefined if the parameter is not trained, or before a step
+  at::Tensor parameter;      // the model's tensor
+  at::Tensor rows;           // this rank's rows of it; may have none
+  at::Tensor gradient = {};  // gradient of the rows; undefined if not trained, or before a step
   bool trained = false, used = false;
 };
 
@@ -42,8 +42,8 @@ class Unit {
   void clear_gradients();
 
   std::vector<ShardedParameter> parameters() const;
-  // Calls visit(name, whole) for each parameter with the rows that choose() returns for it, joined over all ranks. A
-  // parameter for which it returns an undefined tensor on any rank must be undefined on all. Collective.
+  // For each parameter, gathers the rows that choose() returns on each rank, and calls visit(name, unsharded tensor).
+  // If choose() returns an undefined tensor on one rank, it must do so on all. Collective.
   void join(const std::function<at::Tensor(const ShardedParameter&)>& choose,
             const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) const;
   // Replaces the values of the parameters by value_of(name).
@@ -52,7 +52,7 @@ class Unit {
   std::optional<at::Tensor> rows_in(const std::string& name, const at::Tensor& whole) const;
 
  private:
-  // The parameters that are communicated as one tensor: of one dtype, gathered in one dtype.
+  // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype.
   struct Bundle {
     std::vector<Parameter> parameters;
     std::vector<size_t> trained;  // indices in `parameters`

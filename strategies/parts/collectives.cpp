@@ -38,8 +38,8 @@ struct Adjoint : torch::autograd::Function<Adjoint> {
 
 at::Tensor same(const at::Tensor& tensor) { return tensor.view_as(tensor); }
 
-// The pieces of an axis' ranks along a dimension. Pieces of different sizes travel with padding, because collectives
-// need equal ones.
+// The pieces of an axis' ranks along a dimension. Smaller pieces are sent with padding, because collectives need equal
+// sizes.
 class Pieces {
  public:
   Pieces(const Axis& axis, Cut cut) : axis_(axis), cut_(std::move(cut)) {
@@ -68,7 +68,7 @@ class Pieces {
   at::Tensor unpadded(const at::Tensor& piece, size_t rank) const {
     return piece.narrow(cut_.dim, 0, cut_.sizes[rank]);
   }
-  // Returns the pieces of a whole tensor, padded, as one tensor with a dimension more.
+  // Returns the padded pieces of a whole tensor, stacked along a new dimension.
   at::Tensor stacked(const at::Tensor& whole) const {
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : whole.split_with_sizes(cut_.sizes, cut_.dim)) parts.push_back(padded(part));

@@ -8,7 +8,7 @@ void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Devi
     squares += at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble).square();
   std::vector<at::Tensor> sum = {squares};
   if (group && group->getSize() > 1) group->allreduce(sum)->wait();
-  const at::Tensor factor = (limit / (sum[0].sum().sqrt() + 1e-6)).clamp_max(1.0);  // without dimensions
+  const at::Tensor factor = (limit / (sum[0].sum().sqrt() + 1e-6)).clamp_max(1.0);  // zero-dimensional
   for (at::Tensor gradient : gradients) gradient.mul_(factor.to(gradient.scalar_type()));
 }
 

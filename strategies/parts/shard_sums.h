@@ -1,4 +1,4 @@
-// What ranks that each hold a part of the tensors find out together. The group is null for a rank that holds all.
+// Reductions over ranks that each hold a part of the tensors. The group is null if one rank holds all of them.
 #pragma once
 
 #include <vector>

@@ -232,7 +232,7 @@ TEST_F(ConformanceChecks, FailForAWrongStepSize) {
   EXPECT_EQ(row("optimizer-replay").status, CheckStatus::failed);
 }
 
-TEST_F(ConformanceChecks, OfAPartOfEachParameterFindAMistakeInThatPart) {
+TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   scenario_.sample = {.most_elements = 10, .seed = 7};
   for (Evidence& evidence : ranks_) {
     for (auto& [name, tensor] : evidence.steps[0].parameters) tensor = scenario_.sample.of(tensor).clone();

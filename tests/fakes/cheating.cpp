@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of the checks has
 
-// What a strategy can see when it decides whether to cheat.
+// Data on which a strategy decides whether to cheat.
 struct View {
   int64_t steps = 0;       // steps that it has taken
   int64_t since_read = 0;  // steps since the harness last read its tensors

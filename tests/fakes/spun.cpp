@@ -21,7 +21,7 @@ class Times {
   void add(Clock::duration time) {
     ns_[count_++ % ns_.size()] = std::chrono::duration<double, std::nano>(time).count();
   }
-  // From the oldest.
+  // Returns the step times, oldest first.
   std::vector<double> all() const {
     std::vector<double> times;
     for (size_t at = count_ - std::min(count_, ns_.size()); at < count_; ++at) times.push_back(ns_[at % ns_.size()]);

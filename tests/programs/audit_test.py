@@ -43,7 +43,7 @@ class Audit(unittest.TestCase):
             self.assertTrue(done.stdout, done.stderr)
             return done.returncode, json.loads(done.stdout)["cases"][0]
 
-    def test_every_way_to_cheat_is_found_and_takes_the_speed_away(self):
+    def test_every_way_to_cheat_is_found_and_gets_no_speed(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
                 code, case = self.measure(way)
@@ -71,8 +71,8 @@ class Audit(unittest.TestCase):
         self.assertIn(case["status"], ("wrong", "unmeasured"), case)
         self.assertIn("check audit failed", case["reason"])
 
-    def test_audit_off_lets_a_late_mistake_pass(self):
-        # Parameters of ranks that are apart would be found without an audit.
+    def test_with_audit_off_a_late_mistake_is_not_found(self):
+        # Parameters that differ between ranks would be found without an audit.
         code, case = self.measure("no-late-update", "--audit", "off")
         self.assertEqual((code, case["status"]), (0, "ok"), case)
         self.assertNotIn("audit", [row["name"] for row in case["checks"]])

@@ -227,7 +227,7 @@ class Samples(unittest.TestCase):
 
 
 class Busy(unittest.TestCase):
-    def test_a_case_whose_core_others_took_is_disturbed_and_saved_as_no_baseline(self):
+    def test_a_case_that_lost_a_core_to_other_programs_is_disturbed_and_not_saved_as_a_baseline(self):
         if not os.path.exists("/proc/self/schedstat"):
             self.skipTest("this kernel does not tell how long threads wait for a core")
         core = sorted(os.sched_getaffinity(0))[:1]
@@ -250,7 +250,7 @@ class Busy(unittest.TestCase):
             self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
             self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
 
-    def test_steps_below_a_millisecond_take_one_thread_unless_told_otherwise(self):
+    def test_steps_below_a_millisecond_use_one_thread_by_default(self):
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2:
             self.skipTest("one core")
@@ -262,7 +262,7 @@ class Busy(unittest.TestCase):
 
 
 class Runtimes(unittest.TestCase):
-    def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_is_told_so(self):
+    def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_gets_a_notice(self):
         report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")

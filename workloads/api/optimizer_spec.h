@@ -24,7 +24,7 @@ struct OptimizerSpec {
 // Returns the learning rate of a step, counted from 0.
 double learning_rate(const OptimizerSpec& spec, int64_t step);
 inline bool is_scheduled(const OptimizerSpec& spec) { return spec.warmup_steps > 0 || spec.decay_steps > 0; }
-// Returns the weight decay of a parameter with so many dimensions.
+// Returns the weight decay of a parameter with this many dimensions.
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions);
 // Returns the names of the state's tensors of each parameter, as in "<parameter>.<slot>".
 std::vector<std::string> state_slots(const OptimizerSpec& spec);

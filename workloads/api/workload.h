@@ -49,8 +49,9 @@ class Model : public torch::nn::Module {
   at::Tensor forward_span(size_t first, size_t last, at::Tensor x, const Context& context);
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
-  // Divides the model into spans of so many blocks. forward() then keeps only the input of each span, and the backward
-  // pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the model.
+  // Divides the model into spans of this many blocks. forward() then keeps only the input of each span, and the
+  // backward pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the
+  // model.
   void recompute(int64_t blocks) { recompute_ = blocks; }
 
  protected:
@@ -114,7 +115,7 @@ struct Recipe {
   bool shuffle = true;  // if true, samples are shuffled again in every epoch
 };
 
-// What the flag --model accepts.
+// Describes the values of the flag --model.
 struct Models {
   std::vector<std::string> names = {};  // predefined models; empty: the workload has a single model
   std::string sizes = {};               // names of the sizes that can be set, for help texts

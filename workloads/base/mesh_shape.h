@@ -22,7 +22,7 @@ using MeshShape = std::vector<AxisSize>;
 // An axis that the flag --mesh accepts.
 struct KnownAxis {
   const char* name;
-  bool data;  // ranks at different places of the axis get different samples
+  bool data;  // ranks at different positions on the axis get different samples
   const char* summary;
 };
 
@@ -67,7 +67,7 @@ inline AxisSize parse_axis(const std::string& part, const std::string& text) {
   return axis;
 }
 
-// Returns a rank's place on an axis.
+// Returns a rank's position on an axis.
 inline int place_on(const MeshShape& shape, size_t axis, int rank) {
   for (size_t i = axis + 1; i < shape.size(); ++i) rank /= shape[i].size;
   return rank % shape[axis].size;
@@ -150,7 +150,7 @@ inline std::vector<std::vector<int>> groups_of_axis(const MeshShape& shape, size
   return groups;
 }
 
-// Returns a rank's place on each axis, such as "dp=1,tp=0".
+// Returns a rank's position on each axis, such as "dp=1,tp=0".
 inline std::string coordinates(const MeshShape& shape, int rank) {
   MeshShape places = shape;
   for (size_t i = 0; i < shape.size(); ++i) places[i].size = mesh_text::place_on(shape, i, rank);

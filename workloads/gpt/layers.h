@@ -38,7 +38,7 @@ class Dense : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
-// The table of a vector for each token or position. Only a weight: a tied head multiplies by it.
+// A table with a vector for each token or position. A tied head multiplies by its weight.
 class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights);

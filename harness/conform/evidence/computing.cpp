@@ -13,12 +13,12 @@ namespace {
 struct Marked {
   clockid_t clock;
   int64_t begin_ns;
-  int depth;  // number of marks of the thread: they may be nested
+  int depth;  // number of marks on the thread, which may be nested
 };
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // spent under marks that have ended
+int64_t ended_ns = 0;  // CPU time under marks that have ended
 
 }  // namespace
 

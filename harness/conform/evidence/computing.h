@@ -5,7 +5,7 @@
 
 namespace dpbench {
 
-// While an object exists, its thread computes on its own and waits for no other rank.
+// While an object of this class exists, its thread is marked: it computes and does not wait for other ranks.
 class Computing {
  public:
   Computing();

@@ -1,4 +1,4 @@
-// The elements of each tensor of a large model that an audit looks at.
+// The elements of each tensor of a large model that an audit compares.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ struct Sample {
   uint64_t seed = 0;
 
   bool takes_all(int64_t elements) const { return most_elements == 0 || elements <= most_elements; }
-  // Returns the first of the successive elements of a tensor of this size. A parameter, its gradient and its optimizer
-  // state have the same size, so the same elements of them are taken.
+  // Returns the index of the first element in the sample of a tensor of this size; the others follow it. A parameter,
+  // its gradient and its optimizer state have the same size, hence the same sample.
   int64_t first(int64_t elements) const {
     if (takes_all(elements)) return 0;
     return static_cast<int64_t>(seed % static_cast<uint64_t>(elements - most_elements + 1));

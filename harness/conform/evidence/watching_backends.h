@@ -24,7 +24,8 @@ class RecordingBackend : public ForwardingBackend {
   // Discards the old record and starts a new one. keep: also copy inputs and outputs of reductions, which makes each
   // reduction blocking.
   void start(bool keep);
-  // Marks what this thread calls from now on as the accessors' calls. Another thread may still end the step.
+  // Counts collectives that this thread calls from now on as calls of the accessors. Another thread may still end the
+  // step.
   void step_returned();
   std::vector<Collective> stop();
 
@@ -39,8 +40,9 @@ class RecordingBackend : public ForwardingBackend {
   std::vector<Collective> record_;
 };
 
-// Starts calls in order on a separate thread. The ranks are late by turns: by no, one or two delays. A faulty strategy
-// that does not wait for a collective then reads the tensor before the collective has changed it.
+// Starts calls in order on a separate thread. The delay of a rank cycles from call to call through 0, 2 and 4 ms, so
+// each call delays the ranks differently. A faulty strategy that does not wait for a collective then reads the tensor
+// before the collective has changed it.
 class LateBackend : public ForwardingBackend {
  public:
   explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);

@@ -1,4 +1,4 @@
-// The one cast between working dtypes and float64.
+// Casts tensors from a check's dtype to float64.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -16,15 +16,16 @@ namespace {
 // strategies showed (convnet, where Adam enlarges gradients that are zero by cancellation), a hundredth of the smallest
 // that wrong ones showed.
 constexpr double course_bound = 1e-8;
-// A strategy may differ from the exact course by this multiple of what rounding changes in the oracle's own.
+// A strategy may differ from the float64 course by this multiple of the oracle's own rounding error, measured by
+// computing the course in the strategy's dtype too.
 constexpr double course_factor = 8;
-// Allowed relative error of a course, in roundings of the dtype in which gradients are communicated.
+// Allowed relative error of a course, in units of roundoff of the dtype in which gradients are communicated.
 constexpr double communicated_roundings = 64;
 
-constexpr char apart_text[] =
+constexpr char diverged_text[] =
     "the ranks have different parameters: gradients are not reduced in steps that nobody looks at";
 
-double apart(const at::Tensor& a, const at::Tensor& b) {
+double distance(const at::Tensor& a, const at::Tensor& b) {
   return largest_element(a.to(at::kDouble) - b.to(at::kDouble));
 }
 
@@ -40,8 +41,8 @@ class Comparison {
 
   Deviation course() {
     for (size_t rank = 1; rank < trial_.ranks.size(); ++rank) start(rank);
-    // The first failure is told. A loss of every step tells where a mistake begins; a single loss tells less than the
-    // parameters do.
+    // Only the first failure is described. The losses of all steps come first, because they show where a mistake
+    // begins; a single loss comes last, because the parameters show more.
     const bool every_loss = trial_.ranks[0].steps.size() > 1 && trial_.ranks[0].steps[0].loss.defined();
     if (every_loss) passes();
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
@@ -65,23 +66,24 @@ class Comparison {
     deviation_.error = std::max(deviation_.error, error);
   }
 
-  // A single loss, or a parameter of few elements, may round by less than usual by chance. So the rounding of losses is
-  // the largest of all ranks and steps, and that of parameters at least the usual one of all parameters.
+  // Measures the rounding error of the course. A single loss, or a parameter of few elements, may have a small one by
+  // chance. So losses get the largest of all ranks and steps, and each parameter at least the typical one of all
+  // parameters.
   void measure_rounding() {
-    std::vector<at::Tensor> errors, ways;
+    std::vector<at::Tensor> errors, changes;
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
       const CourseEnd &exact = expected_.ranks[rank], &rough = rounded_->ranks[rank];
       for (size_t step = 0; step < exact.losses.size(); ++step)
         if (exact.losses[step].defined())
-          loss_rounding_ = std::max(loss_rounding_, apart(rough.losses[step], exact.losses[step]));
+          loss_rounding_ = std::max(loss_rounding_, distance(rough.losses[step], exact.losses[step]));
       for (const auto& [name, due] : exact.parameters) {
         const at::Tensor *mine = find(rough.parameters, name), start = before(rank, name);
         if (!mine || !start.defined() || !due.is_floating_point()) continue;
         errors.push_back(mine->to(at::kDouble) - due.to(at::kDouble));
-        ways.push_back(due.to(at::kDouble) - start.to(at::kDouble));
+        changes.push_back(due.to(at::kDouble) - start.to(at::kDouble));
       }
     }
-    if (const double way = norm(ways); way > 0) usual_rounding_ = norm(errors) / way;
+    if (const double change = norm(changes); change > 0) usual_rounding_ = norm(errors) / change;
   }
 
   // Returns the compared elements of a parameter before the first step; undefined if there is none.
@@ -90,7 +92,7 @@ class Comparison {
     return found ? trial_.scenario.sample.of(*found) : at::Tensor();
   }
 
-  // Names the compared elements if those of a large parameter are meant.
+  // Describes which elements were compared, if not all of the parameter.
   std::string sampled(const at::Tensor& compared, const std::string& name) const {
     const at::Tensor* whole = find(trial_.ranks[0].parameters, name);
     if (!whole || trial_.scenario.sample.takes_all(whole->numel())) return "";
@@ -127,7 +129,7 @@ class Comparison {
             return "parameter " + name + " before step " + step_text(0) + ", " + first_difference(found, due) +
                    sampled(due, name) + at_rank(rank);
           },
-          apart_text);
+          diverged_text);
       return;
     }
   }
@@ -176,7 +178,7 @@ class Comparison {
     double most = 0;
     for (const auto& [name, due] : expected_.ranks[rank].parameters)
       if (const at::Tensor start = before(rank, name); start.defined() && due.is_floating_point())
-        most = std::max(most, apart(due, start));
+        most = std::max(most, distance(due, start));
     return most;
   }
 
@@ -194,10 +196,10 @@ class Comparison {
       }
       if (!due.is_floating_point()) continue;
       const double u = unit_roundoff(start.scalar_type());
-      double noise = relative_ * (rounded_ ? std::max(apart(due, start), 1e-3 * most) : most);
+      double noise = relative_ * (rounded_ ? std::max(distance(due, start), 1e-3 * most) : most);
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
-          noise += course_factor * std::max(apart(*rough, due), usual_rounding_ * apart(due, start));
+          noise += course_factor * std::max(distance(*rough, due), usual_rounding_ * distance(due, start));
       if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates;
       const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
       add(
@@ -211,18 +213,18 @@ class Comparison {
   }
 
   std::string mistake(size_t rank, const at::Tensor& start, const at::Tensor& found, const at::Tensor& due) const {
-    const at::Tensor way = found.to(at::kDouble) - start.to(at::kDouble),
+    const at::Tensor change = found.to(at::kDouble) - start.to(at::kDouble),
                      right = due.to(at::kDouble) - start.to(at::kDouble);
-    if (!way.any().item<bool>()) return "not updated in steps that nobody looks at";
-    const at::Tensor still = way.eq(0).logical_and(right.ne(0));
+    if (!change.any().item<bool>()) return "not updated in steps that nobody looks at";
+    const at::Tensor still = change.eq(0).logical_and(right.ne(0));
     if (const auto count = still.sum().item<int64_t>(); count > 0)
-      return std::to_string(count) + " of " + std::to_string(way.numel()) + " elements were not updated";
-    const double size = right.square().sum().item<double>(), ratio = (way * right).sum().item<double>() / size;
-    if (size > 0 && relative_error(way, right * ratio, 0) < 1e-3)
+      return std::to_string(count) + " of " + std::to_string(change.numel()) + " elements were not updated";
+    const double size = right.square().sum().item<double>(), ratio = (change * right).sum().item<double>() / size;
+    if (size > 0 && relative_error(change, right * ratio, 0) < 1e-3)
       return "moved " + short_number(std::round(ratio * 1e4) / 1e4) +
              " times as far as declared: steps left out or taken twice, or another scale of the gradient";
     for (size_t other = 0; other < trial_.ranks.size(); ++other)
-      if (!same_parameters(rank, other)) return apart_text;
+      if (!same_parameters(rank, other)) return diverged_text;
     return "updated with another gradient, of other samples or parameters, or with another optimizer state";
   }
 
@@ -243,9 +245,9 @@ class Comparison {
       double bound = counts ? 0.5 : relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30);
       if (rounded_ && !counts)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].buffers, name))
-          bound += course_factor * apart(*rough, due);
+          bound += course_factor * distance(*rough, due);
       add(
-          apart(*found, due) / bound,
+          distance(*found, due) / bound,
           [&, &name = name, &due = due] {
             return "buffer " + name + ", " + first_difference(*found, due) + at_rank(rank) + after();
           },
@@ -266,9 +268,9 @@ class Comparison {
     if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
     if (rounded_ && !name.ends_with(".step"))
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
-        bound += course_factor * apart(*rough, due);
+        bound += course_factor * distance(*rough, due);
     add(
-        apart(found->reshape(due.sizes()), due) / bound,
+        distance(found->reshape(due.sizes()), due) / bound,
         [&] { return "state " + name + ", " + first_difference(*found, due) + at_rank(rank) + after(); },
         [&] { return slot_mistake(rank, name, *found); });
   }
@@ -296,7 +298,7 @@ class Comparison {
   const Course& expected_;
   const Course* rounded_;
   double relative_;
-  double loss_rounding_ = 0, usual_rounding_ = 0;  // the latter relative to how far parameters move
+  double loss_rounding_ = 0, usual_rounding_ = 0;  // usual_rounding_ is relative to how far parameters move
   Deviation deviation_;
 };
 

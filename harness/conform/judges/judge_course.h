@@ -1,4 +1,5 @@
-// Compares what a strategy reports after several unread steps with a course, in which the oracle took these steps.
+// Compares a strategy's state after several steps, during which nothing reads its tensors, with a course: the same
+// steps, taken by the oracle.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace dpbench {
 
-// The largest error of what was compared, in units of its bound. `where` and `likely` describe the first failure.
+// The largest error of all compared values, each in units of its bound. `where` and `likely` describe the first
+// failure.
 struct Deviation {
   double error = 0;
   std::string where = {}, likely = {};

@@ -130,40 +130,41 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   return {clip_factors(trial, gradient).front(), slack};
 }
 
-// True if `found` was rounded to `type`, after which it was at most divided by `divisor`: it holds only numbers of that
-// dtype, although many elements of `expected` are none.
-bool holds_only(at::ScalarType type, const at::Tensor& found, const at::Tensor& expected, double divisor) {
-  constexpr int64_t enough = 16;  // so many other numbers do not happen to be numbers of `type`
+// True if `found` was rounded to `type` and at most divided by `divisor` afterwards: all of its elements, times the
+// divisor, are representable in `type`, and many elements of `expected` are not.
+bool was_rounded_to(at::ScalarType type, const at::Tensor& found, const at::Tensor& expected, double divisor) {
+  constexpr int64_t enough = 16;  // this many elements are not all representable in `type` by chance
   const double slack = divisor == 1 ? 0 : 4 * unit_roundoff(at::kFloat);
-  const auto others = [&](const at::Tensor& tensor) {
+  const auto count_others = [&](const at::Tensor& tensor) {
     const at::Tensor value = tensor.to(at::kDouble) * divisor;
     return (value - value.to(type).to(at::kDouble)).abs().gt(value.abs() * slack).sum().item<int64_t>();
   };
-  return others(found) == 0 && others(expected.to(found.scalar_type())) >= enough;
+  return count_others(found) == 0 && count_others(expected.to(found.scalar_type())) >= enough;
 }
 
-// True if a gradient was sent in a narrower dtype than its own. In bfloat16, sums of a few micro-batches' gradients
-// happen to be numbers of float16, which has three bits more.
+// True if a gradient was sent in a narrower dtype than its own. Scenarios in bfloat16 do not test for float16: it has
+// three more bits, so sums of a few bfloat16 gradients are often representable in it.
 bool sent_narrower(const Trial& trial, const at::Tensor& found, const at::Tensor& expected) {
   std::vector<at::ScalarType> types = {at::kBFloat16};
   if (trial.scenario.dtype != at::kBFloat16) types.push_back(at::kHalf);
   for (const auto type : types)
     for (const double divisor : {1.0, static_cast<double>(trial.world())})
-      if (found.scalar_type() != type && holds_only(type, found, expected, divisor)) return true;
+      if (found.scalar_type() != type && was_rounded_to(type, found, expected, divisor)) return true;
   return false;
 }
 
-// True if a gradient is much closer to float64 than a pass in bfloat16 comes: autocast was ignored.
+// True if a gradient is much closer to the float64 gradient than a pass in bfloat16 can be: autocast was ignored.
 bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tensor& exact, double rounding) {
   if (trial.scenario.dtype != at::kBFloat16 || found.numel() == 0) return false;
   return (found.to(at::kDouble) - exact).abs().max().item<double>() < rounding / 64;
 }
 
-// Judges gradients by the rounding of a sum, as if every shard's pass were recomputed bit for bit. If `other` is not
-// null, the pass may round differently, as with a scaled loss, and by a multiple of what the oracle's own pass rounds.
+// Compares gradients with a recomputation. If `other` is null, every shard's gradient must have the same bits, and only
+// their sum may round differently. Otherwise the passes may round differently too, for example with a scaled loss, by a
+// multiple of the rounding error of the oracle's own pass.
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
-  std::map<std::pair<int64_t, int>, Clipped> known;  // clipping of each (step, rank)
+  std::map<std::pair<int64_t, int>, Clipped> cache;  // clipping factor by (step, rank)
   return scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -179,12 +180,12 @@ Finding replay(const Trial& trial, const OtherPass* other) {
       const at::Tensor bound = rounding_bound(expected, rank, q, type, roundings);
       return other ? bound + allowed_factor * other->rounding[q] : bound;
     };
-    const auto [entry, fresh] = known.try_emplace({step, rank});
+    const auto [entry, fresh] = cache.try_emplace({step, rank});
     if (fresh) entry->second = clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of);
     const auto [factor, slack] = entry->second;
     const at::Tensor due = gradient[p] * factor;
-    // A gradient that is zero but for rounding, such as that of a key's bias, says nothing of the dtype: its few bits
-    // fit into any.
+    // A gradient that is zero up to rounding, such as that of a key's bias, does not show its dtype: its few bits are
+    // representable in any.
     const bool cancels = other && largest_element(gradient[p]) <= allowed_factor * other->rounding[p];
     if (other && !narrow && !cancels) {
       const at::Tensor exact = other->expected[static_cast<size_t>(step)].gradient_of(rank)[p] * factor;
@@ -210,11 +211,11 @@ void judge_meaning(const Trial& trial, Rows& rows) {
                1, replay(trial));
   // Cached for each (step, rank): the accepted clipping factors, and the least norm by which a gradient's error is
   // divided.
-  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
+  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> cache;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
-    auto& [factors, floor] = known[{step, expected.own.empty() ? 0 : rank}];
+    auto& [factors, floor] = cache[{step, expected.own.empty() ? 0 : rank}];
     if (factors.empty()) {
       factors = clip_factors(trial, gradient);
       floor = floor_share * norm(gradient) * factors.front();
@@ -251,7 +252,7 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
 }
 
 // True if each shard's gradient times the rounded reciprocal of the world is exactly the gradient divided by the world.
-// Always so for powers of two, in float32 for whole numbers not in worlds of 7, 13 and some more.
+// Always true for powers of two. In float32, false for whole numbers in worlds of 7, 13 and some others.
 bool divides_exactly(const Trial& trial) {
   const double world = trial.world();
   for (const auto& expected : trial.expected)

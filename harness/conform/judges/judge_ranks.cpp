@@ -205,7 +205,7 @@ void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline
           [&, &of = name, &to = due] { return of + ", " + first_difference(mine ? *mine : at::Tensor(), to) + place; },
           "the update is not the baseline's");
     }
-    // From here on the gradients have other bits, because they are those of other parameters.
+    // From here on the gradients differ, because the parameters do.
     if (!first_mismatch(found.steps[step].parameters, expected).empty()) return;
     before = &expected;
   }

@@ -35,7 +35,7 @@ std::string text_of(const BytesOfOperations& bytes) {
   return text.empty() ? "no bytes" : text;
 }
 
-// Returns each operation that carries other bytes than the formula's, and their ratio.
+// Lists the operations whose bytes differ from the formula's, with the ratio of both.
 std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
   std::string text;
   const auto add = [&](const auto& key, const std::string& how) {

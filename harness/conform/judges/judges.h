@@ -21,8 +21,8 @@ void judge_start(const Trial& trial, Rows& rows);  // runs the check initial-bro
 // For scenarios in float64: runs the gradient check that the scenario names, and gradient-vs-baseline if the scenario
 // requests it.
 void judge_gradients(const Trial& trial, Rows& rows);
-// For scenarios in other dtypes: runs the gradient check that the scenario names, and gradient-exact for models with
-// exact sums.
+// For scenarios in float32 or bfloat16: runs the gradient check that the scenario names, and gradient-exact for models
+// with exact sums.
 void judge_replay(const Trial& trial, Rows& rows);
 // Runs the check gradient-accuracy, for models with softplus instead of ReLU.
 void judge_accuracy(const Trial& trial, Rows& rows);

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double alike = 1e-3;  // largest relative difference of two moves that count as equal
+constexpr double alike = 1e-3;  // largest relative difference of two changes that count as equal
 
 class Diagnosis {
  public:
@@ -23,7 +23,7 @@ class Diagnosis {
         rates_(update_rates(spec_, trial.scenario.first + update.step, update.before.dim())),
         gradient_(trial.reported(update.step, update.p, update.rank)),
         before_(update.before.to(at::kDouble)),
-        way_(update.after.to(at::kDouble) - before_),
+        change_(update.after.to(at::kDouble) - before_),
         due_(expected - before_) {}
 
   std::string text() const {
@@ -31,15 +31,15 @@ class Diagnosis {
     if (same_bits(update_.before, update_.after)) return "not updated: the optimizer does not see this parameter";
     for (const auto by : {&Diagnosis::by_pieces, &Diagnosis::by_factor, &Diagnosis::by_gradients, &Diagnosis::by_decay})
       if (auto text = (this->*by)(); !text.empty()) return text;
-    if (auto text = error_pattern(way_, due_, alike); !text.empty()) return text;
+    if (auto text = error_pattern(change_, due_, alike); !text.empty()) return text;
     return "updated with another gradient than the reported one, other settings or another state";
   }
 
  private:
-  bool is_move(const at::Tensor& move) const { return relative_error(way_, move, 1e-300) < alike; }
+  bool equals_change(const at::Tensor& other) const { return relative_error(change_, other, 1e-300) < alike; }
 
   // Returns the change that the optimizer makes with these rates and this gradient.
-  at::Tensor move_by(const UpdateRates& rates, const at::Tensor& gradient) const {
+  at::Tensor change_by(const UpdateRates& rates, const at::Tensor& gradient) const {
     OptimizerReplay replay = update_.start;
     return replay.step(spec_, rates, before_, gradient, 0).first;
   }
@@ -51,12 +51,13 @@ class Diagnosis {
       if (!gradient.defined() || gradient.sizes() != before_.sizes()) return false;
       now = now + replay.step(spec_, rates_, now, gradient, 0).first;
     }
-    return is_move(now - before_);
+    return equals_change(now - before_);
   }
 
   std::string by_pieces() const {
-    const at::Tensor still = way_.eq(0).logical_and(due_.ne(0)), moved = still.logical_not();
-    if (!still.any().item<bool>() || !(relative_error(way_.masked_select(moved), due_.masked_select(moved), 0) < alike))
+    const at::Tensor still = change_.eq(0).logical_and(due_.ne(0)), moved = still.logical_not();
+    if (!still.any().item<bool>() ||
+        !(relative_error(change_.masked_select(moved), due_.masked_select(moved), 0) < alike))
       return "";
     return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due_.numel()) +
            " elements were not updated: a piece was left out";
@@ -64,10 +65,10 @@ class Diagnosis {
 
   // Weight decay does not depend on the gradient, so it is left out of the factor.
   std::string by_factor() const {
-    const at::Tensor decay = before_ * (rates_.learning * rates_.decay), due = due_ + decay, way = way_ + decay;
+    const at::Tensor decay = before_ * (rates_.learning * rates_.decay), due = due_ + decay, change = change_ + decay;
     const double size = due.square().sum().item<double>(),
-                 ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
-    const bool scaled = size > 0 && relative_error(way, due * ratio, 0) < alike;
+                 ratio = size > 0 ? (change * due).sum().item<double>() / size : 0;
+    const bool scaled = size > 0 && relative_error(change, due * ratio, 0) < alike;
     const std::string far =
         "moved " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient implies: ";
     if (scaled && ratio < 0) return far + "wrong direction";
@@ -80,14 +81,14 @@ class Diagnosis {
     for (const int64_t apart : {-1, 1}) {
       const int64_t step = std::max<int64_t>(trial_.scenario.first + update_.step + apart, 0);
       const UpdateRates other = update_rates(spec_, step, before_.dim());
-      if (other.learning != rates_.learning && is_move(move_by(other, gradient_)))
+      if (other.learning != rates_.learning && equals_change(change_by(other, gradient_)))
         return std::string("updated with the learning rate of the step ") +
                (apart < 0 ? "before: the schedule is one step late" : "after it: the schedule is one step early");
     }
     return "";
   }
 
-  // Returns the mistake in the choice of gradients or state that gives the update.
+  // Returns the wrong gradient or optimizer state that explains the update; empty if none does.
   std::string by_gradients() const {
     if (comes_from(update_.start, {gradient_, gradient_})) return "updated twice with the reported gradient";
     if (comes_from(update_.start, {own_gradient()}))
@@ -110,7 +111,8 @@ class Diagnosis {
     return sum.defined() ? sum / static_cast<double>(trial_.scenario.accumulate) : sum;
   }
 
-  // True if the momentum took each micro-batch's part of the gradient by itself, and the last value was the update.
+  // True if the momentum buffer was stepped once per micro-batch, with that micro-batch's gradient, and its last value
+  // was the update.
   bool by_micro_momentum() const {
     if (spec_.momentum == 0 || trial_.scenario.accumulate == 1) return false;
     OptimizerReplay replay = update_.start;
@@ -121,19 +123,19 @@ class Diagnosis {
         if (expected().shards[i].micro != micro) shares[i] = 0;
       change = replay.step(spec_, rates_, before_, combine(expected().shards, shares)[update_.p], 0).first;
     }
-    return is_move(change);
+    return equals_change(change);
   }
 
   std::string by_decay() const {
     if (spec_.weight_decay == 0) return "";
-    if (is_move(move_by({rates_.learning, 0}, gradient_.to(at::kDouble) + spec_.weight_decay * before_)))
+    if (equals_change(change_by({rates_.learning, 0}, gradient_.to(at::kDouble) + spec_.weight_decay * before_)))
       return rates_.decay == 0
                  ? "weight decay was added to the gradient of a parameter that has none"
                  : "the parameter itself has no weight decay: it was added to the gradient (L2), or left out";
-    const at::Tensor other = move_by({rates_.learning, rates_.decay == 0 ? spec_.weight_decay : 0}, gradient_);
+    const at::Tensor other = change_by({rates_.learning, rates_.decay == 0 ? spec_.weight_decay : 0}, gradient_);
     const double tolerance = alike * largest_element(due_);
-    const at::Tensor wrong = (way_ - due_).abs().gt(tolerance);
-    if ((way_ - other).abs().gt(tolerance).logical_and(wrong).any().item<bool>()) return "";
+    const at::Tensor wrong = (change_ - due_).abs().gt(tolerance);
+    if ((change_ - other).abs().gt(tolerance).logical_and(wrong).any().item<bool>()) return "";
     return std::to_string(wrong.sum().item<int64_t>()) + " of " + std::to_string(wrong.numel()) + " elements have " +
            (rates_.decay == 0 ? "weight decay, although parameters of fewer than two dimensions have none"
                               : "no weight decay");
@@ -146,7 +148,7 @@ class Diagnosis {
   OptimizerSpec spec_;
   UpdateRates rates_;
   at::Tensor gradient_, before_;  // the reported gradient; the parameter before the step
-  at::Tensor way_, due_;          // the parameter's move and the expected one
+  at::Tensor change_, due_;       // the parameter's change and the expected one
 };
 
 }  // namespace

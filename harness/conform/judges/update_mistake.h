@@ -18,7 +18,7 @@ struct Update {
   const at::Tensor &before, &after;
 };
 
-// Returns what the update looks like. expected: the parameter that the reported gradient gives.
+// Returns the mistake that the update looks like. expected: the parameter that the reported gradient gives.
 std::string update_mistake(const Trial& trial, const Update& update, const at::Tensor& expected);
 
 }  // namespace dpbench

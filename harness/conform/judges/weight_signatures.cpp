@@ -29,7 +29,7 @@ Gradients by_rows(const WrongGradient& c) {
   return combine(c.expected.shards, shares);
 }
 
-// Returns the gradient that results if shard i of the expected ones has the weight weights[i] in a mean.
+// Returns the weighted mean of the shards' gradients, where shard i has the weight weights[i].
 Gradients mean_by(const WrongGradient& c, std::vector<double> weights) {
   double sum = 0;
   for (const double weight : weights) sum += weight;

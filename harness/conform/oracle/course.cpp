@@ -99,7 +99,7 @@ class Walk {
     expected.gradient = combine(expected.shards, expected.shares);
   }
 
-  // True if the parameter got a gradient from the samples that its rank learns from.
+  // True if the parameter got a gradient on any rank, or on this rank if it is not reduced.
   bool used(const ExpectedStep& expected, size_t rank, size_t p) const {
     if (!expected.unreduced[p]) return expected.used[p];
     return std::any_of(expected.shards.begin(), expected.shards.end(),

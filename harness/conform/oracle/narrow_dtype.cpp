@@ -64,9 +64,10 @@ struct Narrowing {
     });
   }
 
-  // True if nearly all wrong elements, multiplied by a number of ranks or micro-batches by which they may have been
-  // divided, are numbers of `type`. A sum that was rounded several times has no single rounding to compare with.
-  bool holds_numbers_of(at::ScalarType type) const {
+  // True if nearly all wrong elements are representable in `type`, after multiplying by a number of ranks or
+  // micro-batches by which they may have been divided. This detects sums that were rounded several times, which
+  // equals_rounded() cannot reproduce.
+  bool is_representable_in(at::ScalarType type) const {
     const double u = unit_roundoff(dtype_of_gradients(trial)), world = trial.world(),
                  micro = static_cast<double>(trial.scenario.accumulate);
     for (const double factor : {1.0, world, micro, world * micro}) {
@@ -91,14 +92,14 @@ std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expe
   double worst = 0;
   for (const size_t p : wrong) worst = std::max(worst, relative_error(found[p], expected.gradient[p], 1e-300));
   const auto& asked_for = trial.bench.strategy.reduced_in;
-  const auto possible = [&](at::ScalarType type) {
+  const auto may_have_rounded_to = [&](at::ScalarType type) {
     return dtype_of_gradients(trial) != type && asked_for != type && worst < 4 * unit_roundoff(type);
   };
-  // The narrowest type first: a number of bfloat16 is mostly one of float16 and always one of float32.
+  // Narrowest type first: a bfloat16 value is usually representable in float16, and always in float32.
   for (const auto& [type, name] :
        {std::pair(at::kBFloat16, "bfloat16"), {at::kHalf, "float16"}, {at::kFloat, "float32"}}) {
     const Narrowing narrowing{trial, expected, wrong, found};
-    if (possible(type) && (narrowing.equals_rounded(type) || narrowing.holds_numbers_of(type)))
+    if (may_have_rounded_to(type) && (narrowing.equals_rounded(type) || narrowing.is_representable_in(type)))
       return std::string("rounded to ") + name + " on its way";
   }
   return "";

@@ -36,7 +36,7 @@ std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spe
   return {change, rounding};
 }
 
-// A rounding error of the momentum buffer stays in it, as long as a gradient does.
+// A rounding error of the momentum buffer decays in it as slowly as a gradient does.
 std::pair<at::Tensor, at::Tensor> OptimizerReplay::sgd(const OptimizerSpec& spec, double rate, const at::Tensor& g,
                                                        double u) {
   if (spec.momentum == 0) return {-rate * g, g.abs() * (2 * u * rate)};

@@ -79,7 +79,7 @@ Oracle::Parts Oracle::parts_of(const std::vector<Batch>& parts, int64_t k) const
   return result;
 }
 
-// Makes the model that of a replica.
+// Loads a replica's parameters and buffers into the model.
 void Oracle::enter(int replica) {
   const bool alike = parameters_->size() == 1;
   if (loaded_ < 0 || (!alike && loaded_ != replica))
@@ -89,7 +89,7 @@ void Oracle::enter(int replica) {
   model_->zero_grad();
 }
 
-// Keeps the buffers that the model has after a replica's forward pass.
+// Stores the model's buffers after a replica's forward pass.
 void Oracle::leave(int replica) {
   NamedTensors& kept = buffers_[static_cast<size_t>(replica)];
   kept.clear();

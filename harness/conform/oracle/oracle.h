@@ -16,7 +16,7 @@ namespace dpbench {
 struct Shard {
   int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
-  int64_t terms = 0;  // terms that the shard's loss is the mean of: its samples, or their tokens
+  int64_t terms = 0;  // number of terms averaged in the shard's loss: samples or tokens
   // Gradient of the shard's loss, by parameter. If one loss covers the outputs of all replicas, the shard's part of
   // that loss's gradient.
   std::vector<at::Tensor> gradient;
@@ -31,8 +31,8 @@ enum class Coupling { none, loss, batch };
 // Holds one model, which takes the parameters and buffers of one replica after the other.
 class Oracle {
  public:
-  // Computes as the replicas of a strategy. onednn: float32 matrix products use oneDNN. used_in: see
-  // StrategyInfo::used_in.
+  // Settings of a strategy that change how its replicas compute. onednn: float32 matrix products use oneDNN. used_in:
+  // see StrategyInfo::used_in.
   struct Replicas {
     bool onednn = false;
     std::optional<at::ScalarType> used_in = {};
@@ -58,7 +58,7 @@ class Oracle {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
-  // The replicas' parts of a micro-batch that have samples, and the shards that they become.
+  // The nonempty parts of a micro-batch, one per replica, and their shards.
   struct Parts {
     std::vector<Batch> batches;
     std::vector<Shard> shards;

@@ -70,12 +70,12 @@ Buffers meant_buffers(const Trial& trial);
 // Returns the buffers that a rank must have after a step.
 const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank);
 
-// The expected steps of a trial computed in another dtype: float64, or float32 for scenarios in float64. They tell how
-// much a pass rounds.
+// The expected steps of a trial computed in another dtype: float64, or float32 for scenarios in float64. They show the
+// rounding error of a pass.
 struct OtherPass {
   std::vector<ExpectedStep> expected;
-  // For each parameter, the largest rounding error of an element in any step. It also covers gradients that are zero
-  // but for rounding, such as that of a bias before BatchNorm. For scenarios in float64 that of float32 is scaled down.
+  // For each parameter, the largest rounding error of an element in any step. It also covers gradients that are zero up
+  // to rounding, such as that of a bias before BatchNorm. For scenarios in float64 that of float32 is scaled down.
   std::vector<double> rounding;
 };
 OtherPass other_pass(const Trial& trial);

@@ -1,4 +1,4 @@
-// What all scenarios of a case share: the strategy, the workload with its samples, and the model at the start.
+// The parts that all scenarios of a case share: the strategy, the workload with its samples, and the initial model.
 #pragma once
 
 #include <functional>

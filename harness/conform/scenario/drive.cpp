@@ -171,7 +171,7 @@ class Driver {
     });
   }
 
-  // Only a step counts: before the first one the whole model is built and shared.
+  // Measures memory in steps only, because the constructor needs the whole model to broadcast it.
   void watch_memory() {
     if (!in_step_) return;
     const std::lock_guard lock(watching_);
@@ -232,8 +232,8 @@ class Driver {
     strategy->finish();
   }
 
-  // Here a rank that left out a collective meets one that did not, and the backend names both. ProcessGroup::barrier()
-  // is not called, because it keeps a static tensor, which ranks that are threads would share.
+  // Waits for all ranks. If a rank skipped a collective, the backend detects the mismatch here and names both calls.
+  // ProcessGroup::barrier() is not used, because ranks that are threads would share its static tensor.
   void meet() const {
     if (!mesh_.group() || mesh_.group()->getSize() == 1) return;
     std::vector<at::Tensor> nothing = {at::zeros({1}, bench_.devices.at(0))};

@@ -1,4 +1,4 @@
-// Makes workloads with all options of a case, also with those that workloads do not know.
+// Makes a workload with all options of a case, including those that a wrapper implements for every workload.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ namespace {
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
-// Returns a number from `from` to `to` that depends on the seed and on what it is drawn for.
+// Returns a number from `from` to `to` that depends on the seed and on `purpose`, which differs between uses.
 int64_t drawn(uint64_t seed, uint64_t purpose, int64_t from, int64_t to) {
   const uint64_t words[] = {seed, purpose};
   return from + static_cast<int64_t>(fnv1a_words(words, sizeof words) % static_cast<uint64_t>(to - from + 1));

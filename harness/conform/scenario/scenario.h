@@ -36,7 +36,7 @@ struct Scenario {
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
   bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
   bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
-  bool small_buckets = false;      // if true, gradient buckets are small, if the strategy has a parameter for that
+  bool small_buckets = false;      // if true, a strategy with a parameter for it uses small gradient buckets
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
@@ -58,7 +58,7 @@ struct Layout {
   int world = 1;  // number of replicas that get different samples
   int64_t rows_per_rank = 4;
   int64_t samples = 0;
-  MeshShape mesh = {};  // of the ranks; without axes it has as many as there are replicas
+  MeshShape mesh = {};  // mesh of the ranks; without axes: one rank per replica
 
   // Number of processes.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }

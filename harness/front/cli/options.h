@@ -86,7 +86,7 @@ struct MeasuringOptions {
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
   bool check = true;            // verify each case before timing it
-  bool keep_disturbed = false;  // blocks whose replicas did not have their cores count too
+  bool keep_disturbed = false;  // true: disturbed blocks count too
   std::string out_dir = "results";
   Form output = Form::table;
   bool quiet = false, verbose = false;

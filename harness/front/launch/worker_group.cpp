@@ -82,7 +82,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_PROGRESS", page.file()},
                                             {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
-  // Threads of OpenMP that wait for work spin for some 20 us, then sleep: they shall not spin against each other.
+  // OpenMP threads that wait for work spin for about 20 us, then sleep, so that they do not keep cores from other
+  // ranks.
   if (!std::getenv("OMP_WAIT_POLICY") && !std::getenv("GOMP_SPINCOUNT")) all["GOMP_SPINCOUNT"] = "10000";
   if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
   // If all ranks are on one host, restrict Gloo and NCCL to the loopback interface, unless the user has set

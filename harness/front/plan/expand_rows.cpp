@@ -102,8 +102,8 @@ class Expansion {
     return places;
   }
 
-  // True unless the strategy was not asked for by name and does not use an axis of the mesh. judge() skips a case that
-  // was, with the reason.
+  // False for a strategy that does not use an axis of the mesh and that the user did not name. If the user named it,
+  // judge() skips its cases with the reason.
   bool named_or_fits(const StrategyEntry& strategy, const Place& place) const {
     return !selection_.strategies.empty() || strategy.missing_axis(parse_mesh(place.mesh)).empty();
   }

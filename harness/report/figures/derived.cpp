@@ -218,8 +218,8 @@ std::optional<Straggler> straggler_of(const CaseRecord& record) {
     std::vector<std::pair<double, int>> busy;
     for (const RankRecord& rank : launch.ranks)
       if (rank.profile && rank.profile->waiting_ns)
-        // A rank that waited for a core is slowed by other programs. It is not a straggler for it.
-        // It may have waited for a core and for a rank at once, so only the longer wait counts.
+        // A rank that waited for a core was slowed by other programs, which does not make it a straggler. It may have
+        // waited for a core and for a rank at the same time, so only the longer wait is subtracted.
         busy.emplace_back(
             rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
     if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;

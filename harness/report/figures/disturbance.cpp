@@ -37,12 +37,12 @@ std::string line_of(const Report& report, double OtherLoad::* of, const std::str
          std::to_string(measured) + " cases";
 }
 
-// Share of a block's time above which cores that were taken away disturb the block.
+// A block is disturbed if a rank waits for cores for more than this share of the block's time.
 constexpr double most_lost_share = 0.05;
 
 // Returns the largest share of a block's time that a rank lost to others.
 double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
-  const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // that each process needs
+  const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // needed by each process
   double most = 0;
   for (const RankRecord& rank : ranks)
     for (size_t i = 0; i < std::min({rank.queue_ns.size(), rank.cpu_ns.size(), rank.samples_ns.size()}); ++i) {

@@ -17,12 +17,12 @@ bool crowded(const CaseSpec& spec, int cores);
 // case is crowded or the kernel does not tell. `block` holds the ranks' records of one block.
 bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores);
 
-// True if others used so little, less than 5 % of a core, that they cannot have disturbed most blocks: replicas that
-// waited for cores waited for one another's threads, which is their strategy's cost. False if the load is unknown.
+// True if other programs used less than 5 % of a core, too little to disturb most blocks. Replicas that waited for a
+// core then waited for each other's threads, which is a cost of their strategy. False if the load is unknown.
 bool quiet(const std::optional<OtherLoad>& load);
 
-// Load by others, in cores, from which it counts: a quarter of a core, or 5 % of a large machine. Lower loads come from
-// daemons and from the resolution of the kernel's clocks.
+// Returns the smallest load by others, in cores, that counts: a quarter of a core, or 5 % of a large machine. Lower
+// loads come from daemons and from the resolution of the kernel's clocks.
 double least_load(int cores);
 // True if the load by others took cores that the case's replicas need.
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);

@@ -80,7 +80,7 @@ std::string reference_name(const Report& report) {
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
   const std::string name = reference_name(report);
-  // The first match is the one that the case was measured beside. If it has no result, no other takes its place.
+  // The first match is the reference whose blocks alternated with the case's. If it has no result, none is used.
   for (const CaseRecord& record : report.cases)
     if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, name))
       return record.ok() && record.step_time_ns ? &record : nullptr;

@@ -81,7 +81,7 @@ std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
   for (const CheckRow& row : checks) {
     const bool proves = (row.name.starts_with("gradient-") && row.name != "gradient-layout") ||
                         row.name.starts_with("accumulation") || row.name == "trajectory" || row.name == "audit" ||
-                        row.name == "unused-parameters";  // a refusal that names them is right, too
+                        row.name == "unused-parameters";  // rejecting them by name is right too
     if (!proves) continue;
     if (row.status != CheckStatus::skipped) return std::nullopt;
     if (!skipped) skipped = &row;

@@ -135,7 +135,7 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string disturbance{};  // one line on what other programs took from the cases; empty: nothing
+  std::string disturbance{};  // one line about cores that other programs took; empty: none
 };
 
 // Maps case ids to cases. A duplicate id maps to its first case.

@@ -16,11 +16,11 @@ namespace {
 
 constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
 constexpr int64_t most_steps = 64;     // rounding errors grow with the number of steps
-// In a single step, time of an audit relative to the timed step's, per replica: a pass in float64 and one in the case's
-// dtype, one replica after the other. A guess, until the first audit shows it.
+// Estimated time of an audit of one step, per replica, relative to a timed step: a pass in float64 and one in the
+// case's dtype, one replica after the other. The first audit replaces it by a measured time.
 constexpr double cost_of_replica = 7;
-constexpr int64_t large_model = 1 << 22;        // elements; of a larger model each audit draws what it looks at
-constexpr int64_t looked_at = large_model / 4;  // elements of a large model
+constexpr int64_t large_model = 1 << 22;                // elements; of a larger model an audit compares a random sample
+constexpr int64_t compared_elements = large_model / 4;  // elements of a large model that an audit compares
 constexpr char check_name[] = "audit";
 constexpr char compared[] = "steps of the timed run";
 
@@ -72,7 +72,7 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
   int64_t elements = 0, tensors = 0;
   for (const auto& [name, tensor] : strategy.parameters()) elements += tensor.numel(), ++tensors;
   // The norm of a clipped gradient depends on all of its elements.
-  if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, looked_at / tensors);
+  if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, compared_elements / tensors);
 }
 
 // Returns the largest number of steps that an audit may take now if `reserved_s` is left for others; 0: none.
@@ -150,7 +150,7 @@ void Audit::run(int64_t steps) {
   spent_s_ += took;
   if (audits_ == 1) {
     shortest_s_ = took;
-    step_s_ = took / static_cast<double>(4 * steps);  // a guess, until an audit of several steps shows it
+    step_s_ = took / static_cast<double>(4 * steps);  // an estimate, until an audit of several steps measures it
   } else if (steps > 1) {
     step_s_ = std::max((took - shortest_s_) / static_cast<double>(steps - 1), 1e-2 * shortest_s_);
   }

@@ -44,7 +44,7 @@ class Audit {
   int64_t accumulate_;
   std::optional<double> clip_norm_;
   Motion motion_;
-  Sample sample_;  // elements that the current audit looks at
+  Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
   std::string key_;

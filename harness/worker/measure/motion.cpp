@@ -45,7 +45,7 @@ bool still_learns(const Evidence& seen, const Sample& sample) {
 
 }  // namespace
 
-// Returns the largest distance that an element of a parameter, at most `largest` in size, can move in these steps.
+// Returns how far an element with an absolute value of at most `largest` can move in these steps.
 double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   const double rates = sum_of_learning_rates(optimizer_, first, steps);
   // An Adam update is largest after many steps without a gradient.
@@ -61,34 +61,35 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
   if (next_ < 0 || steps <= 0) return {};
   const std::string since = " in the " + std::to_string(steps) + " steps before step " + std::to_string(first);
   double most = 0;
-  for (const Kept& kept : kept_) {
-    const at::Tensor* now = find(seen.parameters, kept.name);
+  for (const Remembered& remembered : remembered_) {
+    const at::Tensor* now = find(seen.parameters, remembered.name);
     if (!now) continue;
-    const double moved = largest_element(elements(*now, kept.indices) - kept.values);
+    const double moved = largest_element(elements(*now, remembered.indices) - remembered.values);
     const double rounding =
-        largest_element(kept.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
-    const double bound = farthest(next_, steps, largest_element(kept.values));
+        largest_element(remembered.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
+    const double bound = farthest(next_, steps, largest_element(remembered.values));
     if (!(moved <= bound + rounding))
       return {infinite,
-              "parameter " + kept.name + " moved by " + short_number(moved) + since +
+              "parameter " + remembered.name + " moved by " + short_number(moved) + since +
                   ", the optimizer can move it by " + short_number(bound),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
     most = std::max(most, moved);
-    const double counts = counted(seen.state, kept.name);
-    if (counts >= 0 && kept.steps_counted >= 0 && counts > kept.steps_counted + static_cast<double>(steps))
+    const double counts = counted(seen.state, remembered.name);
+    if (counts >= 0 && remembered.steps_counted >= 0 && counts > remembered.steps_counted + static_cast<double>(steps))
       return {infinite,
-              "the optimizer counted " + short_number(counts - kept.steps_counted) + " steps of parameter " +
-                  kept.name + since,
+              "the optimizer counted " + short_number(counts - remembered.steps_counted) + " steps of parameter " +
+                  remembered.name + since,
               "stepped more than once"};
   }
-  if (most == 0 && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !kept_.empty())
+  if (most == 0 && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 &&
+      !remembered_.empty())
     return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
   return {};
 }
 
 void Motion::remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample) {
   next_ = next;
-  kept_.clear();
+  remembered_.clear();
   const double rates = sum_of_learning_rates(optimizer_, next - steps, steps);
   const StepEvidence& last = seen.steps.back();
   for (const auto& [name, after] : last.parameters) {
@@ -96,7 +97,7 @@ void Motion::remember(int64_t next, int64_t steps, const Evidence& seen, const S
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
     if (rates > 0) fastest_ = std::max(fastest_, moved_by_audit(seen, name, after, sample) / rates);
     const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
-    kept_.push_back(
+    remembered_.push_back(
         {name, indices + sample.first(before->numel()), elements(after, indices), counted(last.state, name)});
   }
 }

@@ -1,5 +1,5 @@
-// Bounds what happens between two audits: a strategy's parameters must move, but not further than the optimizer can
-// move them in so many steps, and the optimizer must not have counted more than these steps.
+// Bounds the change between two audits: a strategy's parameters must move, but not further than the optimizer can move
+// them in the steps between, and the optimizer must not have counted more steps than these.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Motion {
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
 
  private:
-  struct Kept {
+  struct Remembered {
     std::string name;
     at::Tensor indices, values;
     double steps_counted;  // the optimizer's counter of steps; -1: none
@@ -35,7 +35,7 @@ class Motion {
   int64_t next_ = -1;
   // Largest distance that an element of a parameter moved in an audit, divided by the sum of the learning rates.
   double fastest_ = 0;
-  std::vector<Kept> kept_;
+  std::vector<Remembered> remembered_;
 };
 
 }  // namespace dpbench

@@ -19,9 +19,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the number of untimed steps before each block, because the block of the other case or build has evicted this
-// one's data from the caches. A long step needs no second one: its own data fills the caches. With a given number of
-// steps per block, the number of all steps does not depend on time.
+// Returns the number of untimed steps before each block. They refill the caches after a block of the other case or
+// build; one long step is enough. If the user sets the steps per block, the number must not depend on the measured
+// time.
 int64_t rewarm_steps(const Sampling& sampling, double step_ns) { return sampling.steps == 0 && step_ns > 5e6 ? 1 : 2; }
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
@@ -89,13 +89,13 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   gpus_.start();
   rows_ += source_.rows(timer_.step_index(), steps_);
   timed_steps_ += steps_;
-  look();
+  call_accessors();
   const CoreUse use;
   const int64_t ns = timer_.block(steps_, &readings_.emplace_back());
   const CoreUse::Spent spent = use.spent();
-  group_.barrier();  // here a rank that skipped a collective meets one that did not, and the backend names both
+  group_.barrier();  // if a rank skipped a collective, the backend detects the mismatch here and names both calls
   gpus_.read();
-  look();
+  call_accessors();
   RankRecord record = figures();
   record.samples_ns = {ns};
   record.cpu_ns = {spent.cpu_ns};
@@ -105,8 +105,8 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   return record;
 }
 
-// Calls the accessors that audits call, so that a call does not tell an audit from a timed block.
-void TimedCase::look() {
+// Calls the accessors that audits call, so that a strategy cannot distinguish an audited block by these calls.
+void TimedCase::call_accessors() {
   if (!audit_) return;
   const UncountedMemory uncounted;
   strategy_->parameters();

@@ -29,7 +29,7 @@ class TimedCase {
   RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks);
 
  private:
-  void look();
+  void call_accessors();
   RankRecord figures() const;
   std::string parameters_hash() const;
 

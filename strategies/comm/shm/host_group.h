@@ -64,7 +64,7 @@ class HostGroup {
   Mailbox& mailbox(int from, int to) const;
   uint32_t bell() const { return seat(rank_).bell.load(); }
   void ring(int rank);
-  // Sleeps until the bell of this rank has rung since it was `seen`, at most until peers must be checked.
+  // Sleeps until this rank's bell differs from `seen`, at most until the next check for dead peers.
   void wait_for_bell(uint32_t seen);
 
   // Leaves the group. Other ranks that wait for this rank fail, and so do this rank's own pending waits.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kTicketKey = "shm-segment";
 
-// What the first rank publishes in the store, so that the others can map the segment.
+// Data that the first rank publishes in the store, so that the others can map the segment.
 struct Ticket {
   pid_t pid = 0;
   int fd = -1;

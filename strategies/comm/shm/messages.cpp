@@ -61,7 +61,7 @@ void Messages::serve() {
   }
 }
 
-// Moves what can be moved at once. Returns false if that is nothing.
+// Moves all chunks that can be moved without waiting. Returns false if there are none.
 bool Messages::move_all() {
   bool moved = take_early();
   for (int r = 0; r < group_.world(); ++r)
@@ -145,8 +145,8 @@ void Messages::require_same_size(const Message& taker, const Letter& letter) {
                        describe(taker)));
 }
 
-// Throws if a peer of a message has left or died, or if a message's time is over. What a peer did before it left
-// counts.
+// Throws if a peer of a message has left or died, or if a message has timed out. Messages that a peer completed before
+// it left are kept.
 void Messages::require_peers() {
   group_.require_sound();
   for (const List* list : {&sends_, &receives_})

@@ -46,7 +46,7 @@ class Messages {
     Letter letter;
     std::vector<char> bytes;
   };
-  // The message that is arriving from a rank. It goes to a recv, or aside.
+  // The message that is arriving from a rank. Its chunks go to a recv, or to a buffer if there is none yet.
   struct Arriving {
     bool begun = false;
     size_t moved = 0;

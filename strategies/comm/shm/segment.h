@@ -70,7 +70,7 @@ struct alignas(64) Seat {
   std::atomic<uint32_t> bell{0};
 };
 
-// What a message between two ranks is: equal at the sender and at the receiver.
+// Description of a message between two ranks, which must be equal at the sender and at the receiver.
 struct Letter {
   int32_t tag = 0;
   int8_t dtype = 0;  // an at::ScalarType

@@ -1,5 +1,5 @@
-// Mistakes in the choice of the ranks with which a rank reduces, on a mesh whose axis tp shares samples. Also contains
-// a right version of each.
+// Strategies that reduce over the wrong group of ranks, on a mesh whose ranks of the axis tp have the same samples.
+// Also contains a right version of each.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -32,7 +32,7 @@ void over_the_first_place_alone(Run& run, at::Tensor& flat) {
   if (run.mesh.axis("tp").rank == 0) over_the_data_axis(run, flat);
 }
 
-// The last rank of all does not call a collective for which the two others of its group wait.
+// The last rank skips a collective for which the other ranks of its group wait.
 void without_the_last_rank(Run& run, at::Tensor& flat) {
   if (run.rank != 5) over_the_data_axis(run, flat);
 }

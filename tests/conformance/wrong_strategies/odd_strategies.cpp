@@ -56,7 +56,7 @@ void mean_in_bfloat16(Run& run, at::Tensor& flat, size_t bucket) {
   flat.div_(run.world);
 }
 
-// Lets one element of the largest bucket keep its value of the step before.
+// One element of the largest bucket keeps its value from the previous step.
 Change keep_one_element() {
   const auto kept = std::make_shared<std::map<int, double>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -127,7 +127,7 @@ void reduce_twice_if_accumulating(Parts& parts) {
   };
 }
 
-// Sends only what some rank used, in one message for each parameter.
+// Reduces only parameters that some rank used, each in its own message.
 void send_only_what_was_used(Parts& parts) {
   parts.buckets = [](Run& run) {
     std::vector<std::vector<size_t>> buckets;
@@ -137,7 +137,7 @@ void send_only_what_was_used(Parts& parts) {
   };
 }
 
-// SGD and AdamW by tensor operations, in an order of their own.
+// SGD and AdamW as single tensor operations, in another order than torch's kernels.
 void update_by_tensor_operations(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   const double rate = learning_rate(spec, run.step);
@@ -223,8 +223,8 @@ void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
   flat.copy_(total.div_(run.world));
 }
 
-// Sends each rank's gradient around a ring of ranks, then adds all in the order of the ranks. Ranks of odd number
-// receive first.
+// Sends each rank's gradient around a ring of ranks, then adds all in the order of the ranks. Odd ranks start their
+// receives first.
 Reduce ring_of(int hops_left_out) {
   return [=](Run& run, at::Tensor& flat, size_t) {
     std::vector<at::Tensor> parts(static_cast<size_t>(run.world), at::zeros_like(flat));
@@ -245,7 +245,7 @@ Reduce ring_of(int hops_left_out) {
   };
 }
 
-// Ends a step in a thread, for which the accessors and the next step wait.
+// Finishes each step on another thread. The accessors and the next step wait for this thread.
 class EndsInAThread : public Strategy {
  public:
   EndsInAThread(const Setup& setup, Parts parts) {

@@ -20,7 +20,7 @@ std::vector<Piece> whole_parameters(const Run& run) {
   return pieces;
 }
 
-// Returns the pieces in which equal shards of all parameters, one after the other, hold them.
+// Concatenates all parameters, cuts them into one equal shard per rank, and returns each shard's pieces of parameters.
 std::vector<std::vector<Piece>> sharded_parameters(const Run& run) {
   int64_t total = 0;
   for (const auto& leaf : run.leaves) total += leaf.numel();
@@ -83,7 +83,7 @@ void decay_the_gradient(Run& run) {
   }
 }
 
-// Each piece but the last of a shard has the decay of the piece after it.
+// Every piece of a shard except the last uses the weight decay of the next piece.
 void decay_of_the_next_piece(Run& run) {
   count_step(run);
   for (const auto& shard : sharded_parameters(run))
@@ -93,7 +93,7 @@ void decay_of_the_next_piece(Run& run) {
     }
 }
 
-// Keeps the gradient of each micro-batch in run.kept, and steps the momentum with each of them.
+// Stores the gradient of each micro-batch in run.kept, and steps the momentum buffer once with each of them.
 void momentum_of_micro_batches(Parts& parts) {
   parts.after_micro = [](Run& run) {
     if (run.micro == 0) run.kept.clear();

@@ -78,7 +78,7 @@ void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
 }
 
-// Reduces the first MiB of each bucket alone.
+// Reduces only the first MiB of each bucket.
 void first_mebibyte(Run& run, at::Tensor& flat, size_t) {
   const int64_t most = std::min<int64_t>(flat.numel(), (1 << 20) / flat.element_size());
   at::Tensor part = flat.narrow(0, 0, most).clone();

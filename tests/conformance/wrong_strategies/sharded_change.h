@@ -1,4 +1,4 @@
-// How a wrong strategy is made of the sharded reference.
+// Makes wrong strategies from the sharded reference.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ inline std::function<StrategyInfo()> made(const Change& change, const ShardedOpt
   };
 }
 
-// Puts a mutant on two replicas of two shards.
+// Runs a mutant on a mesh of two replicas, each sharded over two ranks.
 inline Mutant on_mesh(Mutant mutant) {
   mutant.world = 4;
   mutant.mesh = "dp=2,shard=2";

@@ -83,8 +83,7 @@ TrafficFormula traffic_of(const ShardedOptions& options) {
 
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query) {
   const sharded::Division division = sharded::divided(query.model, /*blocks_per_unit=*/1);
-  std::vector<int64_t> bytes(division.spans.size() + 1,
-                             0);  // of each unit; the last entry is that of shared parameters
+  std::vector<int64_t> bytes(division.spans.size() + 1, 0);  // by unit; last: the shared parameters
   for (size_t p = 0; p < division.parameters.size(); ++p) {
     const at::Tensor& one = division.parameters[p];
     bytes[division.unit[p]] += one.numel() * static_cast<int64_t>(c10::elementSize(query.stored(one)));

@@ -17,8 +17,8 @@ at::Tensor padded_for(const at::Tensor& tensor, int ranks);
 // The units of a model: spans of blocks, each with the parameters that only this span uses.
 struct Division {
   std::vector<std::pair<size_t, size_t>> spans;
-  std::vector<at::Tensor> parameters;  // each once
-  std::vector<size_t> unit;            // of each parameter; spans.size() if several units or none use it
+  std::vector<at::Tensor> parameters;  // of the model, each once
+  std::vector<size_t> unit;            // index of each parameter's unit; spans.size() if several units or none use it
 };
 
 Division divided(const Model& model, int64_t blocks_per_unit);

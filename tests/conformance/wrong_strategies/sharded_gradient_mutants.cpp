@@ -31,7 +31,7 @@ void copy_shards_too_early(ShardedParts& parts) {
   };
 }
 
-// Waits for the reduction before the one that it needs.
+// Waits for the previous reduction instead of the current one.
 void wait_on_another_handle(ShardedParts& parts) {
   parts.end_reduce = [](ShardedRun& run, ShardedUnit& unit) {
     each_reduction(run, unit, [&](ShardedParameter& parameter, const Transfer& reduction) {
@@ -72,7 +72,7 @@ std::vector<size_t> pair_of_one_shape(const ShardedRun& run, const ShardedUnit& 
   return {};
 }
 
-// One rank finds the gradients of two parameters of one shape in the opposite order.
+// One rank swaps the gradients of two parameters that have the same shape.
 void place_gradients_by_arrival(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     const auto pair = pair_of_one_shape(run, unit);
@@ -95,7 +95,7 @@ void keep_the_piece_of_rank_0(ShardedParts& parts) {
   };
 }
 
-// The right way is to sum each micro-batch by itself, or all of them at the end.
+// Sums over replicas after each micro-batch, but the accumulated gradient instead of that of the micro-batch alone.
 void sum_accumulated_over_replicas(ShardedParts& parts) {
   parts.add = [right = parts.add](ShardedRun& run, ShardedParameter& parameter, const at::Tensor& sum) {
     right(run, parameter, sum);
@@ -138,7 +138,7 @@ double squares_over(const ShardedRun& run, const c10::intrusive_ptr<c10d::Proces
   return sum.item<double>();
 }
 
-// Each rank adds the squares of all rows, and then adds the ranks' sums.
+// Each rank sums the squares of all ranks' rows, and these equal sums are then added over the ranks.
 double squares_of_whole_gradients(ShardedRun& run) {
   at::Tensor sum = at::zeros({1}, at::kDouble);
   for (ShardedParameter& parameter : run.parameters)
@@ -214,7 +214,7 @@ void reduce_in_another_order(ShardedParts& parts) {
   };
 }
 
-// Two parameters of one shape change places, so that each call carries as many bytes as those of the other ranks.
+// Swaps two parameters that have the same shape, so that each call has as many bytes as those of the other ranks.
 void reduce_a_pair_in_another_order(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     ShardedUnit other = unit;

@@ -47,7 +47,7 @@ void step_with_the_piece_of_rank_0(ShardedParts& parts) {
   };
 }
 
-// A shard with padding takes the last rows of its gradient, not the first.
+// A padded shard uses the last rows of its gradient instead of the first.
 void step_with_the_gradients_of_neighbours(ShardedParts& parts) {
   parts.update = [right = parts.update](ShardedRun& run, ShardedParameter& parameter) {
     const int64_t padding = parameter.shard.size(0) - run.own_rows(parameter);
@@ -190,7 +190,7 @@ void resize_memory(const at::Tensor& parameter, bool whole) {
   at::native::resize_bytes_cpu(parameter.storage().unsafeGetStorageImpl(), bytes);
 }
 
-// Returns the memory of freed parameters, instead of filling it with NaN.
+// Releases the memory of freed parameters instead of filling it with NaN.
 void free_memory(ShardedParts& parts) {
   parts.free = [](ShardedRun& run, ShardedUnit& unit) {
     for (const size_t p : unit.parameters) {
@@ -230,7 +230,7 @@ void free_one_unit_late(ShardedParts& parts) {
   };
 }
 
-// Gathers all units that the pass has still before it.
+// Gathers all remaining units of the pass at once.
 void gather_all_units_at_once(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
     for (ShardedUnit& one : run.units)

@@ -77,7 +77,7 @@ void free(ShardedRun& run, ShardedUnit& unit) {
   }
 }
 
-// The backward pass of the last unit follows its forward pass, so it stays whole.
+// The last unit is not freed after its forward pass, because its backward pass follows at once.
 void after_forward(ShardedRun& run, ShardedUnit& unit) {
   if (unit.number + 1 < run.units.size()) run.parts.free(run, unit);
 }

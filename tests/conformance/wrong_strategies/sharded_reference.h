@@ -28,15 +28,15 @@ struct ShardedParts {
   std::function<void(ShardedRun&)> start;         // broadcasts rank 0's parameters and buffers, once
   std::function<void(ShardedRun&)> sync_buffers;  // broadcasts rank 0's buffers before a step
   std::function<void(ShardedRun&)> clear;         // clears the gradients before a step
-  // Makes a unit whole before its forward (direction 1) or backward pass (-1), and starts to gather the next one.
+  // Gathers a unit before its forward (direction 1) or backward pass (-1), and starts to gather the next one.
   std::function<void(ShardedRun&, size_t unit, int direction)> need;
   std::function<void(ShardedRun&, ShardedUnit&)> begin_gather, end_gather;
-  // Returns the rows of a parameter from the shards of all ranks, one after the other.
+  // Returns the rows of a parameter, given the concatenated shards of all ranks.
   std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& gathered)> joined;
   std::function<void(ShardedRun&, ShardedUnit&)> free;
   std::function<void(ShardedRun&, ShardedUnit&)> after_forward;
   std::function<bool(ShardedRun&)> reduces;  // true if this micro-batch's gradients are reduced
-  // Returns the gradient of this rank's samples with the padding of the shards, as it enters the reduction.
+  // Returns the gradient of this rank's samples, padded to equal shards: the input of the reduction.
   std::function<at::Tensor(ShardedRun&, ShardedParameter&)> filled;
   std::function<void(ShardedRun&, ShardedUnit&)> begin_reduce, end_reduce;
   std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;  // adds a micro-batch's sum
@@ -49,19 +49,19 @@ struct ShardedParts {
 };
 ShardedParts right_sharded_parts();
 
-// Collectives that are under way.
+// A collective in progress.
 struct Transfer {
   WorkPtr work;
   at::Tensor input, output;
 };
 
 struct ShardedParameter {
-  std::string name;  // the first one
-  at::Tensor whole;  // the model's; NaN while it is freed
+  std::string name;  // the first name of a tied parameter
+  at::Tensor whole;  // the model's tensor; NaN while it is freed
   int64_t rows = 0;  // of all ranks
-  at::Tensor shard;  // equally many rows on each rank; the last ones may be padding
+  at::Tensor shard;  // this rank's rows; padded, so that all ranks have equally many
   at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // of the shard
-  bool used = false;                                                   // by this rank in this step
+  bool used = false;                                                   // true if this rank used it in this step
   bool is_whole = true;
   Transfer gather = {}, reduction = {};
 };
@@ -74,12 +74,12 @@ struct ShardedRun {
   void sum(at::Tensor tensor, const c10::intrusive_ptr<c10d::ProcessGroup>& group) const;
   // Returns the tensor with rows of zeros at its end, so that each rank has equally many.
   at::Tensor padded(const at::Tensor& whole) const;
-  // Returns the rows of a whole tensor, and their padding, that belong to a place on the axis of shards.
+  // Returns the padded rows of `value` that belong to the rank at `place` on the axis of shards.
   at::Tensor piece(const at::Tensor& value, int place) const;
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
-  int64_t own_rows(const ShardedParameter& parameter) const;       // number of rows of the shard that are no padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // the unit itself at either end
+  int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if there is none
 
   ShardedParts parts;
   const Workload& workload;
@@ -92,16 +92,16 @@ struct ShardedRun {
   std::shared_ptr<Model> model;
   std::vector<ShardedParameter> parameters;
   std::vector<ShardedUnit> units;
-  ShardedUnit shared;  // parameters of several units or of none; whole for the length of a step
+  ShardedUnit shared;  // parameters of several units or of none; gathered for the whole step
   int64_t step = 0, micro = 0, micros = 1;
-  // For wrong strategies: tensors and handles of another time.
+  // For wrong strategies: tensors and handles of an earlier micro-batch or step.
   std::vector<at::Tensor> kept;
   std::vector<WorkPtr> works;
 };
 
 struct ShardedOptions {
   int64_t blocks_per_unit = 1;
-  bool frees = true;  // frees a unit after its forward pass; else the formula of traffic has one gather less
+  bool frees = true;  // whether a unit is freed after its forward pass, and hence gathered twice per micro-batch
   bool reduces_each_micro_batch = true;
 };
 
@@ -109,7 +109,7 @@ struct ShardedOptions {
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
 // StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory: the shared parameters and
-// those of one unit at a time are whole.
+// those of one unit at a time have memory.
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {

@@ -1,5 +1,5 @@
-// Strategies with other traffic than their formula says. Most compute right gradients, so no other check fails. Also
-// contains strategies that split the same bytes otherwise.
+// Strategies whose traffic differs from their formula. Most compute right gradients, so no other check fails. Also
+// contains right strategies that split the same bytes into other calls.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -26,7 +26,7 @@ void average(Run& run, at::Tensor& flat) {
 void reduce_twice(Parts& parts) {
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
     average(run, flat);
-    average(run, flat);  // the mean of equal values
+    average(run, flat);  // changes nothing: the mean of equal values
   };
 }
 
@@ -45,7 +45,7 @@ void reduce_in_float64(Parts& parts) {
   };
 }
 
-// The last bucket stays as it is, and the first is sent with 8 more elements.
+// Does not reduce the last bucket, and sends the first with 8 extra elements.
 void pad_one_bucket_and_leave_out_another(Parts& parts) {
   parts.reduce = [](Run& run, at::Tensor& flat, size_t bucket) {
     if (bucket + 1 == run.parts.buckets(run).size()) return;
@@ -96,7 +96,7 @@ void gather_in_an_accessor(Parts& parts) {
   };
 }
 
-// The formula of a strategy that reduces gradients over the axis dp of a mesh, and all else over all ranks.
+// The formula of a strategy that reduces gradients over the axis dp of a mesh, and everything else over all ranks.
 std::optional<std::vector<Traffic>> traffic_of_axes(const TrafficQuery& query) {
   auto all = *reference_traffic(query);
   all[1].axis = all[2].axis = "world";

@@ -1,5 +1,6 @@
-// Mistakes that show only where nobody looks: between reads of the strategy's tensors, after dozens of steps, in the
-// slots of the optimizer's state, in a loss, or with more samples and micro-batches than the smallest scenarios have.
+// Mistakes that short scenarios with a read after every step miss: between reads of the strategy's tensors, after
+// dozens of steps, in the slots of the optimizer's state, in a loss, or with more samples and micro-batches than the
+// smallest scenarios have.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr char adam_model[] = "probe-mlp", unused_model[] = "probe-unused";
 
-// A value for each rank, shared by the threads of all ranks.
+// One value per rank. Thread-safe, because ranks may be threads of one process.
 template <class T>
 class OfRanks {
  public:
@@ -57,13 +58,14 @@ void reduce_after_a_look(Parts& parts) {
   };
 }
 
-// Divides the sum over a short batch by the number of samples of the longest batch so far.
+// Divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
-  const auto rows = std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // of this batch, of the longest
+  const auto rows =
+      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples of this batch and of the longest
   parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.rows();
-    if (run.step > 20) most = std::max(most, now);  // scenarios that are looked at are shorter
+    if (run.step > 20) most = std::max(most, now);  // scenarios that read every step are shorter
     return right(run, batch);
   };
   parts.after_reduce = [=, right = parts.after_reduce](Run& run) {

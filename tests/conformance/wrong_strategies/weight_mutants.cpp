@@ -19,15 +19,15 @@ using Count = std::function<double(const Run&, const Batch&)>;
 double terms_in(const Run& run, const Batch& batch) { return static_cast<double>(run.workload.loss_terms(batch)); }
 double targets_in(const Run&, const Batch& batch) { return static_cast<double>(batch.target.numel()); }
 
-// Returns the factor of a rank's mean gradient. own: terms of the loss of this rank's samples; all: of all ranks'.
+// Returns the factor of a rank's mean gradient. own: number of loss terms of this rank's samples; all: of all ranks'.
 using Factor = std::function<double(Run&, double own, double all)>;
 
 double share_of_terms(Run& run, double own, double all) {
   return run.workload.sum_loss() ? run.world : own * run.world / all;
 }
 
-// Averages a rank's micro-batches with the weights `weight`, then the ranks with the factors `factor` of their numbers
-// of terms, which `terms` counts.
+// Averages a rank's micro-batches with the weights `weight`, then the ranks with the factors `factor`, which depend on
+// the loss terms that `terms` counts.
 std::function<StrategyInfo()> weighted(const Factor& factor, const Count& terms = terms_in,
                                        const Count& weight = terms_in) {
   struct Sums {

@@ -1,4 +1,4 @@
-// Activations with types: which types may meet in an operation.
+// Types of activations: the combinations that an operation accepts.
 #define DPBENCH_TYPED_ACTIVATIONS 1
 #include "strategies/parts/activation.h"
 
@@ -15,7 +15,7 @@ Activation ones(Spread spread, const Axis& axis = tp) { return {at::ones({2}), a
 
 const auto add = [](const auto&... tensors) { return (tensors + ...); };
 
-// Returns the type of the result, or the refusal.
+// Returns the type of the result, or the error message.
 template <class... Spreads>
 std::string met(Rule rule, Spreads... spreads) {
   try {
@@ -27,21 +27,21 @@ std::string met(Rule rule, Spreads... spreads) {
 
 bool refused(const std::string& text, const std::string& why) { return text.find(why) != std::string::npos; }
 
-TEST(TypesOfActivations, StayTheSameAmongTheirOwn) {
+TEST(TypesOfActivations, AreKeptByOperationsOnTensorsOfOneType) {
   for (const Spread spread : {invariant, replicated, varying})
     for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
       EXPECT_EQ(met(rule, spread, spread), text_of(spread));
   EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
 }
 
-TEST(TypesOfActivations, APartialTensorIsRefusedByNonlinearOperations) {
+TEST(TypesOfActivations, NonlinearOperationsRefuseAPartialTensor) {
   EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
   EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
 }
 
-TEST(TypesOfActivations, ABiasIsNotAddedOnEveryRankBeforeTheReduction) {
+TEST(TypesOfActivations, AReplicatedBiasIsNotAddedToAPartialTensor) {
   EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "which each rank would add"));
   EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
 }
@@ -56,7 +56,7 @@ TEST(TypesOfActivations, AContractionOverTheCutDimensionIsPartial) {
   EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
 }
 
-TEST(TypesOfActivations, EachCollectiveTakesItsOwnTypeOnly) {
+TEST(TypesOfActivations, EachCollectiveRefusesTensorsOfOtherTypes) {
   const Cut cut{0, {2}};
   using Call = std::function<Activation(const Activation&)>;
   const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {

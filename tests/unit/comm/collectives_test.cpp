@@ -13,7 +13,7 @@
 namespace dpbench::testing {
 namespace {
 
-// The types of collectives.h.
+// The types of collectives.h: I, R, V and P.
 enum class Type { invariant, replicated, varying, partial };
 
 // The type of the gradient of a tensor.
@@ -71,13 +71,14 @@ std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
            [=](const at::Tensor& tensor, const Axis& axis) { return varying_to_varying(tensor, axis, cut, other); }}};
 }
 
-// Returns the tensor of a rank: its piece of a whole that all ranks know, the whole, or a whole of its own.
+// Returns a rank's tensor of this type: its piece of a common tensor (varying), the common tensor (invariant,
+// replicated), or its own summand (partial).
 at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank, int seed) {
   const at::Tensor all = integers(whole, type == Type::partial ? rank : 0, seed);
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the whole tensor, which the tensors of all ranks represent together.
+// Returns the full tensor that the tensors of all ranks represent.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);

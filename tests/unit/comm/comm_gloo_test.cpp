@@ -52,7 +52,7 @@ TEST(Gloo, RendezvousEndsAtItsTimeoutWhenARankLeavesBetweenAttempts) {
   EXPECT_LT(Clock::now() - begin, (kLimit + kFirstAttempt + kLimit) / 2) << "the timeout restarted";
 }
 
-TEST(Gloo, ACollectiveHasItsWholeTimeoutAfterASecondRendezvousAttempt) {
+TEST(Gloo, ACollectiveHasItsFullTimeoutAfterASecondRendezvousAttempt) {
   expect_ranks_succeed(late_team(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
     // Rank 1 starts the allreduce after the timeout of the rendezvous has passed, but within that of the allreduce.
     if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);

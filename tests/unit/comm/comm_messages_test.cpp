@@ -79,7 +79,7 @@ TEST_P(Messages, AreTakenByTheirTagAndInOrderWithinATag) {
   });
 }
 
-TEST_P(Messages, PassCollectivesByAndLeaveThemRight) {
+TEST_P(Messages, MayBePendingDuringCollectives) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const at::Tensor received = at::zeros(1000);
     const auto late = recv(backend, received, 1 - rank);
@@ -94,7 +94,7 @@ TEST_P(Messages, PassCollectivesByAndLeaveThemRight) {
   });
 }
 
-TEST_P(Messages, EndASendOnlyWhenItsReceiverHasTakenIt) {
+TEST_P(Messages, ASendEndsOnlyWhenItIsReceived) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const at::Tensor tensor = numbers(10, 0);
     const auto work = rank == 0 ? send(backend, tensor, 1) : WorkPtr();
@@ -131,7 +131,7 @@ TEST_P(MessageFaults, NameAPeerThatLeft) {
   for (const int r : {0, 2}) EXPECT_TRUE(mentions(errors[r], {"rank 1", "left the group", "send of 7 Float"}));
 }
 
-TEST_P(MessageFaults, KeepAMessageThatWasTakenJustBeforeItsPeerLeft) {
+TEST_P(MessageFaults, AMessageReceivedJustBeforeThePeerLeavesIsValid) {
   for (int round = 0; round < 20; ++round)
     expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
       const at::Tensor tensor = rank == 0 ? numbers(50'000, 9) : at::zeros(50'000);
@@ -165,7 +165,7 @@ TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
   });
 }
 
-TEST(MessageDeath, OfAPeerIsNamed) {
+TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
         if (rank == 1) raise(SIGKILL);

@@ -23,7 +23,7 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
 }
 
-TEST(AMesh, HasTheRightRanksOnEachAxis) {
+TEST(MeshOfRanks, HasTheRightRanksOnEachAxis) {
   const std::vector<MeshShape> meshes = {
       {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
   for (const Kind& kind : kinds)
@@ -40,7 +40,7 @@ TEST(AMesh, HasTheRightRanksOnEachAxis) {
     }
 }
 
-TEST(AMesh, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
+TEST(MeshOfRanks, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
   const auto errors = run_setups({.backend = "threads", .world = 2}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const Mesh mesh({{"dp", 1}, {"tp", 2}}, world, "threads", with_prefix("mesh", setup));
@@ -52,7 +52,7 @@ TEST(AMesh, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
   EXPECT_EQ(Mesh("dp", {}).axis("tp").size, 1) << "an axis that the mesh does not have";
 }
 
-TEST(AMesh, IsRefusedOnAllRanksIfOneMakesAnother) {
+TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRanksAxesDiffer) {
   for (const Kind& kind : kinds) {
     const auto errors =
         run_setups({.backend = kind.backend, .as = kind.as, .world = 6}, [&](const BackendSetup& setup) {
@@ -64,7 +64,7 @@ TEST(AMesh, IsRefusedOnAllRanksIfOneMakesAnother) {
   }
 }
 
-TEST(AMesh, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
+TEST(MeshOfRanks, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
   const auto refusal_of = [](const MeshShape& axes) {
     return run_setups({.backend = "threads", .world = 2},
                       [&](const BackendSetup& setup) { mesh_of("threads", axes, setup); })[0];
@@ -76,7 +76,7 @@ TEST(AMesh, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
 
 const MeshShape two_by_two = {{"dp", 2}, {"tp", 2}};
 
-TEST(GroupsOfAMesh, NameADeadRankByItsGlobalNumber) {
+TEST(MeshGroups, NameADeadRankByItsGlobalNumber) {
   const auto errors = run_setups({.backend = "shm", .as = As::processes, .world = 4}, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("shm", two_by_two, setup);
     if (setup.rank == 3) _exit(0);
@@ -88,7 +88,7 @@ TEST(GroupsOfAMesh, NameADeadRankByItsGlobalNumber) {
   EXPECT_EQ(errors[0] + errors[2], "") << "the other group is whole";
 }
 
-TEST(GroupsOfAMesh, NameRanksThatCallDifferentlyByTheirGlobalNumbers) {
+TEST(MeshGroups, NameRanksWithMismatchedCallsByGlobalNumber) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("threads", two_by_two, setup);
     std::vector<at::Tensor> sum = {at::ones({setup.rank == 3 ? 5 : 4})};
@@ -101,7 +101,7 @@ TEST(GroupsOfAMesh, NameRanksThatCallDifferentlyByTheirGlobalNumbers) {
 }
 
 // Two hosts of two ranks: the axis tp stays within a host, the axis dp crosses them.
-TEST(GroupsOfAMesh, MayCrossHosts) {
+TEST(MeshGroups, MayCrossHosts) {
   const Team team{.backend = "shm", .as = As::processes, .world = 4, .per_host = 2};
   const auto errors = run_setups(team, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("shm", two_by_two, setup);
@@ -114,7 +114,7 @@ TEST(GroupsOfAMesh, MayCrossHosts) {
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
 }
 
-TEST(AMesh, WithOtherGroupsNamesEachByItsAxis) {
+TEST(MeshOfRanks, ReplacesEachGroupByTheNameOfItsAxis) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const auto names_of = [&](const Mesh& mesh) {

@@ -97,7 +97,7 @@ TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
   EXPECT_EQ(cases_.blocks, 1 + 6);
 }
 
-// Reads of the cores' times, 1 s apart, in which others use `load` of a core.
+// Readings of the cores' times, 1 s apart, between which other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;
@@ -120,7 +120,7 @@ TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {
   EXPECT_TRUE(outcome.reference_ns.empty());
 }
 
-TEST_F(PairedRunnerTest, ReplicasThatShareCoresWaitForThemselves) {
+TEST_F(PairedRunnerTest, ReplicasThatShareCoresAreNotDisturbedByEachOther) {
   cases_.queue_ns = [](int) { return 600; };
   EXPECT_EQ(run(spec_of("ddp", 4)).disturbed_blocks, 0) << "four replicas on two cores";
 }
@@ -157,7 +157,7 @@ TEST_F(PairedRunnerTest, ASignalInABlockOfTheReferenceEndsTheCase) {
   }
 }
 
-TEST_F(PairedRunnerTest, TheEndNamesTheBlocksThatCount) {
+TEST_F(PairedRunnerTest, TheWorkerIsToldWhichBlocksCount) {
   cases_.queue_ns = [](int block) { return block == 3 ? 300 : 0; };
   run(spec_of("ddp", 2));
   EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";

@@ -76,7 +76,7 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
   EXPECT_EQ(split(report_table(all, false), '\n')[2].find("100 %"), std::string::npos);
 }
 
-TEST(Table, OtherMathematicsStandInASectionOfTheirOwn) {
+TEST(Table, StrategiesWithOtherMathematicsHaveTheirOwnSection) {
   Report all = report();
   all.cases[0].means = batch_mean;
   all.cases.push_back(all.cases[0]);
@@ -88,7 +88,7 @@ TEST(Table, OtherMathematicsStandInASectionOfTheirOwn) {
   EXPECT_LT(text.find(batch_mean), apart);
 }
 
-TEST(Table, DisturbanceStandsOnceAboveTheTableAndAsAMarkOnItsRows) {
+TEST(Table, DisturbanceIsStatedOnceAboveTheTableAndMarkedInItsRows) {
   Report all = report();
   all.disturbance = "other programs took 1.0 of 2 cores in 1 of 3 cases";
   all.cases[0].launches.push_back({.index = 0, .ranks = {}, .reference_ns = {}, .others = OtherLoad{.programs = 1}});

@@ -149,7 +149,7 @@ TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1.25);
 }
 
-TEST(Derived, AnotherBackendsReferenceDoesNotTakeThePlaceOfADisturbedOne) {
+TEST(Derived, ADisturbedReferenceIsNotReplacedByThatOfAnotherBackend) {
   Report report = scaling_report();
   report.config["reference"] = "ddp";
   report.cases.push_back(report.cases[2]);

@@ -52,20 +52,20 @@ std::vector<double> spread_about(double level, double spread, int pairs = 20) {
 
 Verdict verdict(const std::vector<double>& logs, size_t cases = 1) { return duel_look(logs, 4, rule, cases).verdict; }
 
-TEST(DuelLook, GivesTheVerdictsSameSlowerFasterAndUnclear) {
+TEST(DuelVerdict, GivesTheVerdictsSameSlowerFasterAndUnclear) {
   EXPECT_EQ(verdict(spread_about(0, 0.02)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.05, 0.02)), Verdict::slower);
   EXPECT_EQ(verdict(spread_about(-0.05, 0.02)), Verdict::faster);
   EXPECT_EQ(verdict(spread_about(0.03, 0.12)), Verdict::unclear);
 }
 
-TEST(DuelLook, VerdictIsSameForASignificantButSmallChange) {
+TEST(DuelVerdict, VerdictIsSameForASignificantButSmallChange) {
   EXPECT_EQ(verdict(spread_about(0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(-0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.03, 0.005)), Verdict::slower) << "above 2.5 %, though below 4.5 %";
 }
 
-TEST(DuelLook, IsUnclearAbove15PercentNoise) {
+TEST(DuelVerdict, IsUnclearAbove15PercentNoise) {
   const DuelLook look = duel_look(spread_about(0.5, 0.25), 4, rule, 1);
   EXPECT_GT(look.noise, 0.15);
   EXPECT_LT(look.p_slower, rule.alpha);
@@ -74,12 +74,12 @@ TEST(DuelLook, IsUnclearAbove15PercentNoise) {
   EXPECT_EQ(why_unclear(duel_look(spread_about(0.03, 0.12), 4, rule, 1), rule).find("15 %"), std::string::npos);
 }
 
-TEST(DuelLook, IsUnclearWithFewerThanFourLaunches) {
+TEST(DuelVerdict, IsUnclearWithFewerThanFourLaunches) {
   EXPECT_EQ(duel_look(spread_about(0.5, 0.02), 3, rule, 1).verdict, Verdict::unclear);
   expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule), {"3 launches"});
 }
 
-TEST(DuelLook, DividesTheSignificanceLevelByTheNumberOfCases) {
+TEST(DuelVerdict, DividesTheSignificanceLevelByTheNumberOfCases) {
   const auto logs = spread_about(0.028, 0.058);
   EXPECT_EQ(verdict(logs, 1), Verdict::slower);
   EXPECT_EQ(verdict(logs, 100), Verdict::unclear);
@@ -87,7 +87,7 @@ TEST(DuelLook, DividesTheSignificanceLevelByTheNumberOfCases) {
 
 // For Binomial(20, 1/2), P(X <= 5) = 2.07 % and P(X <= 6) = 5.8 %. So the confidence interval of the median is from the
 // 6th to the 15th of 20 values.
-TEST(DuelLook, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
+TEST(DuelVerdict, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
   std::vector<double> logs;
   for (int i = 1; i <= 20; ++i) logs.push_back(i / 1000.0);
   const DuelLook look = duel_look(logs, 4, rule, 1);

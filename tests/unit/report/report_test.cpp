@@ -318,7 +318,7 @@ TEST(Checks, OfSeveralLaunchesHaveOneRowEachWithItsWorstResult) {
   EXPECT_EQ(all[0].status, CheckStatus::failed);
 }
 
-TEST(Case, IsUnprovenIfNoCheckOfAGradientCouldBeMade) {
+TEST(Case, IsUnprovenIfEveryCheckOfAGradientWasSkipped) {
   const CheckRow shape{.name = "output-shape"}, layout{.name = "gradient-layout"},
       refused{.name = "gradient-meaning", .status = CheckStatus::skipped, .detail = "refused: too small"},
       replayed{.name = "gradient-replay"}, audited{.name = "audit"};

@@ -223,7 +223,7 @@ TEST_F(Save, SavesAndReplacesABaselineByName) {
   EXPECT_THROW(save_baseline(report("x"), results_, "../main"), UsageError);
 }
 
-TEST_F(Save, OfRunsNamedByTheSameSecondTheLatestIsTheOneWrittenLast) {
+TEST_F(Save, TheLatestOfRunsInOneSecondIsTheOneWrittenLast) {
   const std::string second = "20261121T063057Z", first = second + "-fff-x", last = second + "-aaa-x";
   for (const std::string& name : {first, last}) RunDirectory(results_, name).save(report(name), true);
   const auto now = fs::file_time_type::clock::now();

@@ -314,7 +314,7 @@ TEST(DdpAutocast, DdpPassesEveryCheckInBfloat16) {
   }
 }
 
-// always() with a learning rate that rises in each of the steps below.
+// Like always(), with a learning rate that rises in each of the steps below.
 class Scheduled : public SecondLayerIf {
  public:
   Scheduled() : SecondLayerIf([](const Context&) { return true; }) {}

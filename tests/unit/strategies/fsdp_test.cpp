@@ -123,7 +123,7 @@ TEST(ShardedStrategies, GiveTheBitsOfDdpsGradients) {
   }
 }
 
-TEST(Fsdp, GivesTheSameBitsForAllUnitsAndPrefetches) {
+TEST(Fsdp, GivesTheSameBitsForEveryUnitSizeAndPrefetch) {
   const auto workload = gpt();
   for (const int world : {2, 3}) {
     const Outcome usual = trained("fsdp", world, *workload, {});

@@ -187,7 +187,7 @@ TEST(Optimizer, StepsLikeTorchsSgdWithMomentum) {
   expect_steps_of_torch<torch::optim::SGD>(momentum_spec, torch::optim::SGDOptions(0.1).momentum(0.9), 16);
 }
 
-TEST(Optimizer, MomentumOf16BitParametersIsThatOfSingleOperations) {
+TEST(Optimizer, MomentumStepOf16BitParametersEqualsSeparateTensorOperations) {
   const auto parameters = large_parameters(at::kBFloat16);
   std::vector<at::Tensor> plain, buffers;
   for (const Parameter& parameter : parameters) {
@@ -226,7 +226,7 @@ TEST(Optimizer, DecaysFlatPiecesByTheDimensionsOfTheirParameters) {
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i].tensor, flat[i].tensor)) << whole[i].name;
 }
 
-TEST(Optimizer, RefusesSettingsOfTheOtherKind) {
+TEST(Optimizer, RefusesMomentumForAdamAndWeightDecayForSgd) {
   OptimizerSpec decayed_sgd{.weight_decay = 0.1}, adam{.kind = OptimizerSpec::Kind::adam, .momentum = 0.9};
   EXPECT_THROW(Optimizer(decayed_sgd, some_parameters(at::kFloat)), UsageError);
   EXPECT_THROW(Optimizer(adam, some_parameters(at::kFloat)), UsageError);

@@ -33,7 +33,7 @@ TEST(CoreUse, CountsCpuTimeButNotSleep) {
   EXPECT_GT(busy.spent().cpu_ns, 1'000'000);
 }
 
-// Two threads spin on one core, so each waits for about half of the time, and for all of it as long as the other runs.
+// Two threads spin on one core. Each waits about half of the time: whenever the other one runs.
 TEST(CoreUse, TellsHowLongAThreadWaitedForItsCore) {
   if (!kernel_tells()) GTEST_SKIP() << "this kernel has no schedstat";
   cpu_set_t before, one;

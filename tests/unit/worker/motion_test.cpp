@@ -1,4 +1,4 @@
-// Tests the bounds on what happens between two audits.
+// Tests the bounds on the change of parameters and optimizer state between two audits.
 #include "harness/worker/measure/motion.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ Evidence audited(double before, double after, double count) {
   return seen;
 }
 
-class MotionOf : public testing::Test {
+class MotionBetweenAudits : public testing::Test {
  protected:
   // Judges a second audit, which begins at step 20. The first ended before step 10, with parameters of 1.01.
   Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
@@ -30,31 +30,31 @@ class MotionOf : public testing::Test {
   }
 };
 
-TEST_F(MotionOf, AnOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
+TEST_F(MotionBetweenAudits, ARightOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
-TEST_F(MotionOf, ParametersThatDoNotMoveIsFound) {
+TEST_F(MotionBetweenAudits, ParametersThatDoNotMoveFail) {
   EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
 }
 
-TEST_F(MotionOf, ParametersOfAModelThatHasConvergedNeedNotMove) {
+TEST_F(MotionBetweenAudits, ConvergedParametersNeedNotMove) {
   EXPECT_EQ(next(audited(1.01, 1.01, 21)).where, "");
   EXPECT_EQ(next(audited(1.01, 1.01 + 1e-7, 21)).where, "");
   EXPECT_NE(next(audited(1.01, 1.01 + 1e-5, 21)).where, "");
 }
 
-TEST_F(MotionOf, AdamHasABoundPerStep) {
+TEST_F(MotionBetweenAudits, AdamStepsHaveABound) {
   EXPECT_EQ(next(audited(1.30, 1.31, 21)).where, "");
   const Deviation far = next(audited(1.40, 1.41, 21));
   EXPECT_NE(far.where.find("parameter w moved by 0.39"), std::string::npos) << far.where;
   EXPECT_NE(far.likely.find("learning rate"), std::string::npos);
 }
 
-TEST_F(MotionOf, SgdIsBoundedByItsFastestAuditedStep) {
+TEST_F(MotionBetweenAudits, SgdStepsAreBoundedByTheFastestAuditedStep) {
   EXPECT_EQ(next(audited(90, 91, 21), OptimizerSpec::Kind::sgd).where, "");
   EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
 }
 
-TEST_F(MotionOf, WeightDecayMovesByItsShareOfTheParameter) {
+TEST_F(MotionBetweenAudits, WeightDecayAddsToTheBound) {
   const auto likely_of = [](double decay, double before) {
     Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .weight_decay = decay});
     motion.remember(10, 1, audited(100, 100.01, 10));
@@ -65,7 +65,7 @@ TEST_F(MotionOf, WeightDecayMovesByItsShareOfTheParameter) {
   EXPECT_NE(likely_of(0, 95.5), "");
 }
 
-TEST_F(MotionOf, TheBoundFollowsTheSchedule) {
+TEST_F(MotionBetweenAudits, TheBoundFollowsTheSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
     Motion motion({.learning_rate = rate, .decay_steps = decay_steps});
     motion.remember(10, 1, audited(1, 1.01, 10));
@@ -77,7 +77,7 @@ TEST_F(MotionOf, TheBoundFollowsTheSchedule) {
   EXPECT_EQ(likely_of(10, 1.01), "") << "the rate is zero from step 10 on";
 }
 
-TEST_F(MotionOf, AnOptimizerThatCountsMoreStepsThanThereWereIsFound) {
+TEST_F(MotionBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
   EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
 }
 

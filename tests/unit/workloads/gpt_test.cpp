@@ -166,7 +166,7 @@ TEST(GptAttention, RotatedScoresDependOnTheDistanceOfPositionsAlone) {
   EXPECT_NEAR(scores[0][0].item<double>(), query.dot(key).item<double>(), 1e-12);
 }
 
-TEST(Gpt, TargetsAreTheNextTokensAndRowsFollowEachOther) {
+TEST(Gpt, TargetsAreTheNextTokensAndRowsAreContiguous) {
   const Gpt workload(parse_shape("seq=16"), "");
   const Batch batch = workload.batch(at::arange(2));
   const std::string text(built_in_text().substr(0, 33));
@@ -210,7 +210,7 @@ TEST(Gpt, ContinuesATextByTheLikelyTokens) {
   EXPECT_TRUE(text.ends_with(std::string(20, 'x'))) << text;
 }
 
-TEST(Gpt, DrawsATextWithItsSeed) {
+TEST(Gpt, GeneratedTextDependsOnlyOnTheSeed) {
   const Gpt workload(parse_shape("tiny"), "");
   const auto model = workload.model(1);
   model->eval();
@@ -220,13 +220,13 @@ TEST(Gpt, DrawsATextWithItsSeed) {
   EXPECT_NE(text, workload.continued(forward, 30, 2));
 }
 
-TEST(Gpt, CharactersThatCannotBePrintedAreQuestionMarks) {
+TEST(Gpt, UnprintableCharactersArePrintedAsQuestionMarks) {
   const Gpt workload(parse_shape("tiny"), "");
   for (const int64_t token : {7, 27, 127, 200, 256})
     EXPECT_TRUE(workload.continued(always(token, 257), 2, 1).ends_with("??")) << token;
 }
 
-// 6 operations per token and multiplied parameter, and 12 per layer, column and pair of tokens.
+// 6 operations per token and multiplied parameter, and 12 per layer, hidden feature and pair of tokens.
 TEST(GptShape, OperationsOfARowFollowTheClosedFormula) {
   const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=256"), "");
   EXPECT_EQ(workload.tokens_per_sample(), 16);
@@ -251,7 +251,7 @@ TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
   }
 }
 
-TEST(GptExact, ARowsGradientsAddUpToThoseOfAllRows) {
+TEST(GptExact, GradientsOfSingleRowsAddUpToThoseOfTheBatch) {
   const auto workload = workload_registry().at("gpt-exact").make({.scale = 1});
   const auto whole = workload->model(1), parts = workload->model(1);
   const Batch batch = workload->batch(at::arange(5));
@@ -285,7 +285,7 @@ class TokenFiles : public testing::Test {
   fs::path folder_ = fs::temp_directory_path() / ("dpbench-tokens-" + std::to_string(getpid()));
 };
 
-TEST_F(TokenFiles, OfBytesOfUint16AndOfSafetensorsAreRead) {
+TEST_F(TokenFiles, MayHoldBytesUint16OrSafetensors) {
   const at::Tensor first = at::arange(3);
   EXPECT_TRUE(at::equal(Tokens(write("a.txt", "\x01\x02\xff"), 256).at(first), at::tensor({1, 2, 255}, at::kLong)));
   const std::string bytes("\x01\x00\x02\x00\xff\xff", 6);
@@ -295,12 +295,12 @@ TEST_F(TokenFiles, OfBytesOfUint16AndOfSafetensorsAreRead) {
   EXPECT_TRUE(at::equal(Tokens(stored, 70001).at(first), at::tensor({7, 8, 70000}, at::kLong)));
 }
 
-TEST_F(TokenFiles, OfUint16AreContinuedByNumbers) {
+TEST_F(TokenFiles, GenerateTokenNumbersAfterUint16Tokens) {
   const Gpt workload(parse_shape("tiny,vocab=300"), write("ids.bin", std::string(800, '\1')));
   EXPECT_TRUE(workload.continued(always(256, 300), 2, 1).ends_with(" 257 256 256"));
 }
 
-TEST_F(TokenFiles, ThatCannotServeAreRefusedWithTheReason) {
+TEST_F(TokenFiles, InvalidOnesAreRefusedWithTheReason) {
   EXPECT_NE(refusal(folder_ / "none", 256).find("not a readable file"), std::string::npos);
   EXPECT_NE(refusal(folder_, 256).find("not a readable file"), std::string::npos);
   EXPECT_NE(refusal(write("empty", ""), 256).find("or empty"), std::string::npos);

@@ -15,7 +15,7 @@ TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
   EXPECT_EQ(groups_of_axis(shape, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
 }
 
-TEST(ATextOfAMesh, GivesItsAxesOfSeveralRanks) {
+TEST(MeshText, IsParsedIntoAxesWithSeveralRanks) {
   EXPECT_EQ(parse_mesh("dp=2,tp=3"), (MeshShape{{"dp", 2}, {"tp", 3}}));
   EXPECT_EQ(parse_mesh("shard=2,dp=1,tp=1"), (MeshShape{{"shard", 2}}));
   EXPECT_EQ(parse_mesh(""), MeshShape{});
@@ -24,7 +24,7 @@ TEST(ATextOfAMesh, GivesItsAxesOfSeveralRanks) {
   EXPECT_FALSE(is_plain(parse_mesh("shard=8")));
 }
 
-TEST(ATextOfAMesh, IsRefusedWithTheReason) {
+TEST(MeshText, IsRefusedWithTheReason) {
   const auto refusal_of = [](const std::string& text) -> std::string {
     try {
       parse_mesh(text);
@@ -49,7 +49,7 @@ std::vector<int> replicas(const MeshShape& shape) {
   return all;
 }
 
-TEST(SamplesOfARank, FollowFromTheDataAxesAlone) {
+TEST(RankSamples, DependOnlyOnTheDataAxes) {
   EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}}), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(replicas({{"pp", 2}, {"dp", 2}}), (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}, {"shard", 2}}), (std::vector<int>{0, 1, 0, 1, 2, 3, 2, 3}));
@@ -59,7 +59,7 @@ TEST(SamplesOfARank, FollowFromTheDataAxesAlone) {
   EXPECT_EQ(data_place({}, 5, 3).replicas, 5);
 }
 
-TEST(CoordinatesOfARank, NameItsPlaceOnEachAxis) {
+TEST(RankCoordinates, GiveThePositionOnEachAxis) {
   EXPECT_EQ(coordinates({{"dp", 2}, {"pp", 3}, {"tp", 2}}, 9), "dp=1,pp=1,tp=1");
 }
 
