@@ -1,0 +1,224 @@
+"""Tests strategies and models written in Python, in an interpreter with PyTorch.
+
+usage: python_strategies_test.py DPBENCH
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reports
+import torch_python
+
+DPBENCH = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MISTAKES, FAULTY, MODELS = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py"))
+EXAMPLE = ROOT / "tests/plugin_example/plain_average.py"
+
+# {strategy with a mistake: (a check that must fail, words of its diagnosis)}
+FOUND = {
+    "m-sums-micro-batches": ("accumulation", "summed over the micro-batches"),
+    "m-reduces-each-micro-batch": ("collective-count", ""),
+    "m-never-reduces": ("gradient-meaning", ""),
+    "m-no-zero-grad": ("gradient-meaning", "gradients were not zeroed"),
+    "m-calls-the-module": ("gradient-meaning", ""),
+    "m-no-buffers": ("buffers", "rank 0's"),
+    "m-no-initial-broadcast": ("initial-broadcast", "not broadcast at construction"),
+    "m-clips-after-the-step": ("optimizer-replay", ""),
+    "m-clips-values": ("clip", "norm"),
+    "m-hook-doubles": ("gradient-meaning", "2 times"),
+    "m-leaves-out-a-parameter": ("optimizer-replay", "not updated"),
+    "m-other-learning-rate": ("optimizer-replay", ""),
+    "m-decays-in-place": ("optimizer-replay", ""),
+    "m-stale": ("gradient-meaning", ""),
+    "m-first-output": ("output-shape", ""),
+    "m-sum-of-loss": ("loss-value", ""),
+    "m-evaluates-in-training-mode": ("evaluation", ""),
+    "m-clips-before-the-reduction": ("clip", ""),
+    "m-reduces-half": ("ranks-agree-gradients", ""),
+    "m-forgets-to-divide": ("gradient-meaning", "summed over 3 ranks"),
+    "m-sends-bfloat16": ("gradient-meaning", "bfloat16"),
+    "m-divides-twice": ("gradient-meaning", ""),
+    "m-reduces-twice": ("gradient-meaning", "3 times"),
+}
+
+
+def call(command, *flags, out=None):
+    """Runs dpbench with the environment's interpreter. Returns the exit code, the report (None if there is none) and stderr."""
+    words = [DPBENCH, command, "--python", torch_python.interpreter(), *map(str, flags), "-o", "json", "--progress", "none"]
+    with tempfile.TemporaryDirectory() as folder:
+        if command in ("run", "train"):
+            words += ["--out", out or folder]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
+
+
+def checked(plugin, strategies, *flags):
+    code, report, errors = call("check", *(["--plugin", plugin] if plugin else []), "--strategy", strategies, *flags)
+    assert report, errors
+    return code, report
+
+
+def failed_checks(case):
+    return {row["name"]: row.get("likely") or "" for row in case["checks"] if row["status"] == "failed"}
+
+
+class Right(unittest.TestCase):
+    def assert_no_failure(self, code, report, at_least):
+        failed = [(case["id"], row) for case in report["cases"] for row in case["checks"] if row["status"] == "failed"]
+        self.assertEqual((code, failed), (0, []))
+        self.assertGreaterEqual(sum(row["status"] == "passed" for case in report["cases"] for row in case["checks"]), at_least)
+
+    def test_the_example_passes_its_checks(self):
+        self.assert_no_failure(*checked(EXAMPLE, "plain-average", "--workload", "convnet,gpt", "--cpus", "3", "--backend", "shm"), 60)
+
+    def test_pytorchs_own_strategies_pass_their_checks(self):
+        self.assert_no_failure(*checked(None, "py-ddp,py-zero1,py-fsdp2", "--workload", "mnist-mlp,convnet", "--cpus", "2", "--backend",
+                                        "gloo,shm"), 300)
+
+    def test_strategies_in_cpp_and_python_train_models_in_python(self):
+        code, report = checked(MODELS, "cpu,dp,ddp,zero1,fsdp,py-ddp", "--workload", "py-transformer,py-squares", "--cpus", "2")
+        self.assert_no_failure(code, report, 300)
+        self.assertEqual({case["strategy"] for case in report["cases"]}, {"cpu", "dp", "ddp", "zero1", "fsdp", "py-ddp"})
+
+    def test_train_reads_a_dataset_in_python(self):
+        code, report, errors = call("train", "--plugin", MODELS, "--strategy", "ddp", "--workload", "py-squares", "--cpus", "2", "--epochs", "20")
+        self.assertEqual(code, 0, errors)
+        losses = [epoch["loss"] for epoch in report["cases"][0]["training"]["epochs"]]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_ddp_of_pytorch_and_of_dpbench_compute_the_same_bits(self):
+        code, report, errors = call("run", "--strategy", "ddp,py-ddp", "--workload", "mnist-mlp", "--cpus", "2", "--backend", "gloo,shm",
+                                    "--no-baseline", "--launches", "1", "--samples", "2", "--steps", "5", "--audit", "off")
+        self.assertEqual(code, 0, errors)
+        hashes = {rank["parameters_hash"] for case in report["cases"] for launch in case["launches"] for rank in launch["ranks"]}
+        self.assertEqual((len(report["cases"]), len(hashes)), (4, 1))
+
+
+class Wrong(unittest.TestCase):
+    def test_every_mistake_is_found_by_its_check_and_the_right_one_passes(self):
+        code, report = checked(MISTAKES, ",".join(["m-none", *FOUND]), "--workload", "convnet", "--cpus", "3", "--backend", "shm",
+                               "--seed", "1")
+        self.assertEqual(code, 1)
+        cases = {case["strategy"]: failed_checks(case) for case in report["cases"]}
+        self.assertEqual(cases.pop("m-none"), {})
+        self.assertEqual(set(cases), set(FOUND))
+        for strategy, (check, words) in FOUND.items():
+            with self.subTest(strategy):
+                self.assertIn(check, cases[strategy])
+                self.assertIn(words, cases[strategy][check])
+
+    def test_a_mistake_gets_the_words_that_it_gets_in_cpp(self):
+        _, report = checked(EXAMPLE, "plain-sum", "--workload", "random-linear", "--cpus", "3", "--backend", "shm", "--seed", "1")
+        failed = failed_checks(report["cases"][0])
+        self.assertEqual(failed["gradient-meaning"], "gradients are 3 times what they should be: summed over 3 ranks or replicas, not averaged")
+
+
+class Faults(unittest.TestCase):
+    def reason(self, strategy, *flags):
+        """Runs a strategy whose step 3 fails. Returns the exit code, and the reason of its case."""
+        code, report, errors = call("run", "--plugin", FAULTY, "--strategy", strategy, "--workload", "random-linear", "--cpus", "2",
+                                    "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "8", "--warmup", "1", "--check", "off",
+                                    "--audit", "off", *flags)
+        self.assertTrue(report, errors)
+        return code, report["cases"][0]["reason"], errors
+
+    def test_the_reason_names_what_python_raised_and_where(self):
+        for strategy, words in {"raises": "ValueError: on purpose (faulty.py:", "raises-on-rank-1": "rank 1 failed: ValueError: only here",
+                                "exits": "SystemExit: 5", "returns-a-number": "must return two tensors, the output and the loss, not float",
+                                "returns-three": "not (int, int, int)"}.items():
+            with self.subTest(strategy):
+                code, reason, errors = self.reason(strategy)
+                self.assertEqual(code, 3, errors)
+                self.assertIn(words, reason)
+                self.assertIn("Traceback (most recent call last)", reason + errors)
+
+    def test_a_dead_rank_is_named_with_its_end(self):
+        for strategy, words in {"exits-at-once": "ended with exit code 7", "crashes": "signal 11"}.items():
+            with self.subTest(strategy):
+                code, reason, errors = self.reason(strategy)
+                self.assertEqual(code, 3, errors)
+                self.assertIn(words, reason)
+
+    def test_a_rank_that_hangs_is_named(self):
+        for strategy in ("sleeps", "hangs"):
+            with self.subTest(strategy):
+                code, reason, errors = self.reason(strategy, "--timeout", "8")
+                self.assertEqual(code, 3, errors)
+                self.assertIn("no rank made progress", reason)
+
+    def test_out_of_memory_and_refusals_have_their_own_exit(self):
+        code, reason, _ = self.reason("out-of-memory")
+        self.assertEqual(code, 3)
+        self.assertIn("out of host memory", reason)
+        code, reason, errors = self.reason("refuses")
+        self.assertEqual(code, 2)
+        self.assertIn("not today", errors)
+
+
+class Files(unittest.TestCase):
+    def refused(self, text, *flags):
+        """Returns the exit code and the message for a Python file of this text."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "mine.py")
+            file.write_text(text, encoding="utf-8")
+            code, _, errors = call("check", "--plugin", file, "--strategy", "mine", *flags)
+            return code, errors
+
+    def test_a_faulty_file_is_named_with_the_line(self):
+        for text, words in {"def f(:\n": "SyntaxError: invalid syntax (mine.py:1)",
+                            "import nothing_of_that_name\n": "ModuleNotFoundError: No module named 'nothing_of_that_name' (mine.py:1",
+                            "import dpbench\n@dpbench.strategy('mine', gradient='best')\nclass A(dpbench.Strategy): pass\n":
+                                "gradient='best': must be one of gathered, mean_of_means",
+                            "import dpbench\n@dpbench.strategy('mine', fast=True)\nclass A(dpbench.Strategy): pass\n":
+                                "there is no promise 'fast'",
+                            "import dpbench\n@dpbench.workload('mine')\nclass A: samples = 3\n": "no method model()"}.items():
+            with self.subTest(words):
+                code, errors = self.refused(text)
+                self.assertEqual(code, 2, errors)
+                self.assertIn(words, errors)
+                self.assertIn("mine.py", errors)
+
+    def test_what_a_file_prints_does_not_reach_stdout(self):
+        code, _, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n", "-n")
+        self.assertEqual(code, 0, errors)
+
+    def test_python_is_skipped_under_dpbenchs_own_runtime(self):
+        code, report, errors = call("run", "--plugin", EXAMPLE, "--strategy", "plain-average", "--workload", "random-linear", "--cpus", "2",
+                                    "--no-baseline", "--runtime", "fast", "--quick")
+        self.assertEqual(code, 77, errors)
+        self.assertIn("--runtime torch", report["cases"][0]["reason"])
+
+    def test_another_version_of_torch_is_refused_with_both(self):
+        library = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
+        done = subprocess.run([torch_python.interpreter(), library / "dpbench/host.py", library / "libdpbench_python.so", "2.9.1", "--catalogue"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2)
+        for words in ("has torch 2.11.0", "built with 2.9.1", "--python"):
+            self.assertIn(words, done.stderr)
+
+
+class FromPython(unittest.TestCase):
+    def test_check_raises_with_the_diagnosis_and_run_gives_the_report(self):
+        program = f"""
+import dpbench
+flags = dict(workload="random-linear", cpus=2, backend="shm")
+dpbench.check({str(EXAMPLE)!r}, "plain-average", **flags)
+try:
+    dpbench.check({str(EXAMPLE)!r}, "plain-sum", **flags)
+except dpbench.Wrong as wrong:
+    print("summed over 2 ranks" in str(wrong))
+report = dpbench.run(strategy="cpu", workload="random-linear", quick=True, cpus=[1])
+print(report["cases"][0]["strategy"])
+"""
+        folder = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
+        done = subprocess.run([torch_python.interpreter(), "-c", program], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(folder)})
+        self.assertEqual(done.stdout.split(), ["True", "cpu"], done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
