@@ -26,12 +26,8 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
-<<<<<<< HEAD
   bool python = false;                 // a rank is a process of a Python interpreter
-  std::vector<std::string> axes = {};  // of a mesh that the strategy uses
-=======
   std::vector<std::string> axes = {};  // axes of a mesh that the strategy uses
->>>>>>> h2
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
 
