@@ -70,7 +70,7 @@ std::string exit_codes_text(const Command& command) {
 
 std::string variables_text() {
   std::string text = "\nEnvironment variables:\n";
-  for (const Variable& one : environment_variables())
+  for (const EnvironmentVariable& one : environment_variables())
     text += "  " + one.name + std::string(24 - one.name.size(), ' ') + one.meaning + "\n";
   return text;
 }
@@ -159,8 +159,8 @@ std::vector<ExitMeaning> exit_meanings_of(const CommandHelp& help) {
   return meanings;
 }
 
-const std::vector<Variable>& environment_variables() {
-  static const std::vector<Variable> all = {
+const std::vector<EnvironmentVariable>& environment_variables() {
+  static const std::vector<EnvironmentVariable> all = {
       {"CUDA_VISIBLE_DEVICES", "GPUs to use"},
       {"DPBENCH_KEEP_DISTURBED", "1: blocks without their cores count (for tests)"},
       {"DPBENCH_PYTHON", "Python with matplotlib, for report"},

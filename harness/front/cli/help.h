@@ -40,11 +40,11 @@ struct ExitMeaning {
 const std::vector<ExitMeaning>& exit_meanings();
 std::vector<ExitMeaning> exit_meanings_of(const CommandHelp& help);
 
-struct Variable {
+struct EnvironmentVariable {
   std::string name, meaning;
 };
 
-const std::vector<Variable>& environment_variables();
+const std::vector<EnvironmentVariable>& environment_variables();
 
 std::string usage_of(const std::vector<Command>& commands, const Command& command);
 std::string example_of(const Example& example);

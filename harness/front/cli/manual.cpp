@@ -58,7 +58,8 @@ std::string man_page(const std::vector<Command>& commands) {
   for (const ExitMeaning& one : exit_meanings())
     text += ".TP\n.B " + std::to_string(one.code) + "\n" + troff(one.meaning) + "\n";
   text += ".SH ENVIRONMENT\n";
-  for (const Variable& one : environment_variables()) text += ".TP\n.B " + one.name + "\n" + troff(one.meaning) + "\n";
+  for (const EnvironmentVariable& one : environment_variables())
+    text += ".TP\n.B " + one.name + "\n" + troff(one.meaning) + "\n";
   return text + ".SH EXAMPLES\n" + man_examples(commands);
 }
 
@@ -80,7 +81,8 @@ std::string markdown_reference(const std::vector<Command>& commands) {
             (names.size() == commands.size() ? "all" : join(names)) + " |\n";
   }
   text += "\n## Environment variables\n\n| variable | meaning |\n|---|---|\n";
-  for (const Variable& one : environment_variables()) text += "| `" + one.name + "` | " + one.meaning + " |\n";
+  for (const EnvironmentVariable& one : environment_variables())
+    text += "| `" + one.name + "` | " + one.meaning + " |\n";
   return text;
 }
 

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr int catalogue_seconds = 60;
 
-struct Answer {
+struct Captured {
   int status = 0;
   std::string output;
 };
@@ -42,28 +42,28 @@ std::array<Fd, 2> pipe_pair() {
 }
 
 // Runs a program and captures its stdout. Kills the program after a minute, or if it prints too much.
-Answer run_and_capture(const Program& program_without_output) {
+Captured run_and_capture(const Program& program_without_output) {
   auto [ours, theirs] = pipe_pair();
   Program program = program_without_output;
   program.output = theirs.get();
   const Child child = spawn(program);
   theirs.reset();
-  Answer answer;
+  Captured captured;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(catalogue_seconds);
   std::array<char, 65536> buffer;
-  while (answer.output.size() < max_catalogue_bytes) {
+  while (captured.output.size() < max_catalogue_bytes) {
     pollfd polled{ours.get(), POLLIN, 0};
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
     if (left <= 0 || ::poll(&polled, 1, static_cast<int>(left)) <= 0) break;
     const ssize_t got = ::read(ours.get(), buffer.data(), buffer.size());
     if (got <= 0) break;
-    answer.output.append(buffer.data(), static_cast<size_t>(got));
+    captured.output.append(buffer.data(), static_cast<size_t>(got));
   }
   pollfd ended{child.pidfd.get(), POLLIN, 0};
-  if (::poll(&ended, 1, 2000) <= 0 || answer.output.size() >= max_catalogue_bytes) ::kill(-child.pid, SIGKILL);
-  ::waitpid(child.pid, &answer.status, 0);
-  return answer;
+  if (::poll(&ended, 1, 2000) <= 0 || captured.output.size() >= max_catalogue_bytes) ::kill(-child.pid, SIGKILL);
+  ::waitpid(child.pid, &captured.status, 0);
+  return captured;
 }
 
 Catalogue parse_catalogue(const std::string& text, const std::string& what) {
@@ -160,9 +160,9 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   const bool gpu = has_gpu();
   // --no-cuda must be the last argument: older workers read arguments in pairs and ignore an unpaired last one.
   if (!gpu) program.arguments.emplace_back("--no-cuda");
-  const Answer answer = run_and_capture(program);
-  if (answer.status == 0) {
-    const Catalogue asked = parse_catalogue(answer.output, "the worker's catalogue");
+  const Captured captured = run_and_capture(program);
+  if (captured.status == 0) {
+    const Catalogue asked = parse_catalogue(captured.output, "the worker's catalogue");
     return gpu ? asked : with_cuda_as_built(asked, worker);
   }
   std::array<char, 2048> said{};
@@ -174,7 +174,7 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   if (hosted && why.starts_with(speaker)) throw UsageError("--python: " + why.substr(speaker.size()));
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
-      describe_exit(answer.status) + "): " + why);
+      describe_exit(captured.status) + "): " + why);
 }
 
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }
