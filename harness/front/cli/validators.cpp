@@ -1,11 +1,11 @@
 #include "harness/front/cli/validators.h"
 
 #include <cmath>
-#include <regex>
 #include <sstream>
 
 #include "harness/front/cli/options.h"
 #include "harness/front/text/text.h"
+#include "harness/report/text/pattern.h"
 #include "workloads/base/error.h"
 #include "workloads/base/mesh_shape.h"
 
@@ -88,11 +88,10 @@ CLI::Validator regular_expression() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         try {
-          if (text.size() > 1000) return "a regular expression of more than 1000 characters is refused";
-          static_cast<void>(std::regex(text));
+          static_cast<void>(NamePattern(text));
           return "";
-        } catch (const std::regex_error&) {
-          return "'" + one_line(text, 40) + "' is no regular expression (ECMAScript, as in 'ddp/.*cpu:2')";
+        } catch (const UsageError& error) {
+          return one_line(error.what(), 200);
         }
       },
       "");

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"
 #include "harness/report/export/export.h"
+#include "harness/report/text/pattern.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 
@@ -95,8 +95,8 @@ class CheckRun : public ReportRun {
     ReportRun::plan();
     const std::string& filter = check_options_.check_filter;
     if (filter.empty() || prepared_.catalogue.checks.empty()) return;
-    const auto matches = [pattern = std::regex(filter)](const CheckEntry& check) {
-      return std::regex_search(check.name, pattern);
+    const auto matches = [pattern = NamePattern(filter)](const CheckEntry& check) {
+      return pattern.matches(check.name);
     };
     if (std::ranges::none_of(prepared_.catalogue.checks, matches))
       throw UsageError("no check matches --filter '" + one_line(filter, 100) + "'; " + shell_command("list checks") +

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 
 #include "harness/front/plan/plan_steps.h"
+#include "harness/report/text/pattern.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -96,8 +96,8 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
 // it.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection) {
   if (selection.filter.empty()) return rows;
-  const std::regex pattern(selection.filter);
-  const auto matches = [&](const Row& row) { return std::regex_search(row.spec.id, pattern); };
+  const NamePattern pattern(selection.filter);
+  const auto matches = [&](const Row& row) { return pattern.matches(row.spec.id); };
   const auto is_needed_reference = [&](const Row& row) {
     return std::ranges::any_of(rows, [&](const Row& other) {
       return matches(other) &&

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <map>
 #include <random>
-#include <regex>
 #include <set>
 #include <tuple>
 
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/summarise.h"
+#include "harness/report/text/pattern.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 
@@ -23,10 +23,10 @@ constexpr double normal_95 = 1.959964;
 using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world
 
 std::vector<Series> series_of(const Report& report, const std::string& filter) {
-  const std::regex wanted(filter);
+  const NamePattern wanted(filter);
   std::vector<Series> found;
   for (const CaseRecord& record : report.cases) {
-    if (record.spec.baseline || !record.spec.mesh.empty() || !std::regex_search(record.spec.id, wanted)) continue;
+    if (record.spec.baseline || !record.spec.mesh.empty() || !wanted.matches(record.spec.id)) continue;
     const auto same = [&](const Series& one) {
       return one[0]->spec.oversubscribe == record.spec.oversubscribe &&
              same_setting(one[0]->spec, record.spec, {.world = true});

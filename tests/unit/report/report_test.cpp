@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/conform/filter.h"
 #include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 #include "workloads/base/error.h"
@@ -20,6 +21,17 @@ TEST(Report, TheTimeOfATimedBlockIsThatOfItsSlowestRank) {
 TEST(Report, UsesOnlyTimedBlocksThatAllRanksHave) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 100, 100}), rank_record(1, {200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
+}
+
+// The worker's filter reads the same expressions as the command line.
+TEST(NamePattern, IsEcmaScriptAndMatchesAnywhere) {
+  EXPECT_TRUE(NamePattern("cpu:\\d").matches("ddp/toy/cpu:2/shm"));
+  EXPECT_TRUE(NamePattern("").matches("any"));
+  EXPECT_FALSE(NamePattern("^toy").matches("ddp/toy"));
+  EXPECT_TRUE(CheckFilter("gradient-\\w+").takes("gradient-meaning"));
+  EXPECT_FALSE(CheckFilter("^meaning").takes("gradient-meaning"));
+  EXPECT_THROW(CheckFilter("("), UsageError);
+  EXPECT_THROW(NamePattern(std::string(1001, 'a')), UsageError);
 }
 
 // One device takes 1,000 ns per step of 64 samples. Two devices take 1,250 ns for 64 samples each, so the speed-up is
