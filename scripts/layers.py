@@ -27,7 +27,7 @@ LAYERS = {
     "workloads/": ("base", "api", "layers", "data"),
     "strategies/": ("api", "comm", "graphs/step_graph.h", "parts", "graphs", "ddp", "dp"),
     "strategies/comm/": ("base", "shm", "hosts"),
-    "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "projection", "export", "validate"),
+    "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "projection", "export", "validate"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),
     "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
     "harness/worker/": ("rank", "steps", "measure", "check", "train"),

@@ -62,13 +62,35 @@ def runs_table(runs):
     return tables.scrolling("Runs", el("table", head, el("tbody", rows)))
 
 
+def sentences(entry):
+    return el("ul", [el("li", sentence["text"]) for sentence in entry["sentences"]])
+
+
+def answers(runs):
+    """Returns which strategy is fastest and why, for each run that stores it: per group of comparable cases, largest
+    world first, then for the whole run. Groups in which nothing is compared are left out."""
+    parts = []
+    for run in runs:
+        answer = run.report.get("answer")
+        if not answer:
+            continue
+        groups = [group for group in answer["groups"] if len(group["choices"]) > 1]
+        shown = [(f"{group['setting']} · world {group['world']}", group) for group in sorted(groups, key=lambda group: -group["world"])]
+        if answer["sentences"]:
+            shown.append(("The whole run", answer))
+        if len(runs) > 1 and shown:
+            parts.append(el("p", el("strong", run.id)))
+        parts += [el("div", el("h3", title), sentences(entry)) for title, entry in shown]
+    return join(parts)
+
+
 def called(run):
     argv = run.report["tool"].get("argv") or []
     return join("dpbench ", " ".join(argv)) if argv and argv[0] != "dpbench" else join(" ".join(argv))
 
 
 def page(runs, charts, version, note=""):
-    parts = [("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
+    parts = [("The answer", "", answers(runs)), ("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
              ("Cases", "One row per case; n: samples / launches. Click a heading to sort.", tables.cases(runs)),
              ("Conformance", "Cells count the worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open for the "
                              "evidence), – skipped.", conformance(runs)),
@@ -102,8 +124,7 @@ def how(runs):
     lists = []
     for run in runs:
         env = run.report["env"]
-        facts = [("called", called(run)), ("fingerprint", run.fingerprint), ("CPU", of(env, "cpu", "model")),
-                 ("system", of(env, "os", "distribution")), ("kernel", of(env, "os", "kernel")),
+        facts = [("called", called(run)), ("system", of(env, "os", "distribution")), ("kernel", of(env, "os", "kernel")),
                  ("compiler", run.report["tool"].get("compiler")),
                  ("dpbench", run.report["tool"].get("commit")),
                  ("variables", " ".join(f"{key}={value}" for key, value in (env.get("variables") or {}).items()))]

@@ -34,6 +34,16 @@ class Cli(Runs):
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
 
+    def test_the_answer_is_printed_below_the_table_and_saved(self):
+        done = self.run_it("--workload", "toy", "--quick", "--cpus", "1")
+        below = done.stdout.partition("\n\n")[2]
+        self.assertRegex(below, r"^toy, world 1: .* (is fastest|no difference)")
+        self.assertLessEqual(below.count("\n"), 6)
+        (group,) = self.saved()["answer"]["groups"]
+        self.assertEqual({choice["label"] for choice in group["choices"]}, {"cpu", "ddp"})
+        self.assertIn(group["sentences"][0]["text"], below)
+        self.assertNotIn("world 1:", self.run_it("--workload", "toy", "--quick", "--cpus", "1", "-q").stdout)
+
     def test_the_suggested_report_command_is_quoted_for_the_shell(self):
         self.variables["DPBENCH_CALLED"] = "scripts of/dpbench"
         done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")

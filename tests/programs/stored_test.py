@@ -69,6 +69,27 @@ class Stored(unittest.TestCase):
         message = self.dpbench("compare", "latest~1", "latest")
         self.assertRegex(message.stdout, "2 same.*passed")
 
+    def test_advise_answers_for_a_stored_run_in_each_form(self):
+        golden = pathlib.Path(GOLDEN).with_name("run-1.7.json").read_text(encoding="utf-8")
+        name = json.loads(golden)["id"]
+        self.put(f"results/{name}/run.json", golden)
+        text = self.dpbench("advise").stdout
+        self.assertIn("ddp is fastest: 0.64x (0.49 to 0.79) of one device in a world of 2.", text)
+        self.assertEqual(self.dpbench("advise", "latest").stdout, text)
+        answer = json.loads(self.dpbench("advise", "latest", "-o", "json").stdout)
+        self.assertEqual((answer["schema"], answer["id"]), ("dpbench.answer", name))
+        for group in answer["answer"]["groups"]:
+            for sentence in group["sentences"]:
+                self.assertIn(sentence["text"], text)
+        self.assertRegex(self.dpbench("advise", "latest", "-o", "markdown").stdout, r"\*\*.*world 1\*\*\n\n- ")
+        self.dpbench("advise", "latest", "latest", code=2)
+        self.dpbench("advise", "absent", code=2)
+
+    def test_advise_exits_4_if_nothing_can_be_compared(self):
+        alone = report()
+        alone["cases"] = alone["cases"][:1]
+        self.dpbench("advise", self.put("alone.json", alone), code=4)
+
     def test_compare_fails_a_slower_run(self):
         self.runs(1.1)
         message = self.dpbench("compare", "latest~1", "latest", code=1)

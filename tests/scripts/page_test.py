@@ -168,6 +168,19 @@ class Svg(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
+    def test_the_answer_stands_first_with_the_largest_world_on_top(self):
+        choices = [{"case": "a"}, {"case": "b"}]
+        groups = [{"setting": f"toy {world}", "world": world, "choices": choices[:number], "sentences": [{"rule": "fastest", "text": text}]}
+                  for world, number, text in ((1, 2, "cpu is fastest."), (2, 2, "ddp <b> is fastest."), (4, 1, "dp has nothing to be compared with."))]
+        report = sample_runs.usual() | {"answer": {"groups": groups, "not_ranked": [], "sentences": [{"rule": "skipped", "text": "gpu was skipped."}]}}
+        written = page_of(report)
+        texts = "\n".join(Reader(written).texts)
+        places = [texts.index(word) for word in ("ddp <b> is fastest.", "cpu is fastest.", "gpu was skipped.")]
+        self.assertEqual(places, sorted(places))
+        self.assertNotIn("nothing to be compared", texts)
+        self.assertLess(written.index("The answer</h2>"), written.index("Runs</h2>"))
+        self.assertNotIn("The answer", page_of(sample_runs.usual()))
+
     def test_the_page_is_self_contained(self):
         made = page_of(sample_runs.usual(), charts=[chart()])
         reader = Reader(made)

@@ -7,6 +7,7 @@
 
 namespace dpbench {
 
+Command advise_command();
 Command check_command();
 Command compare_command();
 Command doctor_command();
@@ -24,9 +25,9 @@ Command validate_command();
 
 // Returns all commands in the order of the help. The first one runs if the command line has only flags.
 inline std::vector<Command> commands() {
-  return {run_command(),    check_command(),    train_command(),  list_command(),    doctor_command(),
-          env_command(),    compare_command(),  duel_command(),   project_command(), export_command(),
-          report_command(), validate_command(), schema_command(), help_command()};
+  return {run_command(),    check_command(),  train_command(),    list_command(),   doctor_command(),
+          env_command(),    advise_command(), compare_command(),  duel_command(),   project_command(),
+          export_command(), report_command(), validate_command(), schema_command(), help_command()};
 }
 
 }  // namespace dpbench

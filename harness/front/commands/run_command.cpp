@@ -13,6 +13,7 @@
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/traces.h"
+#include "harness/report/answer/answer.h"
 #include "harness/report/text/shell.h"
 
 namespace dpbench {
@@ -60,6 +61,7 @@ class TimedRun : public ReportRun {
     if (run_options_.trace) fs::create_directories(traces);
     const auto make_command = [&](int launch) { return order(traces, launch); };
     const LoopEnding ended = run_pairs(make_command);
+    report_.answer = answer_of(report_);
     if (run_options_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
     return ended;
   }
@@ -96,17 +98,25 @@ class TimedRun : public ReportRun {
   std::string output() const override {
     switch (run_options_.output) {
       case Form::table:
-        return report_table(report_, coloured(run_options_.color, STDOUT_FILENO));
+        return report_table(report_, coloured(run_options_.color, STDOUT_FILENO)) + answer();
       case Form::json:
         return json_text(to_json(report_));
       case Form::csv:
         return report_csv(report_);
       case Form::markdown:
-        return report_markdown(report_);
+        return report_markdown(report_) + answer();
       case Form::none:
         break;
     }
     return "";
+  }
+
+  // Returns the answer's main sentences, to print below the table.
+  std::string answer() const {
+    constexpr size_t most_lines = 6;
+    if (run_options_.quiet || !report_.answer) return "";
+    const std::string lines = brief_answer(*report_.answer, most_lines, run_options_.output);
+    return lines.empty() ? "" : "\n" + lines;
   }
 
   // Saves the run as a baseline if the user asked for one. Refuses an interrupted run or one with failed cases, because
@@ -141,7 +151,9 @@ class TimedRun : public ReportRun {
   }
 
   std::vector<std::string> hints() const override {
-    return {"Charts: " + shell_command("report " + shell_word(directory_->path().string()) + " --html report.html")};
+    const std::string run = shell_word(directory_->path().string());
+    return {"Which strategy, and why: " + shell_command("advise " + run),
+            "Charts: " + shell_command("report " + run + " --html report.html")};
   }
 
   const RunOptions& run_options_;

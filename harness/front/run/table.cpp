@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/front/text/text.h"
+#include "harness/report/answer/answer_output.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/summarise.h"
 
@@ -102,19 +103,6 @@ Cells row_cells(const Report& report, const CaseRecord& record) {
       one_line(notes(report, record), notes_width)};
 }
 
-std::string heading(const CaseSpec& spec) {
-  std::string text = spec.workload + " · " + (spec.device == Device::cuda ? "GPU" : "CPU") + " · ";
-  text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
-                                          : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
-  text += " · " + spec.dtype + " · " + spec.runtime + " runtime · " + std::to_string(spec.threads) +
-          (spec.threads == 1 ? " thread" : " threads") + " per replica";
-  if (!spec.model.empty()) text += " · " + spec.model;
-  if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
-  if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
-  if (spec.recompute != 0) text += " · recomputes every " + std::to_string(spec.recompute) + " blocks";
-  return text;
-}
-
 struct Section {
   std::string heading;
   std::vector<Cells> rows;
@@ -128,7 +116,7 @@ std::vector<Section> sections_of(const Report& report) {
   const std::string reference = reference_name(report);
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
-    const std::string title = heading(record.spec) + (reference.empty() ? "" : " · speed-ups over " + reference) +
+    const std::string title = setting_text(record.spec) + (reference.empty() ? "" : " · speed-ups over " + reference) +
                               (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),
                               [&](const Section& section) { return section.heading == title; });
@@ -329,6 +317,27 @@ std::string report_csv(const Report& report) {
                     exact(most_load(record, &OtherLoad::host))});
   }
   return as_csv(rows);
+}
+
+std::string answer_text(const Answer& answer, Form form) {
+  const bool markdown = form == Form::markdown;
+  std::string text;
+  for (const AnswerSection& section : sections_of(answer)) {
+    const std::string title = section.title.empty() ? "The whole run" : section.title;
+    text +=
+        (text.empty() ? "" : "\n") + (markdown ? "**" + markdown_cell(title) + "**\n" : one_line(title, 300)) + "\n";
+    for (const std::string& sentence : section.sentences)
+      text += markdown ? "- " + markdown_cell(sentence) + "\n" : "  " + one_line(sentence, 400) + "\n";
+  }
+  return text;
+}
+
+std::string brief_answer(const Answer& answer, size_t most, Form form) {
+  if (!compares_any(answer)) return "";
+  std::string text;
+  for (const std::string& line : brief_lines(answer, most))
+    text += form == Form::markdown ? "- " + markdown_cell(line) + "\n" : one_line(line, 400) + "\n";
+  return text;
 }
 
 std::vector<Cells> plan_rows(const Plan& plan) {

@@ -21,6 +21,11 @@ std::string report_table(const Report& report, bool colour);
 std::string report_markdown(const Report& report);
 std::string report_csv(const Report& report);
 
+// Formats all sentences of an answer under the headings of its groups, as text or Markdown.
+std::string answer_text(const Answer& answer, Form form);
+// Formats the most important sentences, at most `most` lines, for below a table; empty if nothing is compared.
+std::string brief_answer(const Answer& answer, size_t most, Form form);
+
 // Formats a complete JSON document, indented by one space.
 std::string json_text(const Json& json);
 // Formats rows as CSV, Markdown or a table, as `form` says. Returns an empty string for other output forms.

@@ -18,6 +18,19 @@ std::string case_id(const CaseSpec& spec) {
   return id;
 }
 
+std::string setting_text(const CaseSpec& spec) {
+  std::string text = spec.workload + " · " + (spec.device == Device::cuda ? "GPU" : "CPU") + " · ";
+  text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
+                                          : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
+  text += " · " + spec.dtype + " · " + spec.runtime + " runtime · " + std::to_string(spec.threads) +
+          (spec.threads == 1 ? " thread" : " threads") + " per replica";
+  if (!spec.model.empty()) text += " · " + spec.model;
+  if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
+  if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
+  if (spec.recompute != 0) text += " · recomputes every " + std::to_string(spec.recompute) + " blocks";
+  return text;
+}
+
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ) {
   const auto common = [](const CaseSpec& s) {
     return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.recompute,

@@ -93,6 +93,10 @@ struct Table<CaseSpec> {
 // model, scale, accumulation or recomputation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
+// Returns the settings that the cases of a table section share, e.g. "mnist-mlp · CPU · weak scaling, 64 samples per
+// device · f32 · torch runtime · 1 thread per replica".
+std::string setting_text(const CaseSpec& spec);
+
 // Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts
 // samples of all devices (strong scaling) or per device (weak).
 struct MayDiffer {

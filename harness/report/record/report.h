@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "harness/report/base/field.h"
+#include "harness/report/record/answer.h"
 #include "harness/report/record/case.h"
 #include "harness/report/record/protocol.h"
 #include "harness/report/record/training.h"
@@ -136,6 +137,8 @@ struct Report {
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
   std::string disturbance{};  // one line about cores that other programs took; empty: none
+  // Which strategy is fastest, and why (report/answer). Unset in reports of checks and trainings, and before 1.7.
+  std::optional<Answer> answer{};
 };
 
 // Maps case ids to cases. A duplicate id maps to its first case.
@@ -171,7 +174,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
-inline constexpr int report_minor_version = 6;
+inline constexpr int report_minor_version = 7;
 Json to_json(const Report& report);
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);

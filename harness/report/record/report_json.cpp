@@ -102,12 +102,16 @@ Json figures_json(const CaseRecord& record) {
 }
 
 Json to_json(const Report& report) {
-  Json json = {
-      {"schema", run_document},  {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
-      {"id", report.id},         {"status", name_of(report.status)},
-      {"tool", report.tool},     {"env", report.env},
-      {"config", report.config}, {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
-      {"cases", Json::array()}};
+  Json json = {{"schema", run_document},
+               {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
+               {"id", report.id},
+               {"status", name_of(report.status)},
+               {"tool", report.tool},
+               {"env", report.env},
+               {"config", report.config},
+               {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
+               {"answer", write_value(report.answer)},
+               {"cases", Json::array()}};
   for (const CaseRecord& record : report.cases) json["cases"].push_back(case_json(record));
   return json;
 }
@@ -124,6 +128,8 @@ Report report_from_json(const Json& json) {
   if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
     throw UsageError("report.tool, report.env and report.config must be objects");
   if (const Json* line = fields.find("disturbance"); line && line->is_string()) report.disturbance = *line;
+  if (const Json* answer = fields.find("answer"))
+    report.answer = read_value<std::optional<Answer>>(*answer, fields.path("answer"));
   if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
   const int minor = Fields(fields.at("schema_version"), fields.path("schema_version")).get<int>("minor");
   fields.each("cases", [&](const Json& record, const std::string& path) {

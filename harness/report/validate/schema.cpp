@@ -28,6 +28,7 @@ constexpr const char* run_skeleton = R"json({
     "env": {"$ref": "#/$defs/env"},
     "config": {"type": "object", "additionalProperties": true, "description": "resolved options, by flag name"},
     "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
+    "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
   },
   "$defs": {}
@@ -199,6 +200,7 @@ Json run_schema() {
   schema_of<Derived>(range::any, definitions);
   schema_of<LaunchRecord>(range::any, definitions);
   schema_of<TrainingRecord>(range::any, definitions);
+  schema_of<Answer>(range::any, definitions);
   return schema;
 }
 

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/answer/answer.h"
 #include "harness/report/figures/summarise.h"
+#include "harness/report/machine/tool.h"
+#include "harness/report/record/codec.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/schema.h"
 #include "harness/report/validate/shape_problems.h"
@@ -31,6 +34,31 @@ std::vector<std::string> disagreements(const Json& stored, CaseStatus status, co
   return found;
 }
 
+// Returns an answer's JSON without its sentences. Another build may word them differently.
+Json without_sentences(Json answer) {
+  if (!answer.is_object()) return answer;
+  answer.erase("sentences");
+  if (answer.contains("groups") && answer["groups"].is_array())
+    for (Json& group : answer["groups"])
+      if (group.is_object()) group.erase("sentences");
+  return answer;
+}
+
+constexpr int first_minor_with_answer = 7;
+
+// Adds the differences between the stored answer and that of the recomputed report `again`. The answer may be absent
+// unless the run is complete and some case was timed.
+void compare_answers(const Json& document, const Report& again, bool older, std::vector<std::string>& found) {
+  if (document.at("schema_version").value("minor", 0) < first_minor_with_answer) return;
+  const Json stored = document.value("answer", Json());
+  const bool timed = std::any_of(again.cases.begin(), again.cases.end(),
+                                 [](const CaseRecord& record) { return record.step_time_ns && !record.training; });
+  if (stored.is_null() && (older || !timed || again.status != RunStatus::complete)) return;
+  const bool own = document.at("tool").value("commit", "") == built_commit();
+  const Json computed = write_value(answer_of(again));
+  compare_figures("answer", &stored, own ? computed : without_sentences(computed), older, found);
+}
+
 }  // namespace
 
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
@@ -40,6 +68,9 @@ void compare_figures(const std::string& name, const Json* stored, const Json& ag
   } else if (again.is_object() && stored->is_object()) {
     for (const auto& [key, value] : again.items())
       compare_figures(name + "." + key, stored->contains(key) ? &stored->at(key) : nullptr, value, older, found);
+  } else if (again.is_array() && stored->is_array() && again.size() == stored->size()) {
+    for (size_t i = 0; i < again.size(); ++i)
+      compare_figures(name + "[" + std::to_string(i) + "]", &stored->at(i), again[i], older, found);
   } else if (!nearly_equal(*stored, again)) {
     found.push_back(name + " does not match the measurements");
   }
@@ -74,6 +105,7 @@ std::vector<std::string> problems_of(const Json& document) {
     for (const auto& text : disagreements(document.at("cases").at(i), record.status, again.cases[i], older))
       problems.push_back(record.spec.id + ": " + text);
   }
+  compare_answers(document, again, older, problems);
   return problems;
 }
 

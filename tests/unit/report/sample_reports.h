@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/answer/answer.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/machine/environment.h"
 #include "harness/report/machine/tool.h"
@@ -64,6 +65,7 @@ inline Report full_report() {
   CaseRecord good = measured("ddp", 2, Scaling::weak, 64, 12500);
   good.spec.params = {{"bucket_mb", "1"}};
   good.spec.id = case_id(good.spec);
+  good.means = batch_mean;
   good.checks = {
       {.name = "output-shape", .status = CheckStatus::passed, .compared = "64x10 with 64x10", .error = 0, .bound = 0},
       {.name = "loss-falls", .status = CheckStatus::skipped, .detail = "one step"}};
@@ -144,6 +146,7 @@ inline Report full_report() {
   report.tool = tool_block({"dpbench", "--quick"});
   report.config = {{"seed", 1}, {"launches", 3}, {"sampling", {{"samples", 3}, {"steps", 10}}}};
   summarise(report);
+  report.answer = answer_of(report);
   return report;
 }
 

@@ -181,6 +181,36 @@ TEST(Validate, FindsPhasesThatAreNotTheMeanOverRanks) {
   expect_contains(problems[0], {ddp + "phases.mean_step_ns.forward"});
 }
 
+TEST(Validate, FindsAnAnswerThatDoesNotFollowFromTheMeasurements) {
+  Json document = to_json(full_report());
+  ASSERT_EQ(dpbench::problems_of(document), Texts{});
+  document["answer"]["groups"][0]["choices"][0]["on_front"] = false;
+  document["answer"]["groups"][0]["sentences"][0]["text"] = "ddp is the best of all.";
+  document["answer"]["not_ranked"].erase(0);
+  const Texts problems = dpbench::problems_of(document);
+  ASSERT_EQ(problems.size(), 3u);
+  expect_contains(problems[0], {"answer.groups[0].choices[0].on_front"});
+  expect_contains(problems[1], {"answer.groups[0].sentences[0].text"});
+  expect_contains(problems[2], {"answer.not_ranked"});
+}
+
+TEST(Validate, AnotherBuildMayWordItsAnswerDifferently) {
+  Json document = to_json(full_report());
+  document["tool"]["commit"] = "0000000";
+  document["answer"]["groups"][0]["sentences"][0]["text"] = "In other words.";
+  EXPECT_EQ(dpbench::problems_of(document), Texts{});
+}
+
+TEST(Validate, ACompleteRunHasAnAnswer) {
+  Json document = to_json(full_report());
+  document["answer"] = nullptr;
+  EXPECT_EQ(dpbench::problems_of(document), Texts{}) << "the run was interrupted";
+  document["status"] = "complete";
+  bool found = false;
+  for (const std::string& problem : dpbench::problems_of(document)) found |= problem.starts_with("answer ");
+  EXPECT_TRUE(found);
+}
+
 TEST(Validate, AnOlderReportMayLackFiguresOfLaterMinorVersions) {
   Json document = to_json(full_report());
   document["cases"][1]["derived"].erase("gpu_power_w");

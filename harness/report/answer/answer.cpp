@@ -1,0 +1,132 @@
+#include "harness/report/answer/answer.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "harness/report/answer/members.h"
+#include "harness/report/answer/rules.h"
+#include "harness/report/figures/disturbance.h"
+
+namespace dpbench {
+namespace {
+
+// Returns the places of the members. `cost` is what should be low; members without it are undecided. Members compare
+// only if `compares` says so.
+std::vector<Standing> standings(const std::vector<RankedCase>& members,
+                                const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
+                                const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
+  std::vector<Standing> places;
+  for (const RankedCase& member : members) {
+    const auto own = cost(member);
+    size_t others = 0, beaten = 0;
+    bool behind = false;
+    for (const RankedCase& other : members) {
+      if (&other == &member || !own || !cost(other) || !compares(member, other)) continue;
+      ++others;
+      beaten += above(*cost(other), *own) ? 1 : 0;
+      behind = behind || above(*own, *cost(other));
+    }
+    places.push_back(others == 0        ? Standing::undecided
+                     : behind           ? Standing::behind
+                     : beaten == others ? Standing::best
+                                        : Standing::tied);
+  }
+  return places;
+}
+
+std::optional<Estimate> time_of(const RankedCase& member) {
+  if (!member.speed) return std::nullopt;
+  return quotient({1, 1, 1}, *member.speed);
+}
+
+// True if `better` is told to be faster than `member` without needing more memory, or to need less without being
+// slower.
+bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
+  if (!better.speed || !member.speed) return false;
+  const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);
+  if (!any_memory) return faster;
+  if (!memory_compares(better, member)) return false;
+  const bool more = above(*better.memory, *member.memory), less = above(*member.memory, *better.memory);
+  return (faster && !more) || (less && !slower);
+}
+
+bool any_memory_compares(const std::vector<RankedCase>& members) {
+  for (const RankedCase& a : members)
+    for (const RankedCase& b : members)
+      if (&a != &b && memory_compares(a, b)) return true;
+  return false;
+}
+
+// Fills the part of the step that a case loses against ideal scaling, and the parts of that loss. Worlds whose replicas
+// share cores have no ideal.
+void fill_loss(const Report& report, const RankedCase& member, Choice& choice) {
+  const CaseRecord& record = *member.record;
+  if (record.spec.world == 1 || !record.derived.efficiency || crowded(record.spec, cores_of(report))) return;
+  choice.loss = 1 - *record.derived.efficiency;
+  if (*choice.loss <= 0 || !member.parts) return;
+  const double lost = member.parts->communication + member.parts->waiting, all = std::max(*choice.loss, lost);
+  choice.loss_parts = {{"communication", member.parts->communication / all},
+                       {"waiting", member.parts->waiting / all},
+                       {"computation", (all - lost) / all}};
+}
+
+void fill_ratios(const RankedCase& member, const RankedCase& fastest, Choice& choice) {
+  if (member.speed && fastest.speed) {
+    const bool own = &member == &fastest;
+    const Estimate time = own ? Estimate{1, 1, 1} : quotient(*fastest.speed, *member.speed);
+    choice.time_ratio = time.middle, choice.time_low = time.low, choice.time_high = time.high;
+  }
+  if (memory_compares(member, fastest)) {
+    const bool own = &member == &fastest;
+    const Estimate memory = own ? Estimate{1, 1, 1} : quotient(*member.memory, *fastest.memory);
+    choice.memory_ratio = memory.middle, choice.memory_low = memory.low, choice.memory_high = memory.high;
+  }
+}
+
+std::vector<Choice> choices_of(const Report& report, const std::vector<RankedCase>& members) {
+  const auto time = standings(members, time_of, [](const RankedCase&, const RankedCase&) { return true; });
+  const auto memory = standings(members, [](const RankedCase& member) { return member.memory; }, memory_compares);
+  const bool any_memory = any_memory_compares(members);
+  std::vector<Choice> choices;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const RankedCase& member = members[i];
+    Choice& choice = choices.emplace_back();
+    choice.case_id = member.record->spec.id;
+    choice.label = member.label;
+    choice.time = time[i], choice.memory = memory[i];
+    fill_ratios(member, members.front(), choice);
+    choice.on_front = member.speed && std::none_of(members.begin(), members.end(), [&](const RankedCase& other) {
+                        return &other != &member && dominates(other, member, any_memory);
+                      });
+    fill_loss(report, member, choice);
+  }
+  return choices;
+}
+
+AnswerGroup answer_of(const Report& report, const CaseGroup& group) {
+  const CaseSpec& spec = group.members.front().record->spec;
+  AnswerGroup answer;
+  answer.setting = setting_text(spec);
+  answer.world = spec.world;
+  answer.choices = choices_of(report, group.members);
+  const GroupFacts facts{report, group.members, answer.choices, group.paired, group.launches};
+  answer.sentences = sentences_of(facts);
+  answer.decide = flags_to_decide(facts);
+  return answer;
+}
+
+}  // namespace
+
+Answer answer_of(const Report& report) {
+  Answer answer;
+  const CaseGroups found = groups_of(report);
+  for (const CaseGroup& group : found.groups) answer.groups.push_back(answer_of(report, group));
+  answer.not_ranked = found.not_ranked;
+  for (const RunRule& rule : run_rules())
+    if (rule.holds(report, answer)) answer.sentences.push_back({rule.name, rule.text(report, answer)});
+  return answer;
+}
+
+}  // namespace dpbench

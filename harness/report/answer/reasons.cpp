@@ -1,0 +1,98 @@
+// Why a case is slower than another of its group.
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "harness/report/answer/rules.h"
+#include "harness/report/answer/words.h"
+
+namespace dpbench {
+namespace {
+
+// A part of the step explains a slower case if it makes up this share of the difference.
+constexpr double explaining_share = 0.5;
+constexpr double little_overlap = 0.1;  // communication with less overlap counts as not hidden
+
+// Returns a part's time per sample in the member minus that in the faster case, as a share of the whole difference.
+double explained(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
+  const RankedCase& faster = faster_than(facts, member);
+  if (!member.parts || !faster.parts) return 0;
+  const double own = 1 / member.speed->middle, best = 1 / faster.speed->middle;
+  return (part(*member.parts) * own - part(*faster.parts) * best) / (own - best);
+}
+
+double communication_in(const StepParts& parts) { return parts.communication; }
+double waiting_in(const StepParts& parts) { return parts.waiting; }
+double computation_in(const StepParts& parts) { return 1 - parts.communication - parts.waiting; }
+
+bool by_communication(const GroupFacts& facts, const RankedCase& member) {
+  return explained(facts, member, communication_in) >= explaining_share;
+}
+
+// Returns the operation that takes most of the communication's time; empty if none does.
+std::string main_operation(const CaseRecord& record) {
+  std::map<std::string, double> times;
+  double all = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      for (const CollectiveRecord& one : rank.profile ? rank.profile->collectives : std::vector<CollectiveRecord>()) {
+        if (!one.start_ns || !one.end_ns) return "";
+        times[one.op] += static_cast<double>(*one.end_ns - *one.start_ns);
+        all += static_cast<double>(*one.end_ns - *one.start_ns);
+      }
+  for (const auto& [op, ns] : times)
+    if (ns > explaining_share * all) return op;
+  return "";
+}
+
+std::string against(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
+  return percent_text(part(*member.parts)) + " of its step, against " +
+         percent_text(part(*faster_than(facts, member).parts));
+}
+
+}  // namespace
+
+const std::vector<AnswerRule>& reason_rules() {
+  static const std::vector<AnswerRule> rules = {
+      {"straggler", RuleSubject::member,
+       [](const GroupFacts&, const RankedCase& member) { return member.record->derived.straggler.has_value(); },
+       [](const GroupFacts&, const RankedCase& member) {
+         return "rank " + std::to_string(*member.record->derived.straggler) + " is slower than the others";
+       }},
+      {"exposed-operation", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         const auto overlap = member.record->derived.overlap;
+         return by_communication(facts, member) && overlap && *overlap < little_overlap &&
+                !main_operation(*member.record).empty();
+       },
+       [](const GroupFacts&, const RankedCase& member) {
+         return "its " + main_operation(*member.record) + " is not hidden";
+       }},
+      {"exposed-communication", RuleSubject::member, by_communication,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return "communication that nothing hides is " + against(facts, member, communication_in);
+       }},
+      {"waiting", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return explained(facts, member, waiting_in) >= explaining_share;
+       },
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return "waiting for other ranks is " + against(facts, member, waiting_in);
+       }},
+      {"computation", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return explained(facts, member, computation_in) >= explaining_share;
+       },
+       [](const GroupFacts&, const RankedCase&) { return std::string("its computation takes longer"); }},
+      {"no-single-part", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return member.parts && faster_than(facts, member).parts;
+       },
+       [](const GroupFacts&, const RankedCase&) { return std::string("no single part of the step explains it"); }},
+      {"no-parts", RuleSubject::member, [](const GroupFacts&, const RankedCase&) { return true; },
+       [](const GroupFacts&, const RankedCase&) { return std::string("the parts of its steps are unknown"); }},
+  };
+  return rules;
+}
+
+}  // namespace dpbench

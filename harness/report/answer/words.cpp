@@ -1,0 +1,58 @@
+#include "harness/report/answer/words.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "harness/report/figures/summarise.h"
+
+namespace dpbench {
+namespace {
+
+std::string decimals(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+// Small shares need a decimal, because 1 % may stand for 0.5 % and for 1.5 %.
+std::string percent_number(double share) { return decimals(100 * share, std::abs(share) < 0.02 ? 1 : 0); }
+
+}  // namespace
+
+std::string percent_text(double share) { return percent_number(share) + " %"; }
+
+std::string range_text_of(double low, double high) {
+  return percent_number(low) + " to " + percent_number(high) + " %";
+}
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
+std::string launches_text(int launches) { return std::to_string(launches) + (launches == 1 ? " launch" : " launches"); }
+
+std::string speed_number(const CaseRecord& record) {
+  const Derived& d = record.derived;
+  if (!d.speedup) return decimals(d.samples_per_s.value_or(0), 0) + " samples/s";
+  std::string text = decimals(*d.speedup, 2) + "x";
+  if (d.speedup_low && d.speedup_high)
+    text += " (" + decimals(*d.speedup_low, 2) + " to " + decimals(*d.speedup_high, 2) + ")";
+  return text;
+}
+
+std::string speed_text(const Report& report, const CaseRecord& record) {
+  if (!record.derived.speedup) return speed_number(record);
+  const std::string reference = reference_name(report);
+  return speed_number(record) + " of " + (reference.empty() ? "one device" : reference);
+}
+
+std::string longer_text(const Estimate& ratio) {
+  if (ratio.middle >= 2)
+    return decimals(ratio.middle, 1) + "x the time (" + decimals(ratio.low, 1) + " to " + decimals(ratio.high, 1) +
+           "x)";
+  return percent_text(ratio.middle - 1) + " more time (" + range_text_of(ratio.low - 1, ratio.high - 1) + ")";
+}
+
+}  // namespace dpbench

@@ -1,0 +1,22 @@
+// Formats the figures of an answer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/answer/members.h"
+
+namespace dpbench {
+
+std::string percent_text(double share);                     // "7 %", below 2 % "1.4 %"
+std::string range_text_of(double low, double high);         // shares as "3 to 11 %"
+std::string listed(const std::vector<std::string>& words);  // "a, b and c"
+std::string launches_text(int launches);                    // "1 launch", "5 launches"
+// Returns the speed-up with its interval, "1.66x (1.61 to 1.71)", or the throughput if the report has no speed-up.
+std::string speed_number(const CaseRecord& record);
+// Returns the same with the reference: "1.66x (1.61 to 1.71) of one device".
+std::string speed_text(const Report& report, const CaseRecord& record);
+// Returns how much longer a case takes: "7 % more time (3 to 11 %)", from 2x on "3.1x the time (2.9 to 3.3x)".
+std::string longer_text(const Estimate& ratio);
+
+}  // namespace dpbench

@@ -1,0 +1,391 @@
+// The answer of a run, on hand-made runs: which cases are ranked, what is told from what, and each rule's sentence.
+#include "harness/report/answer/answer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "harness/report/answer/answer_output.h"
+#include "harness/report/answer/members.h"
+#include "harness/report/answer/rules.h"
+#include "tests/support/contains.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t mib = 1 << 20;
+
+// Returns a checked case of 1 ms per step on one device. `half` is half the width of the speed-up's interval.
+CaseRecord timed(const std::string& strategy, int world, double speedup, double half, int launches = 5) {
+  CaseRecord record;
+  record.spec.strategy = strategy, record.spec.workload = "toy", record.spec.world = world;
+  record.spec.baseline = strategy == "cpu";
+  record.spec.processes = strategy == "dp" ? 1 : world;
+  record.spec.backend = world > 1 && strategy != "dp" ? "shm" : no_backend;
+  record.spec.id = case_id(record.spec);
+  record.status = CaseStatus::ok;
+  record.means = batch_mean;
+  record.checks.push_back({.name = "gradient-vs-baseline", .status = CheckStatus::passed});
+  const double ns = 1e6 * world / speedup;
+  record.step_time_ns = {.median = ns,
+                         .ci95_low = ns * 0.99,
+                         .ci95_high = ns * 1.01,
+                         .interval = IntervalOver::launches,
+                         .n = 50,
+                         .launches = launches};
+  record.derived.samples_per_s = 64 * world / (ns * 1e-9);
+  record.derived.noise = 0.01;
+  if (record.spec.baseline) {
+    record.derived.speedup = record.derived.efficiency = 1;
+    return record;
+  }
+  Derived& d = record.derived;
+  d.speedup = speedup, d.speedup_low = speedup - half, d.speedup_high = speedup + half;
+  d.efficiency = speedup / world, d.efficiency_low = *d.speedup_low / world,
+  d.efficiency_high = *d.speedup_high / world;
+  return record;
+}
+
+// Sets the phases of a watched step, the communication that the figures know, and its collectives.
+CaseRecord with_parts(CaseRecord record, const std::map<std::string, double>& phases, double overlap = 0,
+                      const std::string& op = "allreduce") {
+  RankRecord rank;
+  rank.phases_ns = phases;
+  rank.profile = {.steps = 1,
+                  .step_ns = 1,
+                  .collectives = {{.op = op, .phase = "communication", .bytes = 4, .start_ns = 0, .end_ns = 100}}};
+  record.launches.push_back({.index = 0, .ranks = {rank}});
+  record.derived.communication_ns = 100, record.derived.overlap = overlap;
+  return record;
+}
+
+// Sets the memory of each of five launches' largest rank.
+CaseRecord with_memory(CaseRecord record, int64_t megabytes) {
+  for (int i = 0; i < 5; ++i) {
+    RankRecord rank;
+    rank.own_rss_bytes = megabytes * mib;
+    record.launches.push_back({.index = i, .ranks = {rank}});
+  }
+  record.derived.peak_memory_bytes = megabytes * mib;
+  return record;
+}
+
+Report run_of(std::vector<CaseRecord> cases) {
+  Report report;
+  report.status = RunStatus::complete;
+  report.cases.push_back(timed("cpu", 1, 1, 0));
+  for (CaseRecord& one : cases) report.cases.push_back(std::move(one));
+  return report;
+}
+
+CaseRecord with_status(CaseStatus status) {
+  CaseRecord record = timed("zero1", 2, 1.5, 0.01);
+  record.status = status, record.reason = "its reason", record.step_time_ns.reset();
+  return record;
+}
+
+template <class Change>
+CaseRecord changed(CaseRecord record, Change change) {
+  change(record);
+  record.spec.id = case_id(record.spec);
+  return record;
+}
+
+const AnswerGroup& group_of_world(const Answer& answer, int world) {
+  const auto found = std::find_if(answer.groups.begin(), answer.groups.end(),
+                                  [&](const AnswerGroup& group) { return group.world == world; });
+  if (found == answer.groups.end()) throw std::runtime_error("no such group");
+  return *found;
+}
+
+std::vector<std::string> texts_by(const Answer& answer, const std::string& rule) {
+  std::vector<std::string> texts;
+  const auto add = [&](const std::vector<Sentence>& sentences) {
+    for (const Sentence& one : sentences)
+      if (one.rule == rule) texts.push_back(one.text);
+  };
+  for (const AnswerGroup& group : answer.groups)
+    if (group.world > 1) add(group.sentences);
+  add(answer.sentences);
+  return texts;
+}
+
+TEST(Quotient, ExcludesOneExactlyIfTheIntervalsAreApart) {
+  const Estimate ratio = quotient({2, 1.8, 2.2}, {1, 0.9, 1.1});
+  EXPECT_DOUBLE_EQ(ratio.middle, 2);
+  EXPECT_DOUBLE_EQ(ratio.low, 1.8 / 1.1);
+  EXPECT_DOUBLE_EQ(ratio.high, 2.2 / 0.9);
+  EXPECT_TRUE(above({2, 1.8, 2.2}, {1.5, 1.4, 1.7}));
+  EXPECT_FALSE(above({2, 1.8, 2.2}, {1.5, 1.4, 1.8}));
+}
+
+TEST(Answer, RanksWhatIntervalsTellApart) {
+  const Answer answer =
+      answer_of(run_of({timed("dp", 2, 1.66, 0.05), timed("ddp", 2, 1.68, 0.05), timed("zero1", 2, 1.5, 0.02)}));
+  const auto& choices = group_of_world(answer, 2).choices;
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_EQ(choices[0].label, "ddp");
+  EXPECT_EQ(choices[0].time, Standing::tied);
+  EXPECT_EQ(choices[1].time, Standing::tied);
+  EXPECT_EQ(choices[2].time, Standing::behind);
+  EXPECT_NEAR(*choices[2].time_ratio, 1.12, 1e-9);
+  EXPECT_NEAR(*choices[2].time_low, 1.63 / 1.52, 1e-9);
+  EXPECT_NEAR(*choices[2].time_high, 1.73 / 1.48, 1e-9);
+}
+
+TEST(Answer, FrontHoldsWhatIsBeatenInNeitherTimeNorMemory) {
+  const Answer answer =
+      answer_of(run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 100),
+                        with_memory(timed("zero1", 2, 1.5, 0.01), 200), timed("zero2", 2, 1.4, 0.01)}));
+  const auto& choices = group_of_world(answer, 2).choices;
+  EXPECT_TRUE(choices[0].on_front);
+  EXPECT_TRUE(choices[1].on_front) << "it needs the least memory";
+  EXPECT_FALSE(choices[2].on_front) << "fsdp beats it in both";
+  EXPECT_TRUE(choices[3].on_front) << "its memory is unknown, so it may be the smallest";
+  EXPECT_EQ(choices[1].memory, Standing::best);
+  EXPECT_EQ(choices[0].memory, Standing::behind);
+  EXPECT_EQ(choices[3].memory, Standing::undecided);
+  EXPECT_NEAR(*choices[1].memory_ratio, 0.25, 1e-9);
+}
+
+TEST(Answer, MemoryOfAProcessWithAllReplicasIsNotComparedWithThatOfARank) {
+  const Answer answer =
+      answer_of(run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("dp", 2, 1.6, 0.01), 100)}));
+  for (const Choice& choice : group_of_world(answer, 2).choices) EXPECT_EQ(choice.memory, Standing::undecided);
+}
+
+TEST(Answer, PartsOfALossAddUpToIt) {
+  const Answer answer = answer_of(run_of({with_parts(
+      timed("ddp", 2, 1.6, 0.01), {{"forward", 80}, {"backward", 5}, {"communication", 10}, {"waiting", 5}})}));
+  const Choice& choice = group_of_world(answer, 2).choices[0];
+  EXPECT_NEAR(*choice.loss, 0.2, 1e-12);
+  EXPECT_NEAR(choice.loss_parts.at("communication"), 0.5, 1e-12);
+  EXPECT_NEAR(choice.loss_parts.at("waiting"), 0.25, 1e-12);
+  EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
+}
+
+// Each change makes two cases incomparable.
+TEST(Answer, NeverRanksCasesOfDifferentSettings) {
+  const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
+      {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
+      {"model", [](CaseRecord& r) { r.spec.model = "large"; }},
+      {"device", [](CaseRecord& r) { r.spec.device = Device::cuda; }},
+      {"world", [](CaseRecord& r) { r.spec.world = 4; }},
+      {"scaling", [](CaseRecord& r) { r.spec.scaling = Scaling::strong; }},
+      {"batch", [](CaseRecord& r) { r.spec.batch = 32; }},
+      {"dtype", [](CaseRecord& r) { r.spec.dtype = Dtype::f64; }},
+      {"runtime", [](CaseRecord& r) { r.spec.runtime = Runtime::fast; }},
+      {"scale", [](CaseRecord& r) { r.spec.scale = 2; }},
+      {"accumulate", [](CaseRecord& r) { r.spec.accumulate = 2; }},
+      {"recompute", [](CaseRecord& r) { r.spec.recompute = 2; }},
+      {"clip_norm", [](CaseRecord& r) { r.spec.clip_norm = 1; }},
+      {"data_dir", [](CaseRecord& r) { r.spec.data_dir = "/data"; }},
+      {"threads", [](CaseRecord& r) { r.spec.threads = 2; }},
+      {"oversubscribe", [](CaseRecord& r) { r.spec.oversubscribe = true; }},
+      {"global batch of a mesh", [](CaseRecord& r) { r.spec.mesh = "dp=1,tp=2"; }},
+      {"mathematics", [](CaseRecord& r) { r.means = "local steps"; }},
+      {"unknown mathematics", [](CaseRecord& r) { r.means = "", r.checks[0].status = CheckStatus::skipped; }},
+      {"checks", [](CaseRecord& r) { r.checks.clear(); }},
+      {"status", [](CaseRecord& r) { r.status = CaseStatus::disturbed; }},
+  };
+  for (const auto& [what, change] : changes) {
+    const Answer answer =
+        answer_of(run_of({timed("ddp", 2, 1.7, 0.01), changed(timed("zero1", 2, 1.5, 0.01), change)}));
+    for (const AnswerGroup& group : answer.groups) EXPECT_EQ(group.choices.size(), 1u) << what;
+    EXPECT_FALSE(compares_any(answer)) << what;
+  }
+  EXPECT_TRUE(compares_any(answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("zero1", 2, 1.5, 0.01)}))));
+}
+
+TEST(Answer, ReportsBefore15RankWhatHasTheBaselinesGradients) {
+  const auto no_means = [](CaseRecord& record) { record.means.clear(); };
+  const Answer answer = answer_of(
+      run_of({changed(timed("ddp", 2, 1.7, 0.01), no_means), changed(timed("zero1", 2, 1.5, 0.01), no_means)}));
+  EXPECT_EQ(group_of_world(answer, 2).choices.size(), 2u);
+}
+
+TEST(Answer, WithoutPairsOnlyIntervalsOverLaunchesCount) {
+  const auto without_pairs = [](CaseRecord& record) {
+    record.derived.speedup_low.reset(), record.derived.speedup_high.reset();
+  };
+  std::vector<CaseRecord> cases = {changed(timed("ddp", 2, 1.7, 0.01), without_pairs),
+                                   changed(timed("zero1", 2, 1.5, 0.01), without_pairs)};
+  EXPECT_EQ(group_of_world(answer_of(run_of(cases)), 2).choices[0].time, Standing::best);
+  for (CaseRecord& record : cases)
+    record.step_time_ns->interval = IntervalOver::samples, record.step_time_ns->launches = 1;
+  EXPECT_EQ(group_of_world(answer_of(run_of(cases)), 2).choices[0].time, Standing::undecided);
+  EXPECT_EQ(group_of_world(answer_of(run_of(cases)), 2).decide, "--launches 5");
+}
+
+TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
+  const auto over_gloo = [](CaseRecord& record) { record.spec.backend = "gloo"; };
+  const auto buckets = [](CaseRecord& record) { record.spec.params = {{"bucket_mb", "1"}}; };
+  const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), changed(timed("ddp", 2, 1.6, 0.01), over_gloo),
+                                          changed(timed("ddp", 2, 1.5, 0.01), buckets)}));
+  const auto& choices = group_of_world(answer, 2).choices;
+  EXPECT_EQ(choices[0].label, "ddp over shm");
+  EXPECT_EQ(choices[1].label, "ddp over gloo");
+  EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
+}
+
+// dp is fastest, but noisy: only ddp is told to be faster than zero1.
+TEST(Answer, ASlowerCaseIsComparedWithTheOneThatIsToldToBeFaster) {
+  const Answer answer =
+      answer_of(run_of({timed("dp", 2, 1.7, 0.3), timed("ddp", 2, 1.65, 0.02), timed("zero1", 2, 1.5, 0.02)}));
+  const auto texts = texts_by(answer, "slower");
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_TRUE(texts[0].starts_with("zero1 takes 10 % more time (7 to 13 %) than ddp: ")) << texts[0];
+}
+
+TEST(Answer, AdvisesAsManyLaunchesAsATieNeeds) {
+  // ddp / dp is 1.05, its interval 0.99 to 1.11: half its logarithmic width is 1.175 times log(1.05).
+  const Answer answer = answer_of(run_of({timed("ddp", 2, 1.68, 0.048), timed("dp", 2, 1.6, 0.046)}));
+  EXPECT_EQ(group_of_world(answer, 2).decide, "--launches 7");
+  const Answer hopeless = answer_of(run_of({timed("ddp", 2, 1.601, 0.1), timed("dp", 2, 1.6, 0.1)}));
+  EXPECT_EQ(group_of_world(hopeless, 2).decide, "");
+}
+
+struct RuleCase {
+  const char* rule;
+  Report report;
+  std::string text;  // of the first sentence by this rule; for a reason, a part of the rule `fastest`'s
+};
+
+std::vector<RuleCase> rule_cases() {
+  const auto by_shares = [](CaseRecord record, double communication, double waiting, double overlap = 0,
+                            const char* op = "allgather") {
+    return with_parts(
+        std::move(record),
+        {{"forward", 100 - communication - waiting}, {"communication", communication}, {"waiting", waiting}}, overlap,
+        op);
+  };
+  const CaseRecord fast = by_shares(timed("ddp", 2, 1.8, 0.01), 4, 1), slow = timed("zero1", 2, 1.6, 0.01);
+  const auto slower_than_fast = [&](const CaseRecord& record) { return run_of({fast, record}); };
+  const auto noisy = [](CaseRecord& record) { record.derived.noise = 0.17; };
+  const auto one_launch = [](CaseRecord& record) { record.step_time_ns->launches = 1; };
+  const auto unpaired = [](CaseRecord& record) {
+    record.derived.speedup_low.reset();
+    record.step_time_ns->interval = IntervalOver::samples, record.step_time_ns->launches = 1;
+  };
+  Report crowded =
+      run_of({changed(timed("ddp", 4, 1.6, 0.01), [](CaseRecord& record) { record.derived.efficiency = 0.4; })});
+  crowded.env = {{"cpu", {{"usable", 2}}}};
+  Report busy = run_of({fast});
+  busy.disturbance = "other programs took 1.0 of 2 cores in 1 of 3 cases";
+  return {
+      {"alone", run_of({timed("ddp", 2, 1.66, 0.05)}),
+       "ddp has nothing to be compared with: 1.66x (1.61 to 1.71) of one device in a world of 2."},
+      {"undecided", run_of({changed(timed("ddp", 2, 1.7, 0.01), unpaired), changed(slow, unpaired)}),
+       "1 launch, and no blocks paired with those of a reference: too little to rank 2 cases."},
+      {"fastest", run_of({timed("ddp", 2, 1.68, 0.05), timed("zero1", 2, 1.5, 0.02)}),
+       "ddp is fastest: 1.68x (1.63 to 1.73) of one device in a world of 2. zero1 takes 12 % more time (7 to 17 %): "
+       "the "
+       "parts of its steps are unknown."},
+      {"tied", run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.68, 0.05)}),
+       "dp is 1.68x (1.63 to 1.73) of one device in a world of 2 and ddp 1.66x (1.61 to 1.71): no "
+       "difference that this run can tell "
+       "(at most 7 %)."},
+      {"below-one-device", run_of({timed("ddp", 2, 0.5, 0.01), timed("zero1", 2, 0.4, 0.01)}),
+       "Nothing here is as fast as one device."},
+      {"less-memory",
+       run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
+       "fsdp needs 41 % of ddp's memory (40 to 42 %) and takes 12 % more time (11 to 14 %)."},
+      {"least-memory",
+       run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 100), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
+       "ddp also needs the least memory."},
+      {"tied-memory",
+       run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 100), with_memory(timed("fsdp", 2, 1.6, 0.01), 101)}),
+       "Nothing needs less memory than ddp that this run can tell."},
+      {"slower", run_of({timed("ddp", 2, 1.8, 0.01), slow, timed("dp", 2, 0.6, 0.01)}),
+       "dp takes 3.0x the time (2.9 to 3.1x): the parts of its steps are unknown."},
+      {"loss", run_of({by_shares(timed("ddp", 2, 1.6, 0.01), 8, 2)}),
+       "ddp loses 20 % of its step against ideal scaling: 40 % of that is communication that nothing hides, 10 % "
+       "waiting for other ranks and 50 % "
+       "computation that takes longer than on one device."},
+      {"no-loss", run_of({timed("ddp", 2, 1.99, 0.05)}),
+       "ddp loses nothing against ideal scaling that this run can tell."},
+      {"ceiling", crowded, "4 replicas share 2 cores, so 2.00x is the ceiling; ddp reaches 80 % of it."},
+      {"front", run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
+       "Choose between ddp and fsdp: nothing is better than these in both time and memory."},
+      {"few-launches", run_of({changed(timed("ddp", 2, 1.8, 0.01), one_launch), slow}),
+       "This holds within 1 launch; another one may differ by more."},
+      {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}),
+       "Noise widens the intervals of ddp (17 %)."},
+      {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), "To decide more: --max-noise 5."},
+      // Reasons
+      {"straggler", slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
+       "rank 3 is slower than the others"},
+      {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)),
+       "zero1 takes 12 % more time (11 to 14 %): its allgather is not hidden."},
+      {"exposed-communication", slower_than_fast(by_shares(slow, 14, 1, 0.5)),
+       "communication that nothing hides is 14 % of its step, against 4 %."},
+      {"waiting", slower_than_fast(by_shares(slow, 4, 12)),
+       "waiting for other ranks is 12 % of its step, against 1.0 %."},
+      {"computation", slower_than_fast(by_shares(slow, 4, 1)), "its computation takes longer."},
+      {"no-single-part", slower_than_fast(by_shares(slow, 7.5, 4.5)), "no single part of the step explains it."},
+      {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
+      // The whole run
+      {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
+      {"busy", busy, "other programs took 1.0 of 2 cores in 1 of 3 cases. Measure again on an idle machine."},
+      {"wrong", run_of({with_status(CaseStatus::wrong)}),
+       "Not compared: zero1/toy/cpu:2/shm/weak/b64/f32: a check failed."},
+      {"failed", run_of({with_status(CaseStatus::failed)}), "Not compared: zero1/toy/cpu:2/shm/weak/b64/f32: failed."},
+      {"disturbed", run_of({with_status(CaseStatus::disturbed)}), "disturbed. Stop other programs and measure again."},
+      {"unproven", run_of({with_status(CaseStatus::unproven)}), "no gradient could be judged."},
+      {"interrupted", run_of({with_status(CaseStatus::interrupted)}), "the run ended first."},
+      {"unchecked", run_of({changed(slow, [](CaseRecord& record) { record.checks.clear(); })}),
+       "not checked. Measure without --check off."},
+      {"other-mathematics", run_of({changed(slow, [](CaseRecord& record) { record.means = "local steps"; })}),
+       "a step computes something else"},
+      {"unknown-mathematics",
+       run_of({changed(
+           slow, [](CaseRecord& record) { record.means.clear(), record.checks[0].status = CheckStatus::skipped; })}),
+       "no check compared its gradient with one device's"},
+      {"skipped", run_of({with_status(CaseStatus::skipped)}), "this machine cannot run it."},
+  };
+}
+
+TEST(Rules, EachMakesItsSentence) {
+  std::set<std::string> reasons;
+  for (const AnswerRule& rule : reason_rules()) reasons.insert(rule.name);
+  for (const RuleCase& one : rule_cases()) {
+    const auto texts = texts_by(answer_of(one.report), reasons.contains(one.rule) ? "fastest" : one.rule);
+    ASSERT_FALSE(texts.empty()) << one.rule;
+    EXPECT_NE(texts[0].find(one.text), std::string::npos) << one.rule << ": " << texts[0] << "\n  not: " << one.text;
+  }
+}
+
+TEST(Rules, EachHasAHandMadeRun) {
+  std::multiset<std::string> rules, tested;
+  for (const AnswerRule& rule : group_rules()) rules.insert(rule.name);
+  for (const AnswerRule& rule : reason_rules()) rules.insert(rule.name);
+  for (const RunRule& rule : run_rules()) rules.insert(rule.name);
+  for (const RuleCase& one : rule_cases()) tested.insert(one.rule);
+  EXPECT_EQ(rules, tested);
+}
+
+// A rule may hold only where it is meant to.
+TEST(Rules, AreSilentWhereTheyDoNotApply) {
+  const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));
+  for (const char* rule :
+       {"alone", "undecided", "tied", "below-one-device", "less-memory", "least-memory", "tied-memory", "no-loss",
+        "ceiling", "front", "few-launches", "noisy", "decide", "nothing-compares", "busy", "skipped"})
+    EXPECT_TRUE(texts_by(clear, rule).empty()) << rule;
+}
+
+TEST(Brief, StartsWithTheLargestWorldAndKeepsToItsLines) {
+  const Answer answer =
+      answer_of(run_of({timed("ddp", 1, 0.9, 0.01), timed("zero1", 1, 0.8, 0.01), timed("ddp", 2, 1.8, 0.01),
+                        timed("zero1", 2, 1.6, 0.01), with_status(CaseStatus::failed)}));
+  const auto lines = brief_lines(answer, 4);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[0].starts_with("toy, world 2: ddp is fastest: 1.80x")) << lines[0];
+  EXPECT_TRUE(lines[2].starts_with("toy, world 1: cpu is fastest")) << lines[2];
+  EXPECT_EQ(brief_lines(answer, 1).size(), 1u);
+  EXPECT_TRUE(brief_lines(answer, 20).back().ends_with(": failed.")) << brief_lines(answer, 20).back();
+}
+
+}  // namespace
+}  // namespace dpbench
