@@ -90,6 +90,12 @@ class Stored(unittest.TestCase):
         alone["cases"] = alone["cases"][:1]
         self.dpbench("advise", self.put("alone.json", alone), code=4)
 
+    def test_an_absolute_limit_fails_a_run_beyond_it(self):
+        self.runs(1.0)
+        self.assertRegex(self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1s").stdout, "within.*passed".replace(".*", r"[\s\S]*"))
+        self.assertIn("BEYOND", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1us", code=1).stdout)
+        self.assertIn("us, ms", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1MiB", code=2).stderr)
+
     def test_compare_fails_a_slower_run(self):
         self.runs(1.1)
         message = self.dpbench("compare", "latest~1", "latest", code=1)

@@ -47,10 +47,10 @@ void add_flags(CLI::App& app, CompareOptions& o) {
            "base, then new: a run.json, a run's or results directory, latest,\nlatest~1, a baseline's name");
   app.get_option("runs")->type_name("BASE NEW");
   const auto grouped = in_group("Gate");
-  grouped(
-      add_values(app, "--fail-on", o.fail_on,
-                 "median, p99, throughput, peak-memory, ratio-to-baseline: percent;\nefficiency: points [median:5%]"),
-      "FIGURE:LIMIT,..");
+  grouped(add_values(app, "--fail-on", o.fail_on,
+                     "median, p99, throughput, peak-memory, ratio-to-baseline: percent;\nefficiency: points; "
+                     "absolute: 'median:<0.5ms' [median:5%]"),
+          "FIGURE:LIMIT,..");
   grouped(app.add_option("--gate", o.gate, "rules per case, as JSON"), "FILE");
   grouped(app.add_flag("--strict", o.strict, "exit 4 when a case is unclear"), "");
   grouped(app.add_flag("--require-baseline", o.require_baseline, "fail if the base was never saved"), "");
@@ -124,6 +124,7 @@ Command compare_command() {
        .arguments = "BASE NEW [FLAGS]",
        .summary = "judge one stored run against another: the gate",
        .examples = {{"compare main latest --fail-on median:5%", "exit 1 if a case is more than 5 % slower"},
+                    {"compare main latest --fail-on 'median:<0.5ms,peak-memory:<2GiB'", "exit 1 beyond a limit"},
                     {"compare main latest --gate gate.json --strict", "limits per case; exit 4 if unclear"}},
        .exit_codes = {1, 4}},
       add_flags, compare_runs);

@@ -46,27 +46,53 @@ class Comparer {
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
     if (now.bad())  // a case that failed or is wrong in the new run fails the gate, even if it did so in the base run
       result_.broken.push_back({id, why(now)});
-    else if (!base)
-      result_.added.push_back({id, name_of(now.status)});
-    else if (!now.ok() && !base->ok())
+    else if (!now.ok() && base && !base->ok())
       result_.unmeasured.push_back({id, "not measured in either run: " + why(now)});
-    else if (!now.ok())
+    else if (!now.ok() && base)
       result_.unmeasured.push_back({id, "new run: " + why(now)});
-    else if (!base->ok())
-      result_.unmeasured.push_back({id, "base run: " + why(*base)});
+    else if (!base || !base->ok())
+      visit_without_base(base, now);
     else
-      for (const Rule& rule : gate_.rules_for(id))
-        if (applies(rule, now.spec)) judge(*base, now, rule);
+      for (const Rule& rule : gate_.rules_for(id)) {
+        if (!applies(rule, now.spec)) continue;
+        rule.bound ? judge_bound(base, now, rule) : judge(*base, now, rule);
+      }
+  }
+
+  // Judges what needs no base run: absolute limits.
+  void visit_without_base(const CaseRecord* base, const CaseRecord& now) {
+    if (base)
+      result_.unmeasured.push_back({now.spec.id, "base run: " + why(*base)});
+    else
+      result_.added.push_back({now.spec.id, name_of(now.status)});
+    if (!now.ok()) return;
+    for (const Rule& rule : gate_.rules_for(now.spec.id))
+      if (rule.bound && applies(rule, now.spec)) judge_bound(nullptr, now, rule);
+  }
+
+  void judge_bound(const CaseRecord* base, const CaseRecord& now, const Rule& rule) {
+    const auto figure = figure_of(*rule.metric, now_, now);
+    if (!figure) return add_unmeasured(now, rule, "new");
+    Judgement judgement{.case_id = now.spec.id, .rule = rule, .now = figure->value, .change = {}};
+    if (const auto before = base ? figure_of(*rule.metric, base_, *base) : std::nullopt) {
+      judgement.base = before->value;
+      judgement.base_launches = fewest_launches(*before);
+    }
+    judgement.change = change_between(*rule.metric, {.value = *rule.bound, .terms = {}}, *figure);
+    judgement.new_launches = fewest_launches(*figure);
+    judgement.verdict = verdict_of_bound(judgement.change, judgement.new_launches);
+    result_.judged.push_back(std::move(judgement));
+  }
+
+  void add_unmeasured(const CaseRecord& now, const Rule& rule, const char* run) {
+    result_.unmeasured.push_back({now.spec.id, std::string(rule.metric->name) + " needs " +
+                                                   (rule.metric->within_one_run ? "the baseline's row and " : "") +
+                                                   "a measured launch in the " + run + " run"});
   }
 
   void judge(const CaseRecord& base, const CaseRecord& now, const Rule& rule) {
     const auto before = figure_of(*rule.metric, base_, base), after = figure_of(*rule.metric, now_, now);
-    if (!before || !after) {
-      result_.unmeasured.push_back({now.spec.id, std::string(rule.metric->name) + " needs " +
-                                                     (rule.metric->within_one_run ? "the baseline's row and " : "") +
-                                                     "a measured launch in the " + (before ? "new" : "base") + " run"});
-      return;
-    }
+    if (!before || !after) return add_unmeasured(now, rule, before ? "new" : "base");
     if (!comparable_figures(*rule.metric, base, now)) {
       result_.unmeasured.push_back(
           {now.spec.id, "reports before schema 1.4 count memory differently: measure the base run again"});
@@ -99,7 +125,8 @@ std::vector<std::string> common_ids(const Report& base, const Report& now) {
 bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
   return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
     const auto& rules = gate.rules_for(id);
-    return std::all_of(rules.begin(), rules.end(), [](const Rule& rule) { return rule.metric->within_one_run; });
+    return std::all_of(rules.begin(), rules.end(),
+                       [](const Rule& rule) { return rule.metric->within_one_run || rule.bound; });
   });
 }
 

@@ -1,6 +1,7 @@
 // Compares two stored runs case by case and applies the gate: the rules, such as median:5%, for which slowdowns fail.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,11 @@ namespace dpbench {
 struct Judgement {
   std::string case_id;
   Rule rule;
-  double base = 0, now = 0;  // the metric's value in the base and the new run, before scaling by display_scale
-  Change change;
+  // The metric's value in the base and the new run, before scaling by display_scale. A rule with an absolute limit
+  // needs no base.
+  std::optional<double> base{};
+  double now = 0;
+  Change change;  // from the base, or from the absolute limit
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;
 };

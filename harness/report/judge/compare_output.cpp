@@ -41,6 +41,7 @@ std::string interval_text(const Judgement& j) {
 }
 
 std::string verdict_word(const Judgement& j) {
+  if (j.rule.bound && j.verdict != Verdict::unclear) return j.verdict == Verdict::slower ? "BEYOND" : "within";
   switch (j.verdict) {
     case Verdict::slower:
       return j.rule.metric->worse;
@@ -54,8 +55,13 @@ std::string verdict_word(const Judgement& j) {
   return "unclear";
 }
 
-std::string why_unclear(const Judgement& j) {
-  if (j.verdict != Verdict::unclear) return "";
+std::string note_on(const Judgement& j) {
+  const bool bound = j.rule.bound.has_value();
+  if (j.verdict != Verdict::unclear) return bound ? "the change is from the limit" : "";
+  if (bound && j.new_launches < launches_for_t)
+    return std::to_string(j.new_launches) + (j.new_launches == 1 ? " launch" : " launches") + ", at least " +
+           std::to_string(launches_for_t) + " are needed";
+  if (bound) return "the interval contains the limit. Use more launches, or reduce the noise";
   const int64_t fewest = std::min(j.base_launches, j.new_launches);
   if (fewest < launches_to_judge)
     return std::to_string(fewest) + (fewest == 1 ? " launch" : " launches") + ", at least " +
@@ -78,7 +84,8 @@ Json judgement_json(const Judgement& j) {
           {"metric", metric.name},
           {"rule", j.rule.text},
           {"unit", metric.display_unit},
-          {"base", j.base * metric.display_scale},
+          {"base", j.base ? Json(*j.base * metric.display_scale) : Json(nullptr)},
+          {"limit", j.rule.bound ? Json(*j.rule.bound * metric.display_scale) : Json(nullptr)},
           {"new", j.now * metric.display_scale},
           {std::string("change_") + key, shown_change(metric, j.change.estimate)},
           {std::string("ci95_low_") + key, bounded ? Json(low) : Json(nullptr)},
@@ -115,9 +122,10 @@ const std::vector<bool>& compare_columns_right() {
 std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison) {
   std::vector<std::vector<std::string>> rows = {{"CASE", "RULE", "BASE", "NEW", "CHANGE", "95 %", "VERDICT", "NOTES"}};
   for (const Judgement& j : comparison.judged)
-    rows.push_back({j.case_id, j.rule.text, figure(*j.rule.metric, j.base), figure(*j.rule.metric, j.now),
+    rows.push_back({j.case_id, j.rule.text, j.base ? figure(*j.rule.metric, *j.base) : "-",
+                    figure(*j.rule.metric, j.now),
                     number("%+.1f", shown_change(*j.rule.metric, j.change.estimate)) + unit_of(*j.rule.metric),
-                    interval_text(j), verdict_word(j), why_unclear(j)});
+                    interval_text(j), verdict_word(j), note_on(j)});
   const auto add = [&](const std::vector<Unjudged>& cases, const char* verdict) {
     for (const Unjudged& m : cases) rows.push_back({m.case_id, "-", "-", "-", "-", "-", verdict, m.why});
   };
@@ -134,7 +142,7 @@ Json compare_json(const Comparison& comparison) {
   for (const Difference& d : comparison.differences)
     differences.push_back({{"field", d.field}, {"base", d.base}, {"new", d.now}});
   return {{"schema", "dpbench.compare"},
-          {"schema_version", {{"major", 1}, {"minor", 0}}},
+          {"schema_version", {{"major", 1}, {"minor", 1}}},
           {"base", comparison.base_id},
           {"new", comparison.new_id},
           {"gate", comparison.failed()         ? "failed"

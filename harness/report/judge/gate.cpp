@@ -31,6 +31,32 @@ double log_limit(const Metric& metric, double share) {
   return metric.larger_is_worse ? std::log1p(share) : -std::log1p(-share);
 }
 
+std::string unit_names(const Metric& metric) {
+  std::string names;
+  for (const LimitUnit& unit : metric.units)
+    names += (names.empty() ? "" : ", ") + std::string(*unit.name ? unit.name : "none");
+  return names;
+}
+
+// Parses the limit of a rule on the new run alone, such as "<0.5ms".
+Rule parse_bound(const Metric& metric, const std::string& text, const std::string& limit) {
+  const char side = metric.larger_is_worse ? '<' : '>';
+  const std::string example = std::string(metric.name) + ":" + side + "20" + metric.units.back().name,
+                    start = "--fail-on '" + text + "': ";
+  if (limit[0] != side)
+    throw UsageError(start + "a limit on " + metric.name + " is " + (side == '<' ? "an upper" : "a lower") +
+                     " one, as in '" + example + "'");
+  double number = 0;
+  const auto [end, error] = std::from_chars(limit.data() + 1, limit.data() + limit.size(), number);
+  if (error != std::errc{} || !(number > 0) || !std::isfinite(number))
+    throw UsageError(start + "the limit must be a number above 0, as in '" + example + "'");
+  const std::string name(end, limit.data() + limit.size());
+  for (const LimitUnit& unit : metric.units)
+    if (name == unit.name) return {&metric, text, 0, number * unit.size};
+  throw UsageError(start + "the unit of " + metric.name + " is one of " + unit_names(metric) + ", as in '" + example +
+                   "'");
+}
+
 std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
   std::vector<Rule> rules;
   for (const std::string& text : texts) {
@@ -60,12 +86,13 @@ Rule parse_rule(const std::string& text) {
   const std::string example = std::string(metric->name) + (metric->in_points ? ":3 (percentage points)" : ":5%");
   if (colon == std::string::npos) throw UsageError("--fail-on '" + text + "' has no limit. Example: " + example);
   const std::string limit = text.substr(colon + 1);
+  if (limit.starts_with('<') || limit.starts_with('>')) return parse_bound(*metric, text, limit);
   double number = 0;
   const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), number);
   const std::string unit(end, limit.data() + limit.size());
   const bool sound = error == std::errc{} && unit == (metric->in_points ? "" : "%") && number > 0 && number < 100;
   if (!sound) throw UsageError("--fail-on '" + text + "': the limit must be above 0 and below 100, as in " + example);
-  return {metric, text, metric->in_points ? number : log_limit(*metric, number / 100)};
+  return {metric, text, metric->in_points ? number : log_limit(*metric, number / 100), std::nullopt};
 }
 
 bool Gate::Special::matches(const std::string& case_id) const {

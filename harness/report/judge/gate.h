@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,12 @@ struct Rule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
   double limit = 0;  // largest accepted change, in the unit of change_between(): log ratio or percentage points
+  // Bound on the new run's value, in the unit of Figure::value; replaces `limit`. Unset: the rule judges a change.
+  std::optional<double> bound{};
 };
 
-// Parses one rule, e.g. "median:5%" or "efficiency:3" (percentage points). Throws a UsageError that names the allowed
-// values.
+// Parses one rule: a change, e.g. "median:5%" or "efficiency:3" (percentage points), or an absolute limit on the new
+// run, e.g. "median:<0.5ms" or "throughput:>1000". Throws a UsageError that names the allowed values.
 Rule parse_rule(const std::string& text);
 
 struct Gate {

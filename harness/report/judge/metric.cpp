@@ -104,15 +104,20 @@ struct Entry {
   std::optional<Figure> (*figure)(const Report&, const CaseRecord&);
 };
 
+constexpr LimitUnit times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+constexpr LimitUnit sizes[] = {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+constexpr LimitUnit rates[] = {{"", 1}}, ratios[] = {{"", 1}, {"x", 1}}, percents[] = {{"%", 0.01}};
+
 // Initialisers in the order of the members of Metric, then the function that computes the metric.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms"}, median_figure},
-      {{"p99", "P99", true, false, false, "SLOWER", "faster", 1e-6, "ms"}, p99_figure},
-      {{"throughput", "THROUGHPUT", false, false, false, "SLOWER", "faster", 1, "samples/s"}, throughput_figure},
-      {{"efficiency", "EFFICIENCY", false, true, true, "LOWER", "higher", 100, "%"}, efficiency_figure},
-      {{"peak-memory", "MEMORY", true, false, false, "LARGER", "smaller", 1.0 / (1 << 20), "MiB"}, memory_figure},
-      {{"ratio-to-baseline", "RATIO", true, false, true, "SLOWER", "faster", 1, "x"}, ratio_figure},
+      {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms", times}, median_figure},
+      {{"p99", "P99", true, false, false, "SLOWER", "faster", 1e-6, "ms", times}, p99_figure},
+      {{"throughput", "THROUGHPUT", false, false, false, "SLOWER", "faster", 1, "samples/s", rates}, throughput_figure},
+      {{"efficiency", "EFFICIENCY", false, true, true, "LOWER", "higher", 100, "%", percents}, efficiency_figure},
+      {{"peak-memory", "MEMORY", true, false, false, "LARGER", "smaller", 1.0 / (1 << 20), "MiB", sizes},
+       memory_figure},
+      {{"ratio-to-baseline", "RATIO", true, false, true, "SLOWER", "faster", 1, "x", ratios}, ratio_figure},
   };
   return all;
 }

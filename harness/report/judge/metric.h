@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,12 @@
 #include "harness/report/stats/welch.h"
 
 namespace dpbench {
+
+// A unit of absolute limits and its size in the unit of Figure::value.
+struct LimitUnit {
+  const char* name;
+  double size;
+};
 
 struct Metric {
   const char* name;   // the metric's name on the command line
@@ -20,6 +27,7 @@ struct Metric {
   const char *worse, *better;
   double display_scale;  // factor from a Figure's value to display_unit, e.g. 1e-6 from ns to ms
   const char* display_unit;
+  std::span<const LimitUnit> units;  // units of absolute limits; "" if a limit may have none
 };
 
 const std::vector<Metric>& metrics();

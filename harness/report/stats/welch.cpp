@@ -35,4 +35,10 @@ Verdict verdict_of(const Change& change, double limit, int64_t fewest_launches) 
   return Verdict::same;
 }
 
+Verdict verdict_of_bound(const Change& distance, int64_t launches) {
+  if (launches < launches_for_t) return Verdict::unclear;
+  if (distance.low > 0) return Verdict::slower;
+  return distance.high <= 0 ? Verdict::same : Verdict::unclear;
+}
+
 }  // namespace dpbench

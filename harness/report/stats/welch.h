@@ -39,4 +39,8 @@ inline constexpr int64_t launches_to_judge = 4;
 // fewer.
 Verdict verdict_of(const Change& change, double limit, int64_t fewest_launches);
 
+// Returns the verdict on the distance to an absolute limit, from at least launches_for_t launches. Interval above 0:
+// slower. Interval below 0: same. Else unclear.
+Verdict verdict_of_bound(const Change& distance, int64_t launches);
+
 }  // namespace dpbench

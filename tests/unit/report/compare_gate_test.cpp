@@ -29,6 +29,31 @@ TEST(Rules, InvalidGateRulesAreRefusedWithAListOfValidForms) {
   expect_contains(refusal([] { parse_rule("efficiency:3%"); }), {"efficiency:3 "});
 }
 
+TEST(Rules, AbsoluteLimitsAreParsedWithTheirUnits) {
+  const std::vector<std::pair<const char*, double>> bounds = {{"median:<500us", 5e5},
+                                                              {"median:<0.5ms", 5e5},
+                                                              {"p99:<2s", 2e9},
+                                                              {"p99:<1e3ns", 1e3},
+                                                              {"peak-memory:<1.5GiB", 1.5 * (1 << 30)},
+                                                              {"peak-memory:<64MiB", 1 << 26},
+                                                              {"throughput:>1000", 1000},
+                                                              {"efficiency:>80%", 0.8},
+                                                              {"ratio-to-baseline:<0.6", 0.6},
+                                                              {"ratio-to-baseline:<0.6x", 0.6}};
+  for (const auto& [text, bound] : bounds) EXPECT_DOUBLE_EQ(parse_rule(text).bound.value_or(0), bound) << text;
+  EXPECT_FALSE(parse_rule("median:5%").bound);
+}
+
+TEST(Rules, InvalidAbsoluteLimitsAreRefusedByName) {
+  for (const char* wrong :
+       {"median:<", "median:<5", "median:<5%", "median:<5MiB", "median:<-5ms", "median:<0ms", "median:<nanms",
+        "median:<infms", "median:<5 ms", "median:<=5ms", "throughput:>5ms", "efficiency:>80"})
+    EXPECT_THROW(parse_rule(wrong), UsageError) << wrong;
+  expect_contains(refusal([] { parse_rule("median:>5ms"); }), {"median:>5ms", "upper", "median:<20s"});
+  expect_contains(refusal([] { parse_rule("throughput:<5"); }), {"lower", "throughput:>20"});
+  expect_contains(refusal([] { parse_rule("peak-memory:<5MB"); }), {"B, KiB, MiB, GiB"});
+}
+
 class GateFile : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -37,7 +37,7 @@ TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   const Report base = run_of({cpu(base_baseline), ddp(base_times)}),
                now = run_of({cpu(new_baseline), ddp(slower_times)});
   const Judgement j = compared(base, now, "efficiency:3").judged.at(0);
-  EXPECT_NEAR(j.base, 0.503947573613601, 1e-12);
+  EXPECT_NEAR(j.base.value_or(0), 0.503947573613601, 1e-12);
   EXPECT_NEAR(j.now, 0.4674382154372583, 1e-12);
   EXPECT_NEAR(j.change.estimate, 3.650935817634271, 1e-9);
   EXPECT_NEAR(j.change.low, 2.028950982619992, 1e-7);
@@ -169,6 +169,36 @@ TEST(Power, GateHasFewFalseAlarmsAndFindsRealSlowdowns) {
     EXPECT_GE(share, p.least) << p.noise << " " << p.limit << " " << p.slower_by;
     EXPECT_LE(share, p.most) << p.noise << " " << p.limit << " " << p.slower_by;
   }
+}
+
+// Launches of 1000 ns with a half interval of 1.9 %.
+TEST(AbsoluteLimit, JudgesTheNewRunAlone) {
+  EXPECT_EQ(verdict(slower_times, base_times, "median:<1100ns"), Verdict::same);
+  EXPECT_EQ(verdict(slower_times, base_times, "median:<900ns"), Verdict::slower);
+  EXPECT_EQ(verdict(slower_times, base_times, "median:<1005ns"), Verdict::unclear);
+  EXPECT_EQ(verdict(base_times, {1000, 1000}, "median:<2000ns"), Verdict::unclear) << "two launches are too few";
+  EXPECT_EQ(verdict(base_times, {1000, 1000, 1000}, "median:<2000ns"), Verdict::same);
+  EXPECT_EQ(verdict(base_times, base_times, "throughput:>1000"), Verdict::same);
+  EXPECT_EQ(verdict(base_times, base_times, "throughput:>1000000000000"), Verdict::slower);
+}
+
+TEST(AbsoluteLimit, HoldsForACaseThatTheBaseRunLacks) {
+  const Report base = run_of({cpu(base_times)}), now = run_of({cpu(base_times), ddp(base_times)});
+  const Comparison result = compared(base, now, "median:<900ns");
+  EXPECT_EQ(result.judged.size(), 2u);
+  EXPECT_TRUE(result.failed());
+  const auto rows = compare_rows(result);
+  EXPECT_EQ(rows[2][2], "-");
+  EXPECT_EQ(rows[2][6], "BEYOND");
+  EXPECT_TRUE(compare_json(result)["judged"][1]["base"].is_null());
+  EXPECT_DOUBLE_EQ(compare_json(result)["judged"][1]["limit"], 9e-4);
+}
+
+TEST(AbsoluteLimit, NeedsNoEqualMachines) {
+  Report base = run_of({ddp(base_times)}), now = run_of({ddp(base_times)});
+  base.env = {{"cpu", {{"model", "one"}}}}, now.env = {{"cpu", {{"model", "other"}}}};
+  EXPECT_EQ(refusal([&] { compared(base, now, "median:<2000ns"); }), "not refused");
+  EXPECT_NE(refusal([&] { compared(base, now, "median:5%"); }), "not refused");
 }
 
 }  // namespace
