@@ -21,11 +21,13 @@ void add_cases(CLI::App& app, Selection& what) {
   const auto add = in_group("What to run");
   add(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
   add(add_values(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
-  add(add_values(app, "--gpus", what.gpus, "GPUs; each value is a world [all GPUs]")
-          ->check(each(between(1, max_world))),
+  add(add_values(app, "--gpus", what.gpus, "GPUs; each value is a world: 1,2,4,..,64 [all GPUs]")
+          ->check(each(between(1, max_world)))
+          ->transform(ranges()),
       "N,..");
-  add(add_values(app, "--cpus", what.cpus, "virtual CPU devices; each value is a world [1,2 without a GPU]")
-          ->check(each(between(1, max_world))),
+  add(add_values(app, "--cpus", what.cpus, "virtual CPU devices; each value is a world: 1-8 [1,2 without GPU]")
+          ->check(each(between(1, max_world)))
+          ->transform(ranges()),
       "N,..");
   add(app.add_option("--mesh", what.meshes, "ranks as a grid with named axes, e.g. dp=2,shard=2; repeatable")
           ->allow_extra_args(false)
@@ -51,7 +53,8 @@ void add_cases(CLI::App& app, Selection& what) {
                      "keep only the input of every K blocks of the model; run them twice")
           ->check(between(1, 65536)),
       "K");
-  add(app.add_option("--plugin", what.plugins, "library or Python file with strategies or workloads (it runs); repeatable")
+  add(app.add_option("--plugin", what.plugins,
+                     "library or Python file with strategies or workloads (it runs); repeatable")
           ->allow_extra_args(false),
       "FILE");
   add(app.add_option("--python", what.python, "interpreter for Python files, with its torch [python3]")

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "harness/front/cli/options.h"
+#include "harness/front/cli/ranges.h"
 #include "harness/front/text/text.h"
 #include "harness/report/text/pattern.h"
 #include "workloads/base/error.h"
@@ -51,6 +52,19 @@ CLI::Validator each(const CLI::Validator& value) {
     return "";
   };
   return CLI::Validator(judge, "");
+}
+
+CLI::Validator ranges() {
+  return CLI::Validator(
+      [](std::string& list) -> std::string {
+        try {
+          list = expanded_ranges(list);
+          return "";
+        } catch (const UsageError& error) {
+          return error.what();
+        }
+      },
+      "");
 }
 
 CLI::Validator no_empty_value() {

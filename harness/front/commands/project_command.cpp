@@ -48,9 +48,13 @@ void add_algorithm(CLI::App& app, std::optional<Algorithm>& algorithm) {
 void add_flags(CLI::App& app, ProjectOptions& o) {
   add_runs(app, o.stored, "the run with three worlds or more to project from [latest]");
   const auto grouped = in_group("Projection");
-  grouped(add_values(app, "--to", o.to, "the worlds to project to")->check(each(between(1, 1 << 20))), "N,..");
+  grouped(add_values(app, "--to", o.to, "the worlds to project to, as in 8,16,32,..,512")
+              ->check(each(between(1, 1 << 20)))
+              ->transform(ranges()),
+          "N,..");
   grouped(add_values(app, "--from", o.from, "the worlds to fit; the others are used to check the fit [all]")
-              ->check(each(between(1, 1 << 20))),
+              ->check(each(between(1, 1 << 20)))
+              ->transform(ranges()),
           "N,..");
   grouped(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us, per device [as fitted]")
               ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),

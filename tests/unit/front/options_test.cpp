@@ -260,6 +260,29 @@ TEST(Options, RefusesEmptyNames) {
   EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
 }
 
+TEST(Options, WorldsMayBeRangesAndSequences) {
+  const std::vector<std::pair<std::string, std::vector<int>>> lists = {{"1-4", {1, 2, 3, 4}},
+                                                                       {"2-2", {2}},
+                                                                       {"1,4-6,9", {1, 4, 5, 6, 9}},
+                                                                       {"1,2,4,..,16", {1, 2, 4, 8, 16}},
+                                                                       {"2,4,6,..,12", {2, 4, 6, 8, 10, 12}},
+                                                                       {"1-3,..,6", {1, 2, 3, 4, 5, 6}},
+                                                                       {"1,3,9,..,27,30", {1, 3, 9, 27, 30}}};
+  for (const auto& [list, worlds] : lists) EXPECT_EQ(parse({"--cpus", list}).what.cpus, worlds) << list;
+  EXPECT_EQ(parse({"--gpus", "1-3"}).what.gpus, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(Options, RefusesRangesWithoutAMeaningByName) {
+  expect_contains(refusal({"--cpus", "8-1"}), {"--cpus", "'8-1'", "1-8"});
+  expect_contains(refusal({"--cpus", "1-5000"}), {"'1-5000'"});
+  for (const std::string list : {"1,2,..,8", "..,8", "1,2,4,..", "1,2,4,..,x"})
+    expect_contains(refusal({"--cpus", list}), {"--cpus", "'" + list + "'", "three numbers before"});
+  expect_contains(refusal({"--cpus", "1,2,5,..,8"}), {"neither a step nor a factor"});
+  expect_contains(refusal({"--cpus", "1,2,4,..,60"}), {"does not reach 60", "after 32 comes 64"});
+  for (const std::string list : {"1-", "-3", "1--3", "0-2", "1-2-3", "1-2000"})
+    expect_contains(refusal({"--cpus", list}), {"--cpus", "1 to 1024"});
+}
+
 TEST(Options, RefusesAFlagWithoutItsValue) { expect_contains(refusal({"--cpus"}), {"--cpus"}); }
 
 TEST(Options, RefusesAnInvalidFilter) { expect_contains(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
