@@ -124,7 +124,9 @@ def how(runs):
     lists = []
     for run in runs:
         env = run.report["env"]
-        facts = [("called", called(run)), ("system", of(env, "os", "distribution")), ("kernel", of(env, "os", "kernel")),
+        tags = of(run.report, "config", "tags") or {}
+        facts = [("called", called(run)), ("tags", " · ".join(f"{key}={value}" for key, value in tags.items()) if isinstance(tags, dict) else ""), ("fingerprint", run.fingerprint), ("CPU", of(env, "cpu", "model")),
+                 ("system", of(env, "os", "distribution")), ("kernel", of(env, "os", "kernel")),
                  ("compiler", run.report["tool"].get("compiler")),
                  ("dpbench", run.report["tool"].get("commit")),
                  ("variables", " ".join(f"{key}={value}" for key, value in (env.get("variables") or {}).items()))]

@@ -96,6 +96,16 @@ class Stored(unittest.TestCase):
         self.assertIn("BEYOND", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1us", code=1).stdout)
         self.assertIn("us, ms", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1MiB", code=2).stderr)
 
+    def test_export_chooses_and_sorts_columns(self):
+        path = self.put("run.json", report(2.0))
+        rows = list(csv.reader(io.StringIO(self.dpbench("export", path, "--to", "csv", "--columns", "strategy,step", "--sort", "step:desc").stdout)))
+        self.assertEqual(rows[0], ["strategy", "step_time_ns"])
+        times = [float(row[1]) for row in rows[1:]]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertIn("STEP ms", self.dpbench("export", path, "--to", "table").stdout)
+        self.assertIn("'stpe'", self.dpbench("export", path, "--to", "csv", "--sort", "stpe", code=2).stderr)
+        self.dpbench("export", path, "--to", "junit", "--sort", "step", code=2)
+
     def test_compare_fails_a_slower_run(self):
         self.runs(1.1)
         message = self.dpbench("compare", "latest~1", "latest", code=1)

@@ -58,6 +58,12 @@ inline CLI::Option* add_output(CLI::App& app, Form& output, const std::vector<Fo
   return add_named<Form>(app, "-o,--output", output, "format on stdout [table]", forms);
 }
 
+inline void add_view(CLI::App& app, TableView& view) {
+  add_values(app, "--columns", view.columns, "columns of the table or CSV, as in strategy,step,memory")
+      ->type_name("NAME,..");
+  app.add_option("--sort", view.sort, "column to sort by; NAME:desc from the largest")->type_name("NAME[:desc]");
+}
+
 // Stored runs named on the command line. Each is a file, a directory, "latest", "latest~N" or the name of a saved
 // baseline.
 struct StoredRuns {

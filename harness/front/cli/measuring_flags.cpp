@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/front/cli/flags.h"
+#include "harness/front/cli/tags.h"
 #include "harness/front/text/paths.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
@@ -151,6 +152,7 @@ void add_retries(CLI::App& app, MeasuringOptions& o) {
 }
 
 void add_directory(CLI::App& app, MeasuringOptions& o) {
+  add_tags(app, o.tags);
   app.add_option("--out", o.out_dir, "parent directory of run directories [results]")
       ->check(not_empty())
       ->group("Output")
@@ -300,6 +302,8 @@ void add_run_flags(CLI::App& app, RunOptions& o) {
       ->group("Output")
       ->type_name("NAME");
   add_output(app, o.output, all_values<Form>())->group("Output");
+  add_view(app, o.view);
+  for (const char* flag : {"--columns", "--sort"}) app.get_option(flag)->group("Output");
 }
 
 void add_check_flags(CLI::App& app, CheckingOptions& o) {

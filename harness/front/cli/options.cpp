@@ -47,7 +47,8 @@ Json config_json(const MeasuringOptions& options) {
           {"timeout_s", options.timeout_s},
           {"retries", options.retries},
           {"check", name_of(options.check ? Switch::automatic : Switch::off)},
-          {"trace", options.trace}};
+          {"trace", options.trace},
+          {"tags", options.tags}};
 }
 
 }  // namespace dpbench

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,6 +89,7 @@ struct MeasuringOptions {
   bool check = true;            // verify each case before timing it
   bool keep_disturbed = false;  // true: disturbed blocks count too
   std::string out_dir = "results";
+  std::map<std::string, std::string> tags;  // values of --tag, kept in the report's config
   Form output = Form::table;
   bool quiet = false, verbose = false;
   ProgressChoice progress = ProgressChoice::automatic;
@@ -95,8 +97,15 @@ struct MeasuringOptions {
   bool takes_ranks = true;  // false: the command refuses to run under torchrun, mpirun or srun
 };
 
+// Columns and order of a report's table and CSV.
+struct TableView {
+  std::vector<std::string> columns{};  // empty: the usual ones
+  std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
+};
+
 struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
+  TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
 };
 

@@ -9,6 +9,7 @@
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/run/choose_threads.h"
+#include "harness/front/run/columns.h"
 #include "harness/front/run/paired_runner.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -35,6 +36,7 @@ class TimedRun : public ReportRun {
   TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), run_options_(options) {}
 
   void prepare() override {
+    check_view(run_options_.view);
     if (!run_options_.save_baseline.empty()) check_baseline_path(run_options_.out_dir, run_options_.save_baseline);
     Run::prepare();
   }
@@ -98,13 +100,13 @@ class TimedRun : public ReportRun {
   std::string output() const override {
     switch (run_options_.output) {
       case Form::table:
-        return report_table(report_, coloured(run_options_.color, STDOUT_FILENO)) + answer();
+        return report_table(report_, coloured(run_options_.color, STDOUT_FILENO), run_options_.view) + answer();
       case Form::json:
         return json_text(to_json(report_));
       case Form::csv:
-        return report_csv(report_);
+        return report_csv(report_, run_options_.view);
       case Form::markdown:
-        return report_markdown(report_) + answer();
+        return report_markdown(report_, run_options_.view) + answer();
       case Form::none:
         break;
     }

@@ -7,6 +7,7 @@
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
+#include "harness/front/run/columns.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
@@ -25,34 +26,44 @@ constexpr size_t max_problems = 10;  // limit on the validation problems printed
 
 struct ExportForm {
   std::string name;
-  std::string (*text)(const Report&);
+  std::string (*text)(const Report&, const TableView&);
+  bool viewed;  // --columns and --sort apply
 };
 
 const std::vector<ExportForm>& export_forms() {
   static const std::vector<ExportForm> forms = {
-      {"gbench", gbench_json}, {"junit", junit_xml}, {"csv", report_csv}, {"markdown", report_markdown}};
+      {"gbench", [](const Report& report, const TableView&) { return gbench_json(report); }, false},
+      {"junit", [](const Report& report, const TableView&) { return junit_xml(report); }, false},
+      {"csv", report_csv, true},
+      {"markdown", report_markdown, true},
+      {"table", [](const Report& report, const TableView& view) { return report_table(report, false, view); }, true}};
   return forms;
 }
 
 struct ExportOptions {
   StoredRuns stored;
   std::string to;  // name of the export format (ExportForm)
+  TableView view;
 };
 
 void add_flags(CLI::App& app, ExportOptions& o) {
   add_runs(app, o.stored, "the run to export [latest]");
-  app.add_option("--to", o.to, "the form: Google Benchmark's JSON, JUnit XML, CSV or Markdown")
+  app.add_option("--to", o.to, "Google Benchmark's JSON, JUnit XML, CSV, Markdown or a table")
       ->check(one_of(names_of(export_forms())))
       ->type_name(join(names_of(export_forms()), "|"));
+  add_view(app, o.view);
 }
 
 int export_run(const ExportOptions& options) {
   const auto& [runs, results] = options.stored;
   const ExportForm* form = find_entry(export_forms(), options.to);
-  if (!form) throw UsageError("export needs --to gbench, junit, csv or markdown");
+  if (!form) throw UsageError("export needs --to gbench, junit, csv, markdown or table");
   if (runs.size() > 1) throw UsageError("export takes one run: " + shell_command("export RUN --to " + options.to));
+  if (!form->viewed && !(options.view.columns.empty() && options.view.sort.empty()))
+    throw UsageError("--columns and --sort are for --to csv, markdown and table");
+  check_view(options.view);
   const std::string run = runs.empty() ? "latest" : runs[0];
-  return exit_code({.unsaved = !print(form->text(read_report(find_run(run, results))))});
+  return exit_code({.unsaved = !print(form->text(read_report(find_run(run, results)), options.view))});
 }
 
 struct Document {
@@ -116,6 +127,7 @@ Command export_command() {
                           .arguments = "[RUN] --to FORM [FLAGS]",
                           .summary = "convert a stored run to the format of another tool",
                           .examples = {{"export latest --to csv > run.csv", "a table for a spreadsheet"},
+                                       {"export latest --to table --columns strategy,step,memory --sort step", ""},
                                        {"export latest --to junit > junit.xml", "checks and cases for a CI page"}},
                           .exit_codes = {}},
                          add_flags, export_run);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "harness/front/run/columns.h"
 #include "harness/front/text/text.h"
 #include "harness/report/answer/answer_output.h"
 #include "harness/report/figures/disturbance.h"
@@ -13,95 +14,6 @@
 
 namespace dpbench {
 namespace {
-
-const Cells column_titles = {"STRATEGY", "WORLD", "STEP ms", "±95 %", "SAMPLES/s", "SPEEDUP",
-                             "EFFIC",    "COMM",  "NOISE",   "MEANS", "CHECK",     "NOTES"};
-const std::vector<bool> right_aligned = {false, true, true, true, true, true, true, true, true, false, false, false};
-constexpr size_t check_column = 10, notes_width = 100;
-
-std::string number(const char* form, std::optional<double> value) {
-  if (!value || !std::isfinite(*value)) return "-";
-  char text[48];
-  std::snprintf(text, sizeof text, form, *value);
-  return text;
-}
-
-// Formats nanoseconds as milliseconds with four significant digits and no exponent; "-" if the value is missing.
-std::string milliseconds(std::optional<double> ns) {
-  if (!ns || !(*ns > 0) || !std::isfinite(*ns)) return "-";
-  const double ms = *ns * 1e-6;
-  const int decimals = std::clamp(3 - static_cast<int>(std::floor(std::log10(ms))), 0, 6);
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", decimals, ms);
-  return text;
-}
-
-std::optional<double> percent(std::optional<double> fraction) {
-  return fraction ? std::optional(*fraction * 100) : std::nullopt;
-}
-
-std::string check_cell(const CaseRecord& record) {
-  if (!record.ok()) return name_of(record.status);
-  if (record.checks.empty()) return "-";
-  return "ok";
-}
-
-// Returns the notes column of a case: the settings that distinguish it from other cases of its strategy, the reason of
-// its status, then its warnings and notices.
-std::string notes(const Report& report, const CaseRecord& record) {
-  const CaseSpec& spec = record.spec;
-  std::vector<std::string> all;
-  if (loaded(report, record)) all.emplace_back("! busy");
-  if (spec.baseline) all.emplace_back("baseline");
-  if (!spec.mesh.empty()) all.push_back(spec.mesh);
-  if (spec.backend != no_backend) all.push_back(spec.backend);
-  for (const auto& [name, value] : spec.params) all.push_back(name + "=" + value);
-  if (spec.oversubscribe) all.push_back("GPUs shared");
-  if (spec.processes > 1 && spec.global_batch() % spec.replicas() != 0) all.push_back("first ranks: one sample more");
-  if (!record.reason.empty()) all.push_back(first_line(record.reason));
-  for (const auto* messages : {&record.warnings, &record.notices})
-    for (const auto& text : *messages) all.push_back("! " + first_line(text));
-  return join(all, " · ");
-}
-
-// Formats a value with half the width of its confidence interval, for example "1.62±0.04x"; "-" without a value.
-std::string with_interval(int decimals, const char* unit, std::optional<double> value, std::optional<double> low,
-                          std::optional<double> high) {
-  if (!value || !std::isfinite(*value)) return "-";
-  char text[64], half[32] = "";
-  if (low && high && *high - *low > *value)  // too wide and uneven for one half width
-    std::snprintf(half, sizeof half, " (%.*f-%.*f)", decimals, *low, decimals, *high);
-  else if (low && high)
-    std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
-  std::snprintf(text, sizeof text, "%.*f%s%s", decimals, *value, half, unit);
-  return text;
-}
-
-// Returns the efficiency cell. Worlds above the cores have no ideal to be measured by, so they have no efficiency.
-std::string efficiency_cell(const Report& report, const CaseRecord& record) {
-  const Derived& d = record.derived;
-  if (crowded(record.spec, cores_of(report))) return "-";
-  return with_interval(0, " %", percent(d.efficiency), percent(d.efficiency_low), percent(d.efficiency_high));
-}
-
-Cells row_cells(const Report& report, const CaseRecord& record) {
-  const Derived& d = record.derived;
-  const auto& summary = record.step_time_ns;
-  const bool has_interval = summary && summary->ci95_low && summary->ci95_high;
-  return {
-      record.spec.strategy,
-      std::to_string(record.spec.world),
-      milliseconds(summary ? std::optional(summary->median) : std::nullopt),
-      has_interval ? number("%.1f %%", percent((*summary->ci95_high - *summary->ci95_low) / 2 / summary->median)) : "-",
-      number("%.0f", d.samples_per_s) + (d.tokens_per_s ? number(" (%.0f tokens)", d.tokens_per_s) : ""),
-      with_interval(2, "x", d.speedup, d.speedup_low, d.speedup_high),
-      efficiency_cell(report, record),
-      number("%.0f %%", percent(record.derived.comm_fraction)),
-      number("%.1f %%", percent(record.derived.noise)),
-      record.means.empty() ? "-" : record.means,
-      check_cell(record),
-      one_line(notes(report, record), notes_width)};
-}
 
 struct Section {
   std::string heading;
@@ -112,16 +24,19 @@ struct Section {
 constexpr const char* other_mathematics = " · other mathematics than the baseline's: speeds do not compare";
 
 // Groups the report's cases into table sections by heading. Sections are in the order of their first cases.
-std::vector<Section> sections_of(const Report& report) {
+std::vector<Section> sections_of(const Report& report, const TableView& view) {
   const std::string reference = reference_name(report);
+  const auto columns = table_columns(view);
   std::vector<Section> sections;
-  for (const auto& record : report.cases) {
+  for (const CaseRecord* one : ordered_cases(report, view)) {
+    const CaseRecord& record = *one;
     const std::string title = setting_text(record.spec) + (reference.empty() ? "" : " · speed-ups over " + reference) +
                               (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),
                               [&](const Section& section) { return section.heading == title; });
     if (found == sections.end()) found = sections.insert(sections.end(), Section{title, {}});
-    found->rows.push_back(row_cells(report, record));
+    Cells& cells = found->rows.emplace_back();
+    for (const Column* column : columns) cells.push_back(column->cell(report, record));
   }
   return sections;
 }
@@ -153,8 +68,6 @@ std::string markdown_cell(const std::string& text) {
   }
   return cell;
 }
-
-std::string exact(std::optional<double> value) { return value ? number("%.9g", value) : ""; }
 
 }  // namespace
 
@@ -221,21 +134,45 @@ std::string judgement_text(std::vector<Cells> rows, const std::vector<bool>& rig
   return aligned(rows, right) + summary + "\n";
 }
 
-std::string report_table(const Report& report, bool colour) {
-  std::vector<Cells> all = {column_titles};
-  const auto sections = sections_of(report);
+// Returns the tags of a run as "key=value · key=value"; empty if it has none.
+std::string tags_text(const Report& report) {
+  std::vector<std::string> words;
+  const Json tags = report.config.value("tags", Json::object());
+  for (const auto& [key, value] : tags.items())
+    if (value.is_string()) words.push_back(key + "=" + value.get<std::string>());
+  return one_line(join(words, " · "), 200);
+}
+
+Cells titles_of(const std::vector<const Column*>& columns) {
+  Cells titles;
+  for (const Column* column : columns) titles.emplace_back(column->title);
+  return titles;
+}
+
+std::string report_table(const Report& report, bool colour, const TableView& view) {
+  const auto columns = table_columns(view);
+  std::vector<bool> right;
+  size_t check_column = columns.size();
+  for (size_t i = 0; i < columns.size(); ++i) {
+    right.push_back(columns[i]->right);
+    if (std::string_view(columns[i]->name) == "check") check_column = i;
+  }
+  std::vector<Cells> all = {titles_of(columns)};
+  const auto sections = sections_of(report, view);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
   // Use the same column widths in all sections of the table.
-  const auto lines = split(aligned(all, right_aligned), '\n');
+  const auto lines = split(aligned(all, right), '\n');
   const std::string& line_above = report.disturbance;
-  std::string text = line_above.empty() ? "" : "! " + line_above + "\n\n";
+  const std::string tags = tags_text(report);
+  std::string text = tags.empty() ? "" : tags + "\n\n";
+  if (!line_above.empty()) text += "! " + line_above + "\n\n";
   size_t next = 1;
   for (const auto& section : sections) {
     text += (next > 1 ? "\n" : "") + section.heading + "\n" + lines[0] + "\n";
     for (const auto& row : section.rows) {
       std::string line = lines[next++];
-      const std::string& check = row[check_column];
-      const size_t at = colour ? line.find("  " + check + "  ") : std::string::npos;
+      const std::string check = check_column < row.size() ? row[check_column] : "";
+      const size_t at = colour && !check.empty() ? line.find("  " + check + "  ") : std::string::npos;
       if (at != std::string::npos && *colour_of(check))
         line.replace(at + 2, check.size(), colour_of(check) + check + "\x1B[0m");
       text += line + "\n";
@@ -244,11 +181,13 @@ std::string report_table(const Report& report, bool colour) {
   return text;
 }
 
-std::string report_markdown(const Report& report) {
+std::string report_markdown(const Report& report, const TableView& view) {
   const std::string& line_above = report.disturbance;
-  std::string text = line_above.empty() ? "" : "> " + markdown_cell(line_above) + "\n";
-  for (const auto& section : sections_of(report)) {
-    std::vector<Cells> rows = {column_titles};
+  const std::string tags = tags_text(report);
+  std::string text = tags.empty() ? "" : markdown_cell(tags) + "\n";
+  if (!line_above.empty()) text += (text.empty() ? "" : "\n") + std::string("> ") + markdown_cell(line_above) + "\n";
+  for (const auto& section : sections_of(report, view)) {
+    std::vector<Cells> rows = {titles_of(table_columns(view))};
     rows.insert(rows.end(), section.rows.begin(), section.rows.end());
     text +=
         (text.empty() ? "" : "\n") + std::string("**") + markdown_cell(section.heading) + "**\n\n" + as_markdown(rows);
@@ -256,65 +195,13 @@ std::string report_markdown(const Report& report) {
   return text;
 }
 
-std::string report_csv(const Report& report) {
-  std::vector<Cells> rows = {{"case",
-                              "strategy",
-                              "workload",
-                              "device",
-                              "world",
-                              "backend",
-                              "scaling",
-                              "batch",
-                              "dtype",
-                              "status",
-                              "step_time_ns",
-                              "ci95_low_ns",
-                              "ci95_high_ns",
-                              "samples_per_s",
-                              "speedup",
-                              "efficiency",
-                              "comm_fraction",
-                              "noise",
-                              "launches",
-                              "reason",
-                              "speedup_low",
-                              "speedup_high",
-                              "means",
-                              "disturbed_blocks",
-                              "other_programs_cores",
-                              "host_cores"}};
-  for (const auto& record : report.cases) {
-    const CaseSpec& spec = record.spec;
-    const auto& summary = record.step_time_ns;
-    const auto end = [&](std::optional<double> Summary::* field) {
-      return summary ? exact(((*summary).*field).value_or(summary->median)) : "";
-    };
-    rows.push_back({spec.id,
-                    spec.strategy,
-                    spec.workload,
-                    name_of(spec.device),
-                    std::to_string(spec.world),
-                    spec.backend,
-                    name_of(spec.scaling),
-                    std::to_string(spec.batch),
-                    name_of(spec.dtype),
-                    name_of(record.status),
-                    summary ? exact(summary->median) : "",
-                    end(&Summary::ci95_low),
-                    end(&Summary::ci95_high),
-                    exact(record.derived.samples_per_s),
-                    exact(record.derived.speedup),
-                    exact(record.derived.efficiency),
-                    exact(record.derived.comm_fraction),
-                    exact(record.derived.noise),
-                    std::to_string(record.launches.size()),
-                    one_line(record.reason, 300),
-                    exact(record.derived.speedup_low),
-                    exact(record.derived.speedup_high),
-                    record.means,
-                    std::to_string(disturbed_blocks(record)),
-                    exact(most_load(record, &OtherLoad::programs)),
-                    exact(most_load(record, &OtherLoad::host))});
+std::string report_csv(const Report& report, const TableView& view) {
+  const auto columns = csv_columns(view);
+  std::vector<Cells> rows(1);
+  for (const Column* column : columns) rows[0].emplace_back(column->name);
+  for (const CaseRecord* record : ordered_cases(report, view)) {
+    Cells& cells = rows.emplace_back();
+    for (const Column* column : columns) cells.push_back(column->exact(report, *record));
   }
   return as_csv(rows);
 }

@@ -17,9 +17,9 @@ std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& rig
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);
 
-std::string report_table(const Report& report, bool colour);
-std::string report_markdown(const Report& report);
-std::string report_csv(const Report& report);
+std::string report_table(const Report& report, bool colour, const TableView& view = {});
+std::string report_markdown(const Report& report, const TableView& view = {});
+std::string report_csv(const Report& report, const TableView& view = {});
 
 // Formats all sentences of an answer under the headings of its groups, as text or Markdown.
 std::string answer_text(const Answer& answer, Form form);

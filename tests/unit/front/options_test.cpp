@@ -260,6 +260,15 @@ TEST(Options, RefusesEmptyNames) {
   EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
 }
 
+TEST(Options, TagsAreKeptInTheReport) {
+  const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
+  EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));
+  for (const std::string wrong : {"pr", "=12", "a b=1", ""})
+    expect_contains(refusal({"--tag", wrong}), {"--tag", "'" + wrong + "'", "KEY=VALUE"});
+  expect_contains(refusal({"--tag", "a=1", "--tag", "a=2"}), {"--tag", "'a'", "twice"});
+  expect_contains(refusal({"--tag", "a=" + std::string(200, 'x')}), {"200"});
+}
+
 TEST(Options, WorldsMayBeRangesAndSequences) {
   const std::vector<std::pair<std::string, std::vector<int>>> lists = {{"1-4", {1, 2, 3, 4}},
                                                                        {"2-2", {2}},

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/plan/machine.h"
+#include "harness/front/run/columns.h"
 #include "harness/front/run/progress.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -99,6 +101,16 @@ TEST(Table, DisturbanceIsStatedOnceAboveTheTableAndMarkedInItsRows) {
   EXPECT_TRUE(report_markdown(all).starts_with("> other programs took 1.0")) << report_markdown(all);
 }
 
+TEST(Table, ShowsTheTagsOfARunFirst) {
+  Report all = report();
+  all.config = {{"tags", {{"host", "a\x1B[31m"}, {"pr", "12"}}}};
+  EXPECT_TRUE(report_table(all, false).starts_with("host=a")) << report_table(all, false);
+  EXPECT_NE(split(report_table(all, false), '\n')[0].find(" · pr=12"), std::string::npos);
+  EXPECT_TRUE(report_markdown(all).starts_with("host=a"));
+  all.config["tags"] = 3;
+  EXPECT_TRUE(report_table(all, false).starts_with("toy"));
+}
+
 TEST(Table, ShowsMissingFiguresAsDashes) {
   const auto lines = split(report_table(report(), false), '\n');
   const auto failed = words(lines[3]);
@@ -176,6 +188,45 @@ TEST(Csv, HasOneRowPerCaseAndEmptyFieldsForMissingFigures) {
   EXPECT_TRUE(lines[0].starts_with("case,strategy,workload"));
   EXPECT_NE(lines[1].find(",ok,2000000,1900000,2100000,32000,1,1,,0.0123,"), std::string::npos) << lines[1];
   EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
+}
+
+TEST(View, ChoosesColumnsOfTableAndCsv) {
+  const TableView view{.columns = {"strategy", "memory", "step"}};
+  Report all = report();
+  all.cases[0].derived.peak_memory_bytes = 3 << 20;
+  EXPECT_EQ(words(split(report_table(all, true, view), '\n')[1]),
+            (std::vector<std::string>{"STRATEGY", "MEMORY", "MiB", "STEP", "ms"}));
+  EXPECT_EQ(words(split(report_table(all, true, view), '\n')[2]), (std::vector<std::string>{"cpu", "3", "2.000"}));
+  EXPECT_EQ(split(report_csv(all, view), '\n')[0], "strategy,peak_memory_bytes,step_time_ns");
+  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "cpu,3145728,2000000");
+  EXPECT_TRUE(report_markdown(all, view).find("| STRATEGY | MEMORY MiB | STEP ms |") != std::string::npos);
+}
+
+TEST(View, SortsByAColumnWithMissingFiguresLast) {
+  Report all;
+  for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {
+    all.cases.push_back(record(name, "toy", 2, CaseStatus::ok));
+    if (ns > 0) all.cases.back().step_time_ns = {.median = ns, .n = 1, .launches = 1};
+  }
+  const auto order = [&](const std::string& sort) {
+    std::string names;
+    for (const auto& line : split(report_csv(all, {.columns = {"strategy"}, .sort = sort}), '\n')) names += line + " ";
+    return names;
+  };
+  EXPECT_EQ(order("step"), "strategy b a none ");
+  EXPECT_EQ(order("step:desc"), "strategy a b none ");
+  EXPECT_EQ(order("strategy"), "strategy a b none ");
+  EXPECT_EQ(order(""), "strategy b none a ");
+}
+
+TEST(View, RefusesUnknownColumnsByName) {
+  EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}));
+  for (const TableView& view : {TableView{.columns = {"stpe"}}, TableView{.columns = {}, .sort = "stpe:desc"}}) try {
+      check_view(view);
+      ADD_FAILURE() << "not refused";
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("'stpe' (did you mean 'step'?)"), std::string::npos) << error.what();
+    }
 }
 
 TEST(Csv, QuotesCommasAndNeutralizesFormulas) {

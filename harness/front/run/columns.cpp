@@ -1,0 +1,247 @@
+#include "harness/front/run/columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "harness/front/text/text.h"
+#include "harness/report/figures/disturbance.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t notes_width = 100;
+constexpr const char* descending = ":desc";
+
+std::string number(const char* form, std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return "-";
+  char text[48];
+  std::snprintf(text, sizeof text, form, *value);
+  return text;
+}
+
+// Formats nanoseconds as milliseconds with four significant digits and no exponent; "-" if the value is missing.
+std::string milliseconds(std::optional<double> ns) {
+  if (!ns || !(*ns > 0) || !std::isfinite(*ns)) return "-";
+  const double ms = *ns * 1e-6;
+  const int decimals = std::clamp(3 - static_cast<int>(std::floor(std::log10(ms))), 0, 6);
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", decimals, ms);
+  return text;
+}
+
+std::optional<double> percent(std::optional<double> fraction) {
+  return fraction ? std::optional(*fraction * 100) : std::nullopt;
+}
+
+std::string check_cell(const CaseRecord& record) {
+  if (!record.ok()) return name_of(record.status);
+  if (record.checks.empty()) return "-";
+  return "ok";
+}
+
+// Returns the notes column of a case: the settings that distinguish it from other cases of its strategy, the reason of
+// its status, then its warnings and notices.
+std::string notes(const Report& report, const CaseRecord& record) {
+  const CaseSpec& spec = record.spec;
+  std::vector<std::string> all;
+  if (loaded(report, record)) all.emplace_back("! busy");
+  if (spec.baseline) all.emplace_back("baseline");
+  if (!spec.mesh.empty()) all.push_back(spec.mesh);
+  if (spec.backend != no_backend) all.push_back(spec.backend);
+  for (const auto& [name, value] : spec.params) all.push_back(name + "=" + value);
+  if (spec.oversubscribe) all.push_back("GPUs shared");
+  if (spec.processes > 1 && spec.global_batch() % spec.replicas() != 0) all.push_back("first ranks: one sample more");
+  if (!record.reason.empty()) all.push_back(first_line(record.reason));
+  for (const auto* messages : {&record.warnings, &record.notices})
+    for (const auto& text : *messages) all.push_back("! " + first_line(text));
+  return join(all, " · ");
+}
+
+// Formats a value with half the width of its confidence interval, for example "1.62±0.04x"; "-" without a value.
+std::string with_interval(int decimals, const char* unit, std::optional<double> value, std::optional<double> low,
+                          std::optional<double> high) {
+  if (!value || !std::isfinite(*value)) return "-";
+  char text[64], half[32] = "";
+  if (low && high && *high - *low > *value)  // too wide and uneven for one half width
+    std::snprintf(half, sizeof half, " (%.*f-%.*f)", decimals, *low, decimals, *high);
+  else if (low && high)
+    std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
+  std::snprintf(text, sizeof text, "%.*f%s%s", decimals, *value, half, unit);
+  return text;
+}
+
+// Returns the efficiency cell. Worlds above the cores have no ideal to be measured by, so they have no efficiency.
+std::string efficiency_cell(const Report& report, const CaseRecord& record) {
+  const Derived& d = record.derived;
+  if (crowded(record.spec, cores_of(report))) return "-";
+  return with_interval(0, " %", percent(d.efficiency), percent(d.efficiency_low), percent(d.efficiency_high));
+}
+
+std::string exact(std::optional<double> value) { return value ? number("%.9g", value) : ""; }
+
+std::optional<double> half_width(const CaseRecord& r) {
+  const auto& s = r.step_time_ns;
+  if (!s || !s->ci95_low || !s->ci95_high) return std::nullopt;
+  return (*s->ci95_high - *s->ci95_low) / 2 / s->median;
+}
+
+std::string step_end(const CaseRecord& r, std::optional<double> Summary::* field) {
+  return r.step_time_ns ? exact(((*r.step_time_ns).*field).value_or(r.step_time_ns->median)) : "";
+}
+
+std::optional<double> step_ns(const CaseRecord& r) {
+  return r.step_time_ns ? std::optional(r.step_time_ns->median) : std::nullopt;
+}
+
+std::optional<double> peak_memory(const CaseRecord& r) {
+  return r.derived.peak_memory_bytes ? std::optional(static_cast<double>(*r.derived.peak_memory_bytes)) : std::nullopt;
+}
+
+using Text = std::string (*)(const Report&, const CaseRecord&);
+
+// Returns a column whose cells are the same in the table and in the CSV.
+Column same(const char* name, const char* title, Text text, bool right = false) {
+  return {name, "", title, right, text, text};
+}
+
+const std::vector<Column>& all_columns() {
+  using Rp = const Report&;
+  using Rc = const CaseRecord&;
+  static const std::vector<Column> all = {
+      same("case", "CASE", [](Rp, Rc r) { return r.spec.id; }),
+      same("strategy", "STRATEGY", [](Rp, Rc r) { return r.spec.strategy; }),
+      same("workload", "WORKLOAD", [](Rp, Rc r) { return r.spec.workload; }),
+      same("device", "DEVICE", [](Rp, Rc r) { return name_of(r.spec.device); }),
+      same(
+          "world", "WORLD", [](Rp, Rc r) { return std::to_string(r.spec.world); }, true),
+      same("backend", "BACKEND", [](Rp, Rc r) { return r.spec.backend; }),
+      same("scaling", "SCALING", [](Rp, Rc r) { return name_of(r.spec.scaling); }),
+      same(
+          "batch", "BATCH", [](Rp, Rc r) { return std::to_string(r.spec.batch); }, true),
+      same("dtype", "DTYPE", [](Rp, Rc r) { return name_of(r.spec.dtype); }),
+      same("status", "STATUS", [](Rp, Rc r) { return name_of(r.status); }),
+      {"step_time_ns", "step", "STEP ms", true, [](Rp, Rc r) { return milliseconds(step_ns(r)); },
+       [](Rp, Rc r) { return exact(step_ns(r)); }},
+      {"interval", "", "±95 %", true, [](Rp, Rc r) { return number("%.1f %%", percent(half_width(r))); },
+       [](Rp, Rc r) { return exact(half_width(r)); }},
+      same(
+          "ci95_low_ns", "CI95 LOW ns", [](Rp, Rc r) { return step_end(r, &Summary::ci95_low); }, true),
+      same(
+          "ci95_high_ns", "CI95 HIGH ns", [](Rp, Rc r) { return step_end(r, &Summary::ci95_high); }, true),
+      {"samples_per_s", "samples", "SAMPLES/s", true,
+       [](Rp, Rc r) {
+         const Derived& d = r.derived;
+         return number("%.0f", d.samples_per_s) + (d.tokens_per_s ? number(" (%.0f tokens)", d.tokens_per_s) : "");
+       },
+       [](Rp, Rc r) { return exact(r.derived.samples_per_s); }},
+      {"speedup", "", "SPEEDUP", true,
+       [](Rp, Rc r) { return with_interval(2, "x", r.derived.speedup, r.derived.speedup_low, r.derived.speedup_high); },
+       [](Rp, Rc r) { return exact(r.derived.speedup); }},
+      {"efficiency", "effic", "EFFIC", true, efficiency_cell, [](Rp, Rc r) { return exact(r.derived.efficiency); }},
+      {"comm_fraction", "comm", "COMM", true,
+       [](Rp, Rc r) { return number("%.0f %%", percent(r.derived.comm_fraction)); },
+       [](Rp, Rc r) { return exact(r.derived.comm_fraction); }},
+      {"noise", "", "NOISE", true, [](Rp, Rc r) { return number("%.1f %%", percent(r.derived.noise)); },
+       [](Rp, Rc r) { return exact(r.derived.noise); }},
+      same(
+          "launches", "LAUNCHES", [](Rp, Rc r) { return std::to_string(r.launches.size()); }, true),
+      same("reason", "REASON", [](Rp, Rc r) { return one_line(r.reason, 300); }),
+      same(
+          "speedup_low", "SPEEDUP LOW", [](Rp, Rc r) { return exact(r.derived.speedup_low); }, true),
+      same(
+          "speedup_high", "SPEEDUP HIGH", [](Rp, Rc r) { return exact(r.derived.speedup_high); }, true),
+      {"means", "", "MEANS", false, [](Rp, Rc r) { return r.means.empty() ? "-" : r.means; },
+       [](Rp, Rc r) { return r.means; }},
+      same(
+          "disturbed_blocks", "DISTURBED", [](Rp, Rc r) { return std::to_string(disturbed_blocks(r)); }, true),
+      same(
+          "other_programs_cores", "OTHERS", [](Rp, Rc r) { return exact(most_load(r, &OtherLoad::programs)); }, true),
+      same(
+          "host_cores", "HOST", [](Rp, Rc r) { return exact(most_load(r, &OtherLoad::host)); }, true),
+      {"peak_memory_bytes", "memory", "MEMORY MiB", true,
+       [](Rp, Rc r) {
+         const auto bytes = peak_memory(r);
+         return number("%.0f", bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt);
+       },
+       [](Rp, Rc r) { return exact(peak_memory(r)); }},
+      same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
+      same("notes", "NOTES", [](Rp report, Rc r) { return one_line(notes(report, r), notes_width); })};
+  return all;
+}
+
+const std::vector<std::string> usual_table = {"strategy",      "world",   "step_time_ns", "interval",
+                                              "samples_per_s", "speedup", "efficiency",   "comm_fraction",
+                                              "noise",         "means",   "check",        "notes"};
+const std::vector<std::string> not_in_csv = {"interval", "check", "notes"};
+
+const Column* find_column(const std::string& name) {
+  for (const Column& column : all_columns())
+    if (name == column.name || (*column.alias && name == column.alias)) return &column;
+  return nullptr;
+}
+
+const Column& column_named(const std::string& flag, const std::string& name) {
+  if (const Column* found = find_column(name)) return *found;
+  std::vector<std::string> known;
+  for (const Column& column : all_columns()) known.emplace_back(*column.alias ? column.alias : column.name);
+  throw UsageError(flag + ": unknown column '" + one_line(name, 40) + "'" + did_you_mean(name, known) +
+                   "; known: " + join(known));
+}
+
+std::string sort_name(const TableView& view) {
+  return view.sort.ends_with(descending) ? view.sort.substr(0, view.sort.size() - 5) : view.sort;
+}
+
+std::vector<const Column*> chosen_columns(const std::vector<std::string>& names) {
+  std::vector<const Column*> chosen;
+  for (const std::string& name : names) chosen.push_back(&column_named("--columns", name));
+  return chosen;
+}
+
+// True if text a comes before b: numbers by value, else by their characters.
+bool before(const std::string& a, const std::string& b) {
+  char *end_a = nullptr, *end_b = nullptr;
+  const double x = std::strtod(a.c_str(), &end_a), y = std::strtod(b.c_str(), &end_b);
+  return *end_a || *end_b ? a < b : x < y;
+}
+
+}  // namespace
+
+void check_view(const TableView& view) {
+  chosen_columns(view.columns);
+  if (!view.sort.empty()) column_named("--sort", sort_name(view));
+}
+
+std::vector<const Column*> table_columns(const TableView& view) {
+  return chosen_columns(view.columns.empty() ? usual_table : view.columns);
+}
+
+std::vector<const Column*> csv_columns(const TableView& view) {
+  if (!view.columns.empty()) return chosen_columns(view.columns);
+  std::vector<const Column*> usual;
+  for (const Column& column : all_columns())
+    if (std::ranges::find(not_in_csv, column.name) == not_in_csv.end()) usual.push_back(&column);
+  return usual;
+}
+
+std::vector<const CaseRecord*> ordered_cases(const Report& report, const TableView& view) {
+  std::vector<std::pair<std::string, const CaseRecord*>> keyed;
+  const Column* column = view.sort.empty() ? nullptr : &column_named("--sort", sort_name(view));
+  for (const CaseRecord& record : report.cases)
+    keyed.emplace_back(column ? column->exact(report, record) : "", &record);
+  const bool down = view.sort.ends_with(descending);
+  if (column)
+    std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+      if (a.first.empty() || b.first.empty()) return !a.first.empty() && b.first.empty();
+      return down ? before(b.first, a.first) : before(a.first, b.first);
+    });
+  std::vector<const CaseRecord*> cases;
+  for (const auto& [key, record] : keyed) cases.push_back(record);
+  return cases;
+}
+
+}  // namespace dpbench
