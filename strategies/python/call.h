@@ -33,7 +33,7 @@ using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
 // Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws what
-// Python has raised: UsageError, OutOfHostMemory, else std::runtime_error with the whole traceback after its first line.
+// Python has raised: UsageError, OutOfHostMemory, else std::runtime_error. Its traceback is in the rank's log.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
 // Returns the only tensor of the answer.
 at::Tensor only_tensor(const Frame& frame);

@@ -127,7 +127,8 @@ void set_field(OptimizerSpec& spec, const std::string& field, const std::string&
 }  // namespace
 
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params) {
-  StrategyInfo info{.python = true};
+  StrategyInfo info;
+  info.python = true;
   for (const auto& field : fields) set_field(info, field.key(), field.value());
   check(params.size() % 4 == 0, "four texts describe a parameter");
   for (size_t i = 0; i < params.size(); i += 4)

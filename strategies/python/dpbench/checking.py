@@ -43,16 +43,36 @@ def called(command, plugin, flags):
     return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
 
 
+def words_of(case, row):
+    """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
+    return f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
+
+
 def check(plugin, strategy, **flags):
     """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong unless all checks pass. Returns the report."""
     code, report = called("check", plugin, {"strategy": strategy, **flags})
-    failed = [f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
-              for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
+    failed = [words_of(case, row) for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
     if failed:
         raise Wrong("\n".join(failed))
     if code:
         raise RuntimeError(f"dpbench check ended with {code}")
     return report
+
+
+class Checks:
+    """The checks of a strategy as tests of pytest (dpbench.pytest_plugin). Arguments as of check()."""
+
+    def __init__(self, plugin, strategy, **flags):
+        self.plugin, self.flags, self.found = plugin, {"strategy": strategy, **flags}, None
+
+    def report(self, folder):
+        """Runs dpbench the first time. folder: where a relative path of the plug-in begins."""
+        if self.found is None:
+            plugin = os.path.join(folder, self.plugin) if self.plugin is not None else None
+            code, self.found = called("check", plugin, self.flags)
+            if self.found is None:
+                raise RuntimeError(f"dpbench check ended with {code}")
+        return self.found
 
 
 def run(plugin=None, **flags):
