@@ -45,8 +45,9 @@ def call(request, number, argument):
         handlers[request](number, argument)
         return 0
     except BaseException as error:  # SystemExit and KeyboardInterrupt must not end here unseen
-        traceback.print_exc()  # to the rank's log
         usage = isinstance(error, UsageError)
+        if not usage:
+            traceback.print_exc()  # to the rank's log
         native.dpbench_set_error((str(error) if usage else line_of(error, files)).encode(errors="replace"))
         if usage:
             return 2
