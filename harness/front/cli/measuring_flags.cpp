@@ -41,9 +41,9 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--param", what.params, "strategy parameter; each value is a case; repeatable")
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
-  add(app.add_option("--model", what.model, "shape of gpt: a name, sizes, or both ['dpbench list gpt']")
+  add(app.add_option("--model", what.model, "shape of gpt ['dpbench list gpt'], or a model in Python")
           ->check(not_empty()),
-      "NAME,KEY=V,..");
+      "NAME,KEY=V,..|MODULE:CLASS");
   add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
           ->check(between(1, kMaxScale)),
       "K");

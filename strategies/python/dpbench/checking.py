@@ -1,21 +1,15 @@
 """dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch itself."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
+from dpbench import program
+
 
 class Wrong(AssertionError):
     """A check has failed. Its text has dpbench's words for each failed check."""
-
-
-def program():
-    found = os.environ.get("DPBENCH") or shutil.which("dpbench")
-    if not found:
-        raise FileNotFoundError("no program dpbench on PATH. Set DPBENCH to it")
-    return found
 
 
 def flags_of(flags):
@@ -39,7 +33,7 @@ def called(command, plugin, flags):
     with tempfile.TemporaryDirectory(prefix="dpbench-") as directory:
         if command == "run":
             flags.setdefault("out", os.path.join(directory, "run"))
-        done = subprocess.run([program(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([program.find(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
     return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
 
 
