@@ -11,7 +11,6 @@
 #include <ATen/ATen.h>
 
 #include "strategies/ddp/compression.h"
-#include "strategies/unused_parameters.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::ddp {
@@ -134,14 +133,14 @@ void Reduction::refuse_unused_parameters() {
     reducer_->check_finalized();
   } catch (const c10::Error& error) {
     std::istringstream numbers(unused_numbers(error));
-    std::vector<std::string> unused;
+    std::string names;
     for (size_t index = 0; numbers >> index;)
-      if (index < parameters_.size()) unused.push_back(parameters_[index].name);
-    refuse_unused(
-        "ddp", unused,
-        std::string(", so their buckets were not reduced. ") +
-            (options_.static_graph ? "With ddp.static_graph=on every step must use the same parameters as the first."
-                                   : "Use --param ddp.find_unused=on."));
+      if (index < parameters_.size()) names += (names.empty() ? "" : ", ") + parameters_[index].name;
+    throw std::runtime_error("ddp: this rank's loss did not use every parameter (unused: " + names +
+                             "), so their buckets were not reduced. " +
+                             (options_.static_graph
+                                  ? "With ddp.static_graph=on every step must use the same parameters as the first."
+                                  : "Use --param ddp.find_unused=on."));
   }
 }
 
