@@ -60,7 +60,8 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--seed", what.seed, "seed of models, dropout, sample and case order [1; check: random]")
           ->check(between(0, 1e15)),
       "N");
-  add(app.add_option("--threads", what.threads, "threads of each replica [cores / largest world]")
+  add(app.add_option("--threads", what.threads,
+                     "threads of each replica [cores / largest world; 1 if a timed step is below 1 ms]")
           ->check(between(1, 4096)),
       "N");
   add(app.add_option("--data", what.data_dir, "MNIST's directory, or gpt's file of tokens [built-in samples]")
