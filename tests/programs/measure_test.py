@@ -226,6 +226,17 @@ class Samples(unittest.TestCase):
         self.assertEqual(steps[0], steps[1])
 
 
+class Rewarming(unittest.TestCase):
+    def test_one_step_precedes_a_block_of_long_steps_and_two_precede_others(self):
+        flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
+                 "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
+        for more, before in (((), 1), (("--steps", "4"), 2)):
+            with self.subTest(more=more):
+                (rank,) = by_strategy(run(*flags, *more, strategy="spun"), "spun")["launches"][0]["ranks"]
+                steps = len(rank["profile"]["strategy_figures"]["timed_step_ns"])
+                self.assertEqual(steps, 2 + 4 * (before + rank["steps_per_sample"]), "two that warm up and four blocks, of which one does not count")
+
+
 class Busy(unittest.TestCase):
     def test_a_case_whose_core_others_took_is_disturbed_and_saved_as_no_baseline(self):
         if not os.path.exists("/proc/self/schedstat"):
