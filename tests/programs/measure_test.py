@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -260,6 +261,25 @@ class Busy(unittest.TestCase):
         for case in report["cases"]:
             self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
             self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
+
+    def test_a_profile_without_its_core_is_taken_once_more_if_others_are_busy(self):
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2 or not os.path.exists("/proc/self/schedstat"):
+            self.skipTest("needs two cores, and a kernel that tells how long threads wait for a core")
+        # The loop makes the machine busy. A process of the plug-in takes the core of the profiled steps.
+        loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, cores[1:]))
+        try:
+            for keep, profiles in (("", 2), ("1", 1)):
+                with self.subTest(keep=keep), tempfile.TemporaryDirectory() as out:
+                    done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "--plugin", SPUN, "--strategy", "spun", "--param", "spun.rival=on",
+                                           "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--quick", "--check", "off"],
+                                          capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "DPBENCH_KEEP_DISTURBED": keep},
+                                          preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                    made = re.findall(r"^(?:rank 0: )?object \d$", done.stderr, re.MULTILINE)
+                    self.assertEqual(len(made), 1 + profiles, done.stderr)
+        finally:
+            loop.kill()
+            loop.wait()
 
     def test_steps_below_a_millisecond_take_one_thread_unless_told_otherwise(self):
         cores = sorted(os.sched_getaffinity(0))[:2]

@@ -102,13 +102,17 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
     }
     out_of_time = series.spent_s > sampling.max_time_s;
   }
-  CaseOutcome end =
-      cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}, {"blocks", series.kept}});
+  const auto others_count = [&] { return !rules_.keep_disturbed && !quiet(series.others.load()); };
+  CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)},
+                                      {"sampling", command.at("sampling")},
+                                      {"blocks", series.kept},
+                                      {"retake", others_count()}});
   std::swap(end.checks, outcome.checks);  // the checks before timing, then the audits of all blocks
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);
   if (!ran(end)) return end;
+  if (profile_starved(spec, end.ranks, rules_.cores) && others_count()) drop_profile_times(end.ranks);
   for (size_t rank = 0; rank < end.ranks.size(); ++rank)
     for (const auto& one : series.blocks) {
       append(end.ranks[rank].samples_ns, one[rank].samples_ns);

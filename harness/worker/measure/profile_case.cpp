@@ -111,8 +111,9 @@ class ProfiledCase {
     phases_.listen(nullptr);
     phases_.switch_on(false);
     profile.steps = steps;
-    if (const auto queue_ns = use.spent().queue_ns)
-      profile.queue_ns = static_cast<double>(*queue_ns) / static_cast<double>(steps);
+    const CoreUse::Spent spent = use.spent();
+    profile.cpu_ns = static_cast<double>(spent.cpu_ns) / static_cast<double>(steps);
+    if (spent.queue_ns) profile.queue_ns = static_cast<double>(*spent.queue_ns) / static_cast<double>(steps);
     const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
     profile.step_ns = all_ns / static_cast<double>(steps);
     const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();
@@ -272,6 +273,7 @@ void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
   source.prepare(0, warmup_steps + counted_steps + steps + traced_steps);
+  record.phases_ns.clear();
   record.profile.emplace();
   const Formula formula = formula_of(spec, setup, group.rank(), warmup_steps + counted_steps, steps);
   ProfiledCase profiled(spec, setup, source, group, pulse);

@@ -11,7 +11,7 @@
 namespace dpbench {
 
 // Profiles a case. Every rank must call it. Creates a new instance of the strategy, whose collectives are observed.
-// Fills the record's phases_ns and profile.
+// Replaces the record's phases_ns and profile.
 void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record);
 

@@ -25,11 +25,13 @@ class TimedCase {
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
   // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of `blocks`,
-  // numbered from 0, without the times of the single blocks. Collective.
-  RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks);
+  // numbered from 0, without the times of the single blocks. retake: take a profile in which a rank did not have its
+  // cores once more, if --max-time allows. Collective.
+  RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:
   void look();
+  bool profile_lacked_cores(const RankRecord& record) const;
   RankRecord figures() const;
   std::string parameters_hash() const;
 

@@ -3,6 +3,7 @@
 #include "harness/front/run/paired_runner.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class FakeSide : public CaseRunner {
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override {
     const bool block = command.at("do") == "block";
-    if (!block) ended_with = command.at("blocks").get<std::vector<int>>();
+    if (!block) ended_with = command.at("blocks").get<std::vector<int>>(), retakes = command.at("retake");
     calls_.push_back(name_ + " " + std::string(command.at("do")));
     steps = command.at("sampling").at("steps");
     if (signal_at == blocks + 1 && block) return {.kind = Kind::interrupted, .signal = 2};
@@ -31,6 +32,7 @@ class FakeSide : public CaseRunner {
     RankRecord rank;
     rank.steps_per_sample = 10;
     rank.parameters_hash = spec.id;
+    if (!block) rank.profile = profile, rank.phases_ns = {{"communication", 100}};
     if (block)
       rank.samples_ns = {ns}, rank.queue_ns = {queue_ns(++blocks)}, rank.cpu_ns = {cpu_ns}, rank.switches = {1};
     return {.kind = Kind::ran, .ranks = {rank}, .checks = {{.name = "of the " + name_}}};
@@ -39,6 +41,8 @@ class FakeSide : public CaseRunner {
   int pending_signal() override { return 0; }
 
   std::vector<int> ended_with;
+  bool retakes = false;
+  std::optional<Profile> profile;
   int64_t ns = 1000, cpu_ns = 0, steps = -1;
   int blocks = 0, signal_at = 0;  // signal_at: the block in which a signal arrives
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
@@ -110,6 +114,35 @@ TEST_F(PairedRunnerTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2}).disturbed_blocks, 8) << "the load is not known";
+}
+
+// A profile whose ranks waited for a core for 30 % of a step.
+Profile starved_profile() {
+  return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
+}
+
+TEST_F(PairedRunnerTest, AProfileWithoutItsCoresHasNoTimes) {
+  cases_.profile = starved_profile();
+  const RankRecord rank = run(spec_of("ddp", 2)).ranks.at(0);
+  EXPECT_TRUE(rank.profile->disturbed);
+  EXPECT_TRUE(rank.phases_ns.empty());
+  EXPECT_FALSE(rank.profile->exposed_ns.has_value());
+  EXPECT_EQ(rank.profile->flop, 7) << "counts hold";
+  EXPECT_TRUE(cases_.retakes);
+}
+
+TEST_F(PairedRunnerTest, AProfileIsKeptIfItHadItsCoresOrOthersWereQuiet) {
+  const auto dropped = [&](const CaseSpec& spec, const PairedRunner::Rules& rules) {
+    return run(spec, rules).ranks.at(0).profile->disturbed;
+  };
+  cases_.profile = starved_profile();
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}));
+  EXPECT_FALSE(cases_.retakes);
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2, .keep_disturbed = true}));
+  EXPECT_FALSE(cases_.retakes);
+  EXPECT_FALSE(dropped(spec_of("ddp", 4), {.cores = 2})) << "its replicas wait for one another";
+  cases_.profile->cpu_ns = 990;
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2})) << "the process used its core";
 }
 
 TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {
