@@ -294,10 +294,10 @@ class Busy(unittest.TestCase):
 
 class Runtimes(unittest.TestCase):
     def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_is_told_so(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
-                                for strategy in ("cpu", "dp", "dp-upstream") for runtime in ("fast", "torch")})
+                                for strategy in ("cpu", "dp", "dp-upstream", "ddp", "fsdp", "local-sgd") for runtime in ("fast", "torch")})
 
     def test_both_runtimes_train_to_the_same_bits(self):
         report = run("--workload", "mnist-mlp", "--cpus", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--audit", "off", "--runtime", "fast,torch",

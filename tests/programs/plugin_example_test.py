@@ -106,6 +106,14 @@ class PluginExample(unittest.TestCase):
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
+    def test_a_workload_of_torchs_layers_is_told_if_its_strategy_calls_torchs_engine(self):
+        result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream", "--workload", "own-curve", "--cpus", "1", "--quick",
+                     "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        told = {(case["strategy"], case["runtime"]) for case in json.loads(result.stdout)["cases"]
+                if any("torch's engine" in text for text in case["notices"])}
+        self.assertEqual(told, {("dp-upstream", "fast")})
+
     def talk(self, *more):
         return run(self.program, "check", "--plugin", self.parts, "--strategy", "own-talk", "--workload", "random-linear", "--cpus", "2",
                    "--backend", "shm", "--filter", "^gradient-meaning$", "-o", "json", *more)

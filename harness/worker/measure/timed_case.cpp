@@ -69,7 +69,6 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
       timer_(*strategy_, source_, group, pulse),
       gpus_(pci_buses(gpus_of(setup_))) {
   pulse_.beat();
-  engine_nodes_before_ = nodes_run_by_engine();
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
   source_.prepare(0, first + rest);
   timer_.checked_block(first);
@@ -158,12 +157,11 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (audit_) audit_->at_end(steps_);
   strategy_->finish();
   record.parameters_hash = parameters_hash();
-  const int64_t of_audits = audit_ ? audit_->engine_nodes() : 0;
-  if (nodes_run_by_engine() > engine_nodes_before_ + of_audits)
-    record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   group_.barrier();
   strategy_.reset();
-  profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
+  const bool by_engine = profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
+  if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
+    record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;
   if (retake && time_left && profile_lacked_cores(record))
     profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);

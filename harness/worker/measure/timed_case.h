@@ -46,7 +46,6 @@ class TimedCase {
   StepTimer timer_;
   std::optional<Audit> audit_;
   GpuWatch gpus_;
-  int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
