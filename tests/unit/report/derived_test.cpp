@@ -104,6 +104,28 @@ Report scaling_report() {
   return report;
 }
 
+// Under load the baseline's blocks may be slower than those of a case in a world of 1, which then has other notices
+// too.
+TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
+  for (const int world : {1, 2}) {
+    Report report =
+        report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", world, Scaling::weak, 64, 8000)});
+    for (LaunchRecord& launch : report.cases[1].launches) {
+      launch.reference_ns.assign(launch.ranks[0].samples_ns.size(), 1000);
+      launch.others = OtherLoad{.programs = 1};
+      launch.ranks[0].samples_ns.back() *= 10;
+      launch.ranks[0].warnings = {"another notice"};
+    }
+    summarise(report);
+    const CaseRecord& record = report.cases[1];
+    ASSERT_GT(record.derived.efficiency_low.value_or(0), 1) << world;
+    ASSERT_GT(record.notices.size(), 1u);
+    expect_contains(record.notices[0], {"efficiency above 100 %"});
+    EXPECT_TRUE(above_ideal(record));
+    EXPECT_FALSE(above_ideal(report.cases[0]));
+  }
+}
+
 TEST(Derived, ADisturbedProfileGivesNoTimes) {
   Report report = scaling_report();
   ASSERT_TRUE(report.cases[2].derived.comm_fraction.has_value());
