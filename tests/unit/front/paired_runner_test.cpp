@@ -30,7 +30,7 @@ class FakeSide : public CaseRunner {
     if (const auto failed = failure ? failure(++number_) : ""; !failed.empty())
       return {.kind = Kind::failed, .reason = failed};
     RankRecord rank;
-    rank.steps_per_sample = 10;
+    rank.steps_per_sample = steps_per_block;
     rank.parameters_hash = spec.id;
     if (!block) rank.profile = profile, rank.phases_ns = {{"communication", 100}};
     if (block)
@@ -43,7 +43,7 @@ class FakeSide : public CaseRunner {
   std::vector<int> ended_with;
   bool retakes = false;
   std::optional<Profile> profile;
-  int64_t ns = 1000, cpu_ns = 0, steps = -1;
+  int64_t ns = 1000, cpu_ns = 0, steps = -1, steps_per_block = 10;
   int blocks = 0, signal_at = 0;  // signal_at: the block in which a signal arrives
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
   std::function<std::string(int call)> failure;
@@ -82,6 +82,40 @@ TEST_F(PairedRunnerTest, AlternatesBlocksOfTheCaseAndItsReference) {
 TEST_F(PairedRunnerTest, LaterBlocksHaveAsManyStepsAsTheFirst) {
   run(spec_of("ddp", 2));
   EXPECT_EQ(references_.steps, 10);
+}
+
+TEST_F(PairedRunnerTest, TheReferenceStaysSetUpForTheNextCaseOfTheLaunch) {
+  const CaseSpec reference = spec_of("cpu");
+  PairedRunner runner(cases_, references_, [&](const CaseSpec&) { return &reference; }, {.cores = 2});
+  const auto blocks_of_reference = [&] {
+    references_.blocks = 0;
+    runner.run(spec_of("ddp", 2), {{"do", "block"}, {"sampling", to_json(Sampling{.samples = 4})}, {"check", true}});
+    runner.end_group();
+    EXPECT_EQ(references_.steps, 10);
+    return references_.blocks;
+  };
+  EXPECT_EQ(blocks_of_reference(), 1 + 4);
+  EXPECT_EQ(blocks_of_reference(), 4);
+  runner.end_launch();
+  EXPECT_EQ(blocks_of_reference(), 1 + 4) << "its processes are new";
+  references_.failure = [](int call) { return call == 2 ? "no memory" : ""; };
+  blocks_of_reference();
+  EXPECT_EQ(blocks_of_reference(), 1 + 4) << "it failed";
+}
+
+TEST_F(PairedRunnerTest, ACaseWithLongStepsHasFewerBlocks) {
+  const auto blocks = [&](int64_t steps_per_block, int64_t ns, const Sampling& sampling = {.samples = 9}) {
+    cases_.steps_per_block = steps_per_block, cases_.ns = ns;
+    PairedRunner runner(cases_, references_, [](const CaseSpec&) { return nullptr; }, {.cores = 2, .long_blocks = 6});
+    return runner.run(spec_of("cpu"), {{"do", "block"}, {"sampling", to_json(sampling)}, {"check", true}})
+        .ranks.at(0)
+        .samples_ns.size();
+  };
+  EXPECT_EQ(blocks(1, 200'000'000), 6u);
+  EXPECT_EQ(blocks(1, 90'000'000), 9u) << "shorter than a block has to be";
+  EXPECT_EQ(blocks(2, 200'000'000), 9u) << "of two steps";
+  EXPECT_EQ(blocks(1, 200'000'000, {.samples = 9, .steps = 1}), 9u) << "as asked for";
+  EXPECT_EQ(blocks(1, 200'000'000, {.samples = 3}), 3u);
 }
 
 TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
