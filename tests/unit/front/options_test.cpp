@@ -75,6 +75,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
+    EXPECT_EQ(options.long_blocks, 6);
     EXPECT_EQ(options.what.default_worlds, (std::vector<int>{2}));
     EXPECT_EQ(options.launches, 1);
     EXPECT_EQ(options.sampling.samples, 9);
