@@ -73,15 +73,15 @@ class Diagnosis {
       const auto own = [&](const at::Tensor& tensor) {
         return tensor.defined() ? rows_of_piece(tensor, piece, pieces) : tensor;
       };
-      const at::Tensor way = own(way_);
-      if (way.numel() == 0 || relative_error(way, own(due_), 1e-300) < alike) continue;
+      const at::Tensor change = own(change_);
+      if (change.numel() == 0 || relative_error(change, own(due_), 1e-300) < alike) continue;
       const std::string rows = "the rows of rank " + std::to_string(piece) + " of " + std::to_string(pieces);
       for (int other = 0; other < pieces; ++other) {
-        const at::Tensor its = rows_of_piece(gradient_, other, pieces, way.size(0));
-        if (other == piece || its.sizes() != way.sizes()) continue;
+        const at::Tensor its = rows_of_piece(gradient_, other, pieces, change.size(0));
+        if (other == piece || its.sizes() != change.sizes()) continue;
         OptimizerReplay replay{own(update_.start.momentum), own(update_.start.variance), update_.start.steps,
                                own(update_.start.buffer_rounding)};
-        if (relative_error(way, replay.step(spec_, rates_, own(before_), its, 0).first, 1e-300) < alike)
+        if (relative_error(change, replay.step(spec_, rates_, own(before_), its, 0).first, 1e-300) < alike)
           return rows + " were updated with the gradient of the rows of rank " + std::to_string(other);
       }
       return "";
