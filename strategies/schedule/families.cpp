@@ -46,7 +46,8 @@ std::optional<double> zbv_bubble(const Request& request, const Costs& costs) {
 std::optional<double> dualpipe_bubble(const Request& request, const Costs& costs) {
   const bool exact = costs.forward == costs.input_gradient && costs.weight_gradient <= costs.forward;
   if (!exact || costs.overlapped >= 0) return std::nullopt;
-  return (request.ranks / 2 - 1) * (costs.forward + 2 * costs.input_gradient - costs.weight_gradient);
+  const int pairs = request.ranks / 2;
+  return (pairs - 1) * (costs.forward + 2 * costs.input_gradient - costs.weight_gradient);
 }
 
 }  // namespace
