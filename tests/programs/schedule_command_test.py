@@ -2,6 +2,7 @@
 the user's own, and one-line refusals of bad input."""
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -50,6 +51,10 @@ class ScheduleCommand(unittest.TestCase):
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
 
+    def test_a_formula_that_does_not_apply_says_when_it_would(self):
+        text = self.schedule("zb-h1", "--costs", "send=1").stdout
+        self.assertRegex(text, r"formula \(P-1\)\(F\+B-W\), exact if transfers are free, M >= P, W <= F; simulated \d+\n$")
+
     def test_a_comparison_has_a_line_for_each_schedule(self):
         text = self.schedule(*NAMES).stdout
         for name in NAMES:
@@ -66,10 +71,15 @@ class ScheduleCommand(unittest.TestCase):
             text = self.schedule("zbv", *words, "-o", "csv").stdout
             self.put("mine.csv", text)
             self.assertEqual(self.schedule("mine.csv", *words, "-o", "csv").stdout, text)
+            self.assertRegex(self.schedule("mine.csv").stdout, r"\nmakespan [\d.]+\n$")
         self.assertIn("0SEND_F0", text)
 
     def test_svg_is_well_formed(self):
         xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
+
+    def test_the_guides_picture_is_what_the_program_draws(self):
+        picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
+        self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 
     def test_a_broken_file_is_exit_code_1_with_the_rule_in_every_format(self):
         self.put("mine.csv", DEADLOCK)

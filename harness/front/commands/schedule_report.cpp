@@ -82,15 +82,18 @@ int most_live(const ExaminedSchedule& examined) {
   return most;
 }
 
+// Compares the simulated bubble with the family's formula, or says when the formula would be exact.
 std::string formula_text(const ExaminedSchedule& examined) {
   if (!examined.family) return "";
   const pipeline::Family& family = *examined.family;
   const std::string of = family.bubble_of == BubbleOf::span ? "span bubble" : "bubble";
+  const std::string law = "; " + of + " by formula " + family.bubble_text;
   const std::string simulated = number(worst(examined, family.bubble_of));
-  const std::string law = of + " by formula " + family.bubble_text;
-  if (examined.formula) return law + " = " + number(*examined.formula) + ", simulated " + simulated + "\n";
-  return law + ": exact only if " + family.exact_text + (examined.costs.overlapped >= 0 ? " and F&B = F+B+W" : "") +
-         "; simulated " + simulated + "\n";
+  if (examined.formula) return law + " = " + number(*examined.formula) + ", simulated " + simulated;
+  std::vector<std::string> conditions = {"transfers are free"};
+  if (!family.exact_text.empty()) conditions.push_back(family.exact_text);
+  if (examined.costs.overlapped >= 0) conditions.emplace_back("F&B = F+B+W");
+  return law + ", exact if " + join(conditions) + "; simulated " + simulated;
 }
 
 std::vector<Cells> rank_rows(const ExaminedSchedule& examined) {
@@ -180,7 +183,7 @@ std::string schedule_text(const ExaminedSchedule& examined, bool colour, size_t 
          " sends, receives and reductions\n\n" + pipeline::draw_text(schedule, examined.simulation, {colour, width}) +
          pipeline::letters_of(schedule) + "; time runs to the right\n\n" +
          aligned(rank_rows(examined), {false, true, true, true, true, true}) + "makespan " +
-         number(examined.simulation.makespan) + "; " + formula_text(examined);
+         number(examined.simulation.makespan) + formula_text(examined) + "\n";
 }
 
 std::string schedules_text(const std::vector<ExaminedSchedule>& all) {
