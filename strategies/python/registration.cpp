@@ -106,9 +106,12 @@ void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Par
 
 void set_field(OptimizerSpec& spec, const std::string& field, const std::string& text) {
   static const std::map<std::string, double OptimizerSpec::*> numbers = {
-      {"learning_rate", &OptimizerSpec::learning_rate}, {"beta1", &OptimizerSpec::beta1},
-      {"beta2", &OptimizerSpec::beta2},                 {"epsilon", &OptimizerSpec::epsilon},
-      {"weight_decay", &OptimizerSpec::weight_decay},   {"momentum", &OptimizerSpec::momentum},
+      {"learning_rate", &OptimizerSpec::learning_rate},
+      {"beta1", &OptimizerSpec::beta1},
+      {"beta2", &OptimizerSpec::beta2},
+      {"epsilon", &OptimizerSpec::epsilon},
+      {"weight_decay", &OptimizerSpec::weight_decay},
+      {"momentum", &OptimizerSpec::momentum},
       {"final_fraction", &OptimizerSpec::final_fraction}};
   static const std::map<std::string, int64_t OptimizerSpec::*> steps = {{"warmup_steps", &OptimizerSpec::warmup_steps},
                                                                         {"decay_steps", &OptimizerSpec::decay_steps}};

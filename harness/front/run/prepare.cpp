@@ -76,8 +76,7 @@ Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world)
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   add_shipped_files(options.what, worker);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
-  prepared.catalogue =
-      load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
+  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
   return prepared;
 }

@@ -231,7 +231,7 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
       "--param",         "--scale",    "--plugin",   "--filter",    "--seed",    "--threads",  "--data",
       "--oversubscribe", "--seeds",    "--long",     "--junit",     "--dump",    "--timeout",  "--dry-run",
       "--launcher",      "--retries",  "--config",   "--quiet",     "--verbose", "--progress", "--output",
-      "--help",          "--version",  "--model",    "--recompute", "--mesh"};
+      "--help",          "--version",  "--model",    "--recompute", "--mesh",    "--python"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});
