@@ -32,7 +32,7 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-constexpr int most_work = 1 << 18;  // stages times micro-batches: a few seconds
+constexpr int most_work = 1 << 17;  // stages times micro-batches; the largest take 10 s
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
@@ -69,9 +69,7 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
           "N");
   app.add_flag("--list", o.list, "list schedules, their formulas, and the verifier's rules")->group("Schedule");
   const auto simulated = in_group("Simulation");
-  simulated(app.add_option("--costs", o.costs,
-                           "times f, b, w of 1/P of the model, fb of an overlapped pair; transfers take send + bytes / "
-                           "rate [f=1,b=1,w=1,send=0]"),
+  simulated(app.add_option("--costs", o.costs, "times of 1/P of the model, and of transfers [f=1,b=1,w=1,send=0]"),
             "KEY=X,..");
   add_named<Color>(app, "--color", o.color, "colors in the picture; NO_COLOR is obeyed [auto]")->group("Output");
   app.add_option("--width", o.width, "columns of the picture [the terminal's; else 120]")
