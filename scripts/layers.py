@@ -12,9 +12,10 @@ ALLOWED = {
     "workloads/": (),
     "strategies/": ("workloads/",),
     "strategies/comm/": ("strategies/api/",),
+    "strategies/schedule/": (),
     "harness/report/": (),
-    # The front (the dpbench process) may include mnist_files.h, because that header does not include torch.
-    "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),
+    # The front (the dpbench process) may include these because they do not include torch.
+    "harness/front/": ("harness/report/", "workloads/data/mnist_files.h", "strategies/schedule/"),
     # The conformance suite's test models (probes) are built from workloads/layers/.
     "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
@@ -25,7 +26,7 @@ ALLOWED = {
 # include all.
 LAYERS = {
     "workloads/": ("base", "api", "layers", "data"),
-    "strategies/": ("api", "comm", "graphs/step_graph.h", "parts", "graphs", "ddp", "dp"),
+    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "parts", "graphs", "ddp", "dp"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "projection", "export", "validate"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),
@@ -43,6 +44,8 @@ PLACES = {
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": (),
 }
+# Folders within those places that must do without any third-party header
+BARE = ("strategies/schedule/",)
 # Pattern of CPU-specific intrinsics, and the only file that may use them: it has a portable fallback.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -68,6 +71,8 @@ def fault(path, quote, header):
     if quote == '"' and header.startswith(component) and layer_of(component, header) > layer_of(component, path):
         return "it belongs to a higher layer"
     for pattern, places in PLACES.items():
+        if re.match(pattern, header) and path.startswith(BARE):
+            return "this folder uses the standard library alone"
         if re.match(pattern, header) and not path.startswith(places):
             return "belongs only in " + (" ".join(places) or "tests/")
     return None

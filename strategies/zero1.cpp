@@ -19,6 +19,7 @@
 #include "strategies/parts/replica.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
+#include "strategies/unused_parameters.h"
 
 namespace dpbench {
 namespace {
@@ -82,7 +83,8 @@ class Shards {
     return all.views();
   }
 
-  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A single slice
+  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards, or that has no
+  // elements: its steps are counted on all ranks. A single slice
   // for the whole shard would give other bits, because a fused kernel rounds a tensor's tail that fills no vector
   // differently.
   std::vector<Slice> slices() const {
@@ -92,7 +94,10 @@ class Shards {
       const int64_t size = own_[b].numel(), first = parameters_.views()[i].storage_offset();
       const int64_t from = std::max(first, group_->getRank() * size);
       const int64_t to = std::min(first + tensors_[i].numel(), (group_->getRank() + 1) * size);
-      if (from < to) all.push_back({i, b, from - first, from - group_->getRank() * size, to - from});
+      if (tensors_[i].numel() == 0)
+        all.push_back({i, b, 0, 0, 0});
+      else if (from < to)
+        all.push_back({i, b, from - first, from - group_->getRank() * size, to - from});
     }
     return all;
   }
@@ -210,12 +215,10 @@ class Zero1 : public Strategy {
   }
 
   void require_all_used() const {
-    std::string names;
+    std::vector<std::string> unused;
     for (size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i]) names += (names.empty() ? "" : ", ") + name_of(i);
-    if (!names.empty())
-      throw std::runtime_error("zero1: this rank's loss did not use every parameter (unused: " + names +
-                               "). Use strategy ddp with --param ddp.find_unused=on.");
+      if (!used_[i]) unused.push_back(name_of(i));
+    if (!unused.empty()) refuse_unused("zero1", unused, ". Use strategy ddp with --param ddp.find_unused=on.");
   }
 
   const std::string& name_of(size_t parameter) const { return replica_.trainable()[parameter].name; }

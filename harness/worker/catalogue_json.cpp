@@ -85,18 +85,10 @@ Json samples_of(const WorkloadInfo& info) {
 }
 
 Json describe(const WorkloadInfo& info) {
-  return {{"name", info.name},
-          {"summary", info.summary},
-          {"scaling", name_of(info.scaling)},
-          {"batch", info.batch},
-          {"samples", samples_of(info)},
-          {"python", info.python},
-          {"probe", info.probe},
-          {"thorough", info.thorough},
-          {"digits", info.digits},
-          {"models", info.models.names},
-          {"model_sizes", info.models.sizes},
-          {"check_model", info.models.for_checks}};
+  return {{"name", info.name},           {"summary", info.summary},          {"scaling", name_of(info.scaling)},
+          {"batch", info.batch},         {"samples", samples_of(info)},      {"python", info.python},
+          {"probe", info.probe},         {"thorough", info.thorough},        {"digits", info.digits},
+          {"models", info.models.names}, {"model_sizes", info.models.sizes}, {"check_model", info.models.for_checks}};
 }
 
 Json describe(const BackendInfo& info) {
@@ -130,7 +122,8 @@ std::string meaning_of(Gradient gradient) { return gradient_meanings[static_cast
 
 Json catalogue(bool with_cuda, size_t built_in) {
   Json workloads = describe_all(workload_registry());
-  for (size_t i = 0; i < workloads.size(); ++i) workloads[i]["plugin"] = i >= built_in || workload_registry().all()[i].python;
+  for (size_t i = 0; i < workloads.size(); ++i)
+    workloads[i]["plugin"] = i >= built_in || workload_registry().all()[i].python;
   Json not_built = Json::array();
   if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});

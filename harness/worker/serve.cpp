@@ -156,7 +156,8 @@ class CommandLoop {
   Json ended(const CaseSpec& spec, const Json& command) {
     check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
     pulse_.forget_calls();
-    const RankRecord record = timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"));
+    const RankRecord record =
+        timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"), command.at("retake"));
     const Json audits = rows_of(timed_case_->audits());
     timed_case_.reset();
     return ran(spec, record, audits);

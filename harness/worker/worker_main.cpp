@@ -33,7 +33,8 @@ int print_catalogue(const std::vector<std::string>& arguments) {
   const int catalogue_output = dup(STDOUT_FILENO);
   check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
   // Number of workloads before any plug-in is loaded, which may register more. Python files have registered theirs.
-  const auto built_in = static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
+  const auto built_in =
+      static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--no-cuda")
       with_cuda = false;

@@ -152,6 +152,7 @@ class Walk {
 class WalkedNode : public Node {
  public:
   WalkedNode(Walk& walk, const at::Tensor& output) : walk_(walk) { add_input_metadata(output); }
+  std::string name() const override { return walked_node; }
   variable_list apply(variable_list&& slope) override {
     walk_.run(std::move(slope[0]));
     return {};

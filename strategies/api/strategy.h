@@ -141,8 +141,8 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // Returns the most bytes that the memory of the model's parameters takes while a step computes a loss or calls a
-  // collective, for a strategy that frees parameters; nullopt: it does not for these parameter values.
+  // Returns the most bytes that the model's parameters and all-gathers under way take while a step computes a loss or
+  // calls a collective, for a strategy that frees parameters; nullopt: it does not for these parameter values.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // what a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =

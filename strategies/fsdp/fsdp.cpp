@@ -15,6 +15,7 @@
 #include "strategies/parts/broadcast.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
+#include "strategies/unused_parameters.h"
 
 namespace dpbench::fsdp {
 namespace {
@@ -190,15 +191,13 @@ class Fsdp : public Strategy {
 
   std::vector<bool> used_by_any(const std::vector<ShardedParameter>& trained) const {
     std::vector<bool> used;
-    std::string unused;
+    std::vector<std::string> unused;
     for (const ShardedParameter& one : trained) {
       used.push_back(one.used);
-      if (!one.used) unused += (unused.empty() ? "" : ", ") + one.name;
+      if (!one.used) unused.push_back(one.name);
     }
     if (!options_.find_unused) {
-      if (!unused.empty())
-        throw std::runtime_error(name_ + ": this rank's loss did not use every parameter (unused: " + unused +
-                                 "). Use --param " + name_ + ".find_unused=on.");
+      if (!unused.empty()) refuse_unused(name_, unused, ". Use --param " + name_ + ".find_unused=on.");
       return used;
     }
     if (shard_.size == 1) return used;

@@ -1,6 +1,7 @@
 #include "strategies/fsdp/options.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "strategies/api/trained_parameters.h"
 #include "strategies/fsdp/row_cut.h"
@@ -18,17 +19,22 @@ std::string full_name(Stage stage, const std::string& name) {
   throw UsageError(full_name(stage, name) + "=" + params.text(name) + " " + why);
 }
 
-bool is_word(Stage stage, const Params& params, const std::string& name, const std::string& yes, const std::string& no,
-             const std::string& other = "") {
-  const std::string& value = params.text(name);
-  if (value != yes && value != no)
-    refuse(stage, params, name, "must be one of: " + yes + ", " + no + (other.empty() ? "" : ", " + other));
-  return value == yes;
+template <class Value>
+using Words = std::vector<std::pair<std::string, Value>>;
+
+// Returns the value of the parameter's word.
+template <class Value>
+Value chosen(Stage stage, const Params& params, const std::string& name, const Words<Value>& words) {
+  std::string allowed;
+  for (const auto& [word, value] : words) {
+    if (word == params.text(name)) return value;
+    allowed += (allowed.empty() ? "" : ", ") + word;
+  }
+  refuse(stage, params, name, "must be one of: " + allowed);
 }
 
-std::optional<at::ScalarType> narrow(Stage stage, const Params& params, const std::string& name) {
-  return is_word(stage, params, name, "bf16", "own") ? std::optional(at::kBFloat16) : std::nullopt;
-}
+using Narrow = std::optional<at::ScalarType>;
+const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
 // Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
 template <class TypeOf>
@@ -74,8 +80,8 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   Options options{.stage = stage};
   options.blocks_per_unit = params.integer("unit");
   if (options.blocks_per_unit < 1) refuse(stage, params, "unit", "must be 1 or more");
-  options.reduce_each_micro = is_word(stage, params, "sync", "each", "last");
-  options.reduced = narrow(stage, params, "reduce");
+  options.reduce_each_micro = chosen<bool>(stage, params, "sync", {{"each", true}, {"last", false}});
+  options.reduced = chosen(stage, params, "reduce", narrow_dtypes);
   options.find_unused = params.flag("find_unused");
   if (stage == Stage::zero2) {
     options.reshard = Reshard::off;
@@ -83,10 +89,9 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   }
   options.prefetch = params.integer("prefetch");
   if (options.prefetch < 0) refuse(stage, params, "prefetch", "must be 0 or more");
-  options.reshard = params.text("reshard") == "shard"                         ? Reshard::shard
-                    : is_word(stage, params, "reshard", "on", "off", "shard") ? Reshard::on
-                                                                              : Reshard::off;
-  options.gathered = narrow(stage, params, "gather");
+  options.reshard = chosen<Reshard>(stage, params, "reshard",
+                                    {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}});
+  options.gathered = chosen(stage, params, "gather", narrow_dtypes);
   options.poison = params.flag("poison");
   if (options.gathered && dtype == at::kFloat)
     refuse(stage, params, "gather", "needs --dtype bf16, in which the parameters are used");
@@ -180,22 +185,41 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   return all;
 }
 
-// Besides the root, one unit at a time has its full parameters, unless units are not freed after their forward pass.
-// Prefetched units are not counted: they are in a communication buffer.
+// While a unit computes, the root is whole and the next `prefetch` units are being gathered. Earlier units are whole
+// only if they are not freed.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
   const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
-  const auto bytes_of = [&](const PlannedUnit& unit) {
-    return shard_bytes(unit.parameters, /*ranks=*/1,
-                       [&](const at::Tensor& one) { return gathered_dtype(one, query.stored(one), options.gathered); });
+  const auto gathered = [&](const PlannedUnit& unit, int ranks) {
+    return ranks * shard_bytes(unit.parameters, ranks, [&](const at::Tensor& one) {
+             return gathered_dtype(one, query.stored(one), options.gathered);
+           });
   };
-  int64_t most = 0, all = 0;
-  for (const PlannedUnit& unit : plan.units) {
-    most = std::max(most, bytes_of(unit));
-    all += bytes_of(unit);
+  const auto whole = [&](const PlannedUnit& unit) { return gathered(unit, /*ranks=*/1); };
+  const auto count = static_cast<int64_t>(plan.units.size());
+  const auto ahead = [&](int64_t unit, int direction, int ranks) {
+    int64_t bytes = 0, next = unit;
+    for (int64_t k = 0; k < options.prefetch && (next += direction) >= 0 && next < count; ++k)
+      bytes += gathered(plan.units[static_cast<size_t>(next)], ranks);
+    return bytes;
+  };
+  const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options.reshard));
+  const int ranks_backward = options.reshard == Reshard::shard ? size_of(query.mesh, "shard") : ranks;
+  const bool again = options.reshard != Reshard::off;
+  int64_t kept = whole(plan.root), most = gathered(plan.root, ranks);
+  for (int64_t i = 0; i < count; ++i) {
+    const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
+    const bool begun = i > 0 && options.prefetch > 0;  // while the unit before it computed
+    if (!begun) most = std::max(most, kept + gathered(unit, ranks));
+    if (again && options.prefetch == 0) most = std::max(most, kept + gathered(unit, ranks_backward));
+    most = std::max(most, kept + whole(unit) + ahead(i, 1, ranks));
+    if (again)
+      most = std::max(most, kept + whole(unit) + ahead(i, -1, ranks_backward));
+    else
+      kept += whole(unit);
   }
-  return bytes_of(plan.root) + (options.reshard == Reshard::off ? all : most);
+  return most;
 }
 
 }  // namespace dpbench::fsdp

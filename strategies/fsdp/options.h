@@ -20,7 +20,9 @@ enum class Reshard { on, off, shard };
 struct Options {
   Stage stage = Stage::fsdp;
   int64_t blocks_per_unit = 1;
-  int64_t prefetch = 1;  // number of units that are gathered ahead of the current one
+  // Number of units that are gathered ahead of the one that computes. It is also the limit on gathers under way: while
+  // a unit computes, no other units are gathered.
+  int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
   bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;

@@ -1,6 +1,9 @@
 #include "strategies/fsdp/unit_plan.h"
 
 #include <algorithm>
+#include <span>
+
+#include "workloads/layers/block_parameters.h"
 
 namespace dpbench::fsdp {
 namespace {
@@ -9,24 +12,14 @@ bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
   return std::ranges::any_of(tensors, [&](const at::Tensor& other) { return other.is_same(tensor); });
 }
 
-// Returns each parameter of the blocks once.
-std::vector<at::Tensor> parameters_of(const std::vector<Block>& blocks, size_t first, size_t last) {
-  std::vector<at::Tensor> all;
-  for (size_t i = first; i < last; ++i)
-    for (const auto& layer : blocks[i].layers)
-      for (const at::Tensor& parameter : layer->parameters())
-        if (!holds(all, parameter)) all.push_back(parameter);
-  return all;
-}
-
 }  // namespace
 
 UnitPlan plan_units(const Model& model, int64_t blocks_per_unit) {
-  const std::vector<Block>& blocks = model.blocks();
+  const std::span<const Block> blocks = model.blocks();
   UnitPlan plan{.units = {}, .root = {.name = "root"}};
   for (size_t first = 0; first < blocks.size();) {
     const size_t last = std::min(blocks.size(), first + static_cast<size_t>(blocks_per_unit));
-    plan.units.push_back({blocks[first].name, first, last, parameters_of(blocks, first, last)});
+    plan.units.push_back({blocks[first].name, first, last, block_parameters(blocks.subspan(first, last - first))});
     first = last;
   }
   if (blocks.empty()) plan.units.push_back({.name = "model"});

@@ -1,6 +1,6 @@
-// Calls from C++ into Python. Python gives dpbench one C function. A call passes the name of a request, and a frame with
-// tensors, numbers and texts, which Python reads and answers by operators (torch.ops.dpbench, operators.cpp). So this
-// side needs no header of Python, and tensors keep their autograd graphs.
+// Calls from C++ into Python. Python gives dpbench one C function. A call passes the name of a request, and a frame
+// with tensors, numbers and texts, which Python reads and answers by operators (torch.ops.dpbench, operators.cpp). So
+// this side needs no header of Python, and tensors keep their autograd graphs.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
-// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws what
-// Python has raised: UsageError, OutOfHostMemory, else std::runtime_error with the whole traceback after its first line.
+// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws
+// what Python has raised: UsageError, OutOfHostMemory, else std::runtime_error. Its traceback is in the rank's log.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
 // Returns the only tensor of the answer.
 at::Tensor only_tensor(const Frame& frame);

@@ -124,7 +124,8 @@ void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tens
 }
 
 void enter_phase(int64_t phase) {
-  if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size())) throw std::runtime_error("there is no such phase");
+  if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size()))
+    throw std::runtime_error("there is no such phase");
   if (Phases* phases = innermost().phases) phases->enter(static_cast<Phase>(phase));
 }
 
@@ -154,7 +155,8 @@ TORCH_LIBRARY(dpbench, library) {
   library.def("given_numbers", [] { return innermost().numbers; });
   library.def("given_texts", [] { return innermost().texts; });
   library.def("answer(str[] names, Tensor?[] tensors) -> ()", composite(answer));
-  library.def("answer_numbers", [](std::vector<int64_t> numbers) { innermost().answered_numbers = std::move(numbers); });
+  library.def("answer_numbers",
+              [](std::vector<int64_t> numbers) { innermost().answered_numbers = std::move(numbers); });
   library.def("answer_texts", [](Texts texts) { innermost().texts = std::move(texts); });
   library.def("phase", enter_phase);
   library.def("phases", names_of_phases);
@@ -169,7 +171,5 @@ extern "C" {
   dpbench::python::set_function(function);
 }
 // Sets the error of the innermost call.
-[[gnu::visibility("default")]] void dpbench_set_error(const char* text) {
-  dpbench::python::innermost().error = text;
-}
+[[gnu::visibility("default")]] void dpbench_set_error(const char* text) { dpbench::python::innermost().error = text; }
 }

@@ -22,8 +22,7 @@ int64_t add(PythonStrategy* strategy) {
 
 Frame frame_of(std::span<const Batch> micro) {
   Frame frame;
-  for (const Batch& batch : micro)
-    frame.tensors.insert(frame.tensors.end(), {batch.input, batch.target, batch.ids});
+  for (const Batch& batch : micro) frame.tensors.insert(frame.tensors.end(), {batch.input, batch.target, batch.ids});
   return frame;
 }
 

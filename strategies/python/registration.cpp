@@ -106,9 +106,12 @@ void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Par
 
 void set_field(OptimizerSpec& spec, const std::string& field, const std::string& text) {
   static const std::map<std::string, double OptimizerSpec::*> numbers = {
-      {"learning_rate", &OptimizerSpec::learning_rate}, {"beta1", &OptimizerSpec::beta1},
-      {"beta2", &OptimizerSpec::beta2},                 {"epsilon", &OptimizerSpec::epsilon},
-      {"weight_decay", &OptimizerSpec::weight_decay},   {"momentum", &OptimizerSpec::momentum},
+      {"learning_rate", &OptimizerSpec::learning_rate},
+      {"beta1", &OptimizerSpec::beta1},
+      {"beta2", &OptimizerSpec::beta2},
+      {"epsilon", &OptimizerSpec::epsilon},
+      {"weight_decay", &OptimizerSpec::weight_decay},
+      {"momentum", &OptimizerSpec::momentum},
       {"final_fraction", &OptimizerSpec::final_fraction}};
   static const std::map<std::string, int64_t OptimizerSpec::*> steps = {{"warmup_steps", &OptimizerSpec::warmup_steps},
                                                                         {"decay_steps", &OptimizerSpec::decay_steps}};
@@ -127,7 +130,8 @@ void set_field(OptimizerSpec& spec, const std::string& field, const std::string&
 }  // namespace
 
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params) {
-  StrategyInfo info{.python = true};
+  StrategyInfo info;
+  info.python = true;
   for (const auto& field : fields) set_field(info, field.key(), field.value());
   check(params.size() % 4 == 0, "four texts describe a parameter");
   for (size_t i = 0; i < params.size(); i += 4)

@@ -114,6 +114,17 @@ TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheT
     EXPECT_EQ(text, "");
 }
 
+TEST_P(CollectiveComparison, CallsTheRanksOfAGroupByTheirNumbersAmongAllRanks) {
+  const Team team{.backend = GetParam(), .as = As::processes, .world = 2};
+  const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
+    AgreeingBackend agreeing(backend, at::kCPU, "even, axis dp", {1, 3});
+    reduce(agreeing, rank == 1 ? 2 : 4);
+  });
+  for (const auto& text : errors)
+    EXPECT_TRUE(mentions(text, {"rank 1 \"even, axis dp: set-up, call 0: allreduce (sum) of 4 Float\"",
+                                "rank 3 \"even, axis dp: set-up, call 0: allreduce (sum) of 2 Float\""}));
+}
+
 TEST_P(CollectiveComparison, GivesTheWaitingRanksTheErrorOfARankThatGaveUp) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {

@@ -90,15 +90,19 @@ std::vector<Case> sharded() {
   for (const auto& strategy : strategy_registry().all()) {
     if (!uses_axis(strategy, "shard")) continue;
     for (const auto& variant : strategy.variants)
-      for (const char* workload : {"gpt", "gpt-exact"}) all.push_back({strategy.name, workload, 3, variant});
+      for (const char* workload : {"gpt", "gpt-exact", "probe-optional"})
+        all.push_back({strategy.name, workload, 3, variant});
     for (const auto& variant : strategy.variants)
       if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
         all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
+    // Five ranks cut no size of the probes evenly, and some parameters have fewer rows than there are ranks.
+    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks", "probe-optional"})
+      all.push_back({strategy.name, workload, 5});
     std::vector<Variant> on_mesh = {{"mesh", {}}};
     for (const ParamInfo& param : strategy.params)
       if (param.name == "reshard") on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
     for (const Variant& variant : on_mesh)
-      for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied"})
+      for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied", "probe-optional"})
         all.push_back({strategy.name, workload, 4, variant, at::kFloat, "dp=2,shard=2"});
   }
   return all;
@@ -146,7 +150,8 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
   }
   const bool skipped = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
   if (skipped) {
-    EXPECT_TRUE(GetParam().workload == "probe-branch" || rows[0].detail.find("find_unused") != std::string::npos)
+    EXPECT_TRUE(GetParam().workload == "probe-branch" || GetParam().workload == "probe-optional" ||
+                rows[0].detail.find("find_unused") != std::string::npos)
         << message_of(rows[0]);
   } else {
     EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "too few checks ran";
@@ -220,6 +225,46 @@ TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
 INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", "probe-branch"), [](const auto& one) {
   return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
 });
+
+// Runs fsdp with a formula of its live memory that allows so many bytes more than its own for `params`.
+CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more) {
+  StrategyInfo fsdp = strategy_registry().at("fsdp");
+  const StrategyInfo& own = strategy_registry().at("fsdp");
+  fsdp.live_parameters = [&, more](const TrafficQuery& query) -> std::optional<int64_t> {
+    ParamValues values = formula_of;
+    values["poison"] = query.params.text("poison");
+    const Params params(own.params, values, own.name);
+    const auto bytes = own.live_parameters({.model = query.model,
+                                            .dtype = query.dtype,
+                                            .params = params,
+                                            .mesh = query.mesh,
+                                            .accumulate = query.accumulate});
+    return bytes ? std::optional(*bytes + more) : std::nullopt;
+  };
+  const auto rows = check_in_threads(
+      {.strategy = fsdp, .workload = workload_registry().at("gpt"), .params = run_with, .filter = "live-parameters"});
+  return rows.size() == 1 ? rows[0] : CheckRow{.name = "live-parameters", .status = CheckStatus::skipped};
+}
+
+TEST(LiveParametersOfFsdp, AreExactlyThoseOfItsFormula) {
+  for (const ParamValues& params : std::vector<ParamValues>{{{"prefetch", "0"}},
+                                                            {{"prefetch", "1"}},
+                                                            {{"prefetch", "2"}},
+                                                            {{"prefetch", "1"}, {"unit", "2"}},
+                                                            {{"prefetch", "1"}, {"reshard", "off"}}}) {
+    const CheckRow exact = live_parameters_row(params, params, 0), less = live_parameters_row(params, params, -1);
+    EXPECT_EQ(exact.status, CheckStatus::passed) << message_of(exact);
+    EXPECT_EQ(less.status, CheckStatus::failed) << message_of(less);
+  }
+}
+
+TEST(LiveParametersOfFsdp, ShowAUnitThatIsGatheredTooFarAhead) {
+  for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
+    const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
+    EXPECT_EQ(row.status, CheckStatus::failed);
+    EXPECT_NE(row.likely.find("too far ahead"), std::string::npos) << message_of(row);
+  }
+}
 
 TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
   EXPECT_GE(strategy_registry().all().size(), 5U);

@@ -107,6 +107,41 @@ TEST_F(ConformanceChecks, NameParameterIndexAndBothValuesOfAWrongGradient) {
   EXPECT_EQ(row("ranks-agree-gradients").status, CheckStatus::failed);
 }
 
+// Returns the row of collective-order for four ranks that call these collectives over the axis shard of a mesh. Each
+// call is an all-gather of so many bytes.
+CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
+  const Layout layout{Parallelism::ranks, 4, 4, workload().samples(), parse_mesh("dp=2,shard=2")};
+  const Bench bench{declared(), workload(), layout, 0, {}, {at::Device(at::kCPU)}, {}, 1};
+  const Scenario scenario{.name = "working", .gradient_check = "", .keep_reductions = true};
+  Trial trial{bench, scenario, {}, {}, {}, {}, {}};
+  for (const auto& mine : bytes) {
+    StepEvidence& step = trial.ranks.emplace_back().steps.emplace_back();
+    for (const int64_t one : mine)
+      step.collectives.push_back({.op = CollectiveOp::allgather, .bytes = one, .axis = "shard"});
+  }
+  Rows rows;
+  judge_reductions(trial, rows);
+  const CheckRow* found = rows.find("collective-order");
+  return found ? *found : CheckRow{.name = "collective-order", .status = CheckStatus::skipped};
+}
+
+TEST(CollectiveOrder, NamesTheRankThatDiffersFromTheOtherGroupsOfItsAxis) {
+  EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8, 4}, {8, 4}}).status, CheckStatus::passed);
+  EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8}, {8}}).status, CheckStatus::passed)
+      << "the groups differ, not the ranks";
+  const auto expect_named = [](const std::vector<std::vector<int64_t>>& bytes, const std::string& text) {
+    const CheckRow row = order_on_a_mesh(bytes);
+    EXPECT_EQ(row.status, CheckStatus::failed);
+    EXPECT_TRUE(mentions(row.detail, {text}));
+  };
+  expect_named({{8, 4}, {8, 4}, {8, 4}, {4, 8}},
+               "collective 0 over shard: rank 3 calls allgather of 4 bytes, rank 2 calls allgather of 8 bytes");
+  expect_named({{8, 4}, {8, 4}, {4, 8}, {8, 4}},
+               "collective 0 over shard: rank 2 calls allgather of 4 bytes, rank 3 calls allgather of 8 bytes");
+  expect_named({{8}, {8, 4}, {8, 4}, {8, 4}},
+               "collective 1 over shard: rank 0 calls nothing, rank 1 calls allgather of 4 bytes");
+}
+
 TEST_F(ConformanceChecks, TellASumOverRanksFromAMean) {
   for (int rank = 0; rank < 3; ++rank)
     for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);

@@ -1,6 +1,6 @@
-// A fake of the NVML driver, the CUDA runtime and NCCL. It shows three GPUs, two of them joined by NVLink; its readings
-// change with every call. FAKE_NVML=switch joins all GPUs through switches. FAKE_NVML=bare offers only the functions
-// that every driver has.
+// A fake of the NVML driver, the CUDA runtime and NCCL. It shows three GPUs or FAKE_GPUS, two of them joined by NVLink;
+// its readings change with every call. FAKE_NVML=switch joins all GPUs through switches. FAKE_NVML=bare offers only the
+// functions that every driver has.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +10,10 @@ namespace {
 bool mode(const char* name) {
   const char* value_set = std::getenv("FAKE_NVML");
   return value_set && std::strcmp(value_set, name) == 0;
+}
+unsigned gpus() {
+  const char* value_set = std::getenv("FAKE_GPUS");
+  return value_set ? static_cast<unsigned>(std::atoi(value_set)) : 3;
 }
 unsigned long long number_of(void* device) { return reinterpret_cast<unsigned long long>(device) - 1; }
 void* device_of(unsigned long long number) { return reinterpret_cast<void*>(number + 1); }
@@ -38,15 +42,18 @@ extern "C" {
 int cudaRuntimeGetVersion(int* version) { return put(version, 13010); }
 int ncclGetVersion(int* version) { return put(version, 22809); }
 int cudaDeviceGetPCIBusId(char* bus, int size, int device) {
-  return device < 3 ? std::snprintf(bus, static_cast<size_t>(size), "0000:%02x:00.0", 0x1b + device), 0 : 101;
+  return device < static_cast<int>(gpus())
+         ? std::snprintf(bus, static_cast<size_t>(size), "0000:%02x:00.0", 0x1b + device),
+         0 : 101;
 }
 int nvmlInit_v2() { return energy_readings = power_readings = clock_readings = reason_readings = 0; }
 int nvmlShutdown() { return 0; }
-int nvmlDeviceGetCount_v2(unsigned* count) { return put(count, 3u); }
+int nvmlDeviceGetCount_v2(unsigned* count) { return put(count, gpus()); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { return put(device, device_of(index)); }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** device) {
   unsigned domain = 0, number = 0;
-  if (std::sscanf(bus, "%x:%x:", &domain, &number) != 2 || number < 0x1b || number > 0x1d) return not_supported;
+  if (std::sscanf(bus, "%x:%x:", &domain, &number) != 2 || number < 0x1b || number >= 0x1b + gpus())
+    return not_supported;
   return put(device, device_of(number - 0x1b));
 }
 int nvmlDeviceGetName(void*, char* name, unsigned size) { return std::snprintf(name, size, "NVIDIA Pretended"), 0; }

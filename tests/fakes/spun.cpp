@@ -1,9 +1,16 @@
 // "spun" is the single device with an extra spin of spin_us after every step. Different values of `copy` make identical
 // cases, to measure the harness against itself. "late-ddp" is ddp with a spin on rank 1 only. Both strategies report
 // their step times without the spin, by the same monotonic clock.
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iostream>
+#include <optional>
 
 #include <ATen/ATen.h>
 
@@ -75,8 +82,45 @@ class Spun : public Around {
   StepTimes times_;
 };
 
-struct SpunAlone : Spun {
-  explicit SpunAlone(const Setup& setup) : Spun(setup) { again_ = setup.params.flag("again"); }
+// A process that uses the calling thread's core as long as the object lives, and keeps the thread on it.
+class Rival {
+ public:
+  Rival() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t core;
+    CPU_ZERO(&core);
+    CPU_SET(::sched_getcpu(), &core);
+    ::sched_setaffinity(0, sizeof core, &core);
+    pid_ = ::fork();
+    if (pid_ == 0)
+      for (volatile bool busy = true; busy;) {
+      }
+  }
+  ~Rival() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Rival(const Rival&) = delete;
+  Rival& operator=(const Rival&) = delete;
+
+ private:
+  cpu_set_t before_{};
+  pid_t pid_;
+};
+
+class SpunAlone : public Spun {
+ public:
+  explicit SpunAlone(const Setup& setup) : Spun(setup) {
+    again_ = setup.params.flag("again");
+    if (!setup.params.flag("rival")) return;
+    static int made = 0;
+    std::cerr << "object " << ++made << "\n";
+    if (made == 2) rival_.emplace();  // the object that is profiled
+  }
+
+ private:
+  std::optional<Rival> rival_;
 };
 
 class LateDdp : public Spun {
@@ -94,6 +138,7 @@ const RegisterStrategy spun{{.name = "spun",
                              .cuda = false,
                              .params = {{"spin_us", "0", "microseconds to spin after a step"},
                                         {"again", "off", "a second step directly after the first, before spinning"},
+                                        {"rival", "off", "a rival takes the core of the second object's steps"},
                                         {"copy", "1", "no effect: other values repeat the case"}},
                              .make = make<SpunAlone>}};
 

@@ -175,6 +175,24 @@ class Faults(FaultyRuns):
                 self.failed("other-unit", r"rank 0 .*allgather of (\d+) Float.* rank 1 .*allgather of (?!\1 )", strategy="faulty-fsdp", backend=backend, step=0,
                             flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
 
+    def on_a_mesh(self, run, fault, words, collective="none", **how):
+        """Runs four ranks as two replicas of two shards, of which rank 3 fails."""
+        self.cpus = 4
+        return run(fault, words, strategy="faulty-fsdp", flags=("--scale", "3", "--mesh", "dp=2,shard=2", "--param", "rank=3", "--param", f"in={collective}"), **how)
+
+    def test_a_rank_of_a_mesh_that_fails_in_a_collective_is_named(self):
+        """Rank 2 waits for rank 3 in the gather of a unit, rank 1 in the sum over replicas, and rank 0 for one of these."""
+        killed, memory = r"rank 3 [^;]*signal 9[^;]*step 7", r"out of memory: rank 3"
+        for collective, fault, words in (("allgather", "kill", killed), ("allgather", "memory", memory), ("allreduce", "kill", killed)):
+            with self.subTest(collective=collective):
+                self.on_a_mesh(self.over_both, fault, words, collective)
+
+    def test_ranks_of_a_mesh_with_different_units_are_reported_with_the_calls_of_both(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                self.on_a_mesh(self.failed, "other-unit", r"rank 2 .*allgather of (\d+) Float.* rank 3 .*allgather of (?!\1 )", backend=backend, step=0,
+                               silent=TIMEOUT, within=DIFFERS)
+
     def test_a_failed_case_does_not_change_the_parameters_of_the_next_case(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):

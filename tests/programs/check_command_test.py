@@ -4,14 +4,16 @@ dpbench-worker.
 usage: check_command_test.py DPBENCH FAKE_WORKER
 """
 
+import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import tempfile
 import xml.etree.ElementTree
 
-from fake_runs import DPBENCH, Runs, fault, main
+from fake_runs import DPBENCH, WORKER, Runs, fault, main
 import reports
 
 JUNIT = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
@@ -32,6 +34,20 @@ class Check(Runs):
         failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
         self.assertEqual(len(failures), 1)
 
+    def test_check_draws_no_world_above_the_number_of_gpus(self):
+        with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:
+            catalogue = json.load(file)
+        nccl = {"name": "nccl", "summary": "", "cpu": False, "cuda": True, "shares_device": False, "threads": False, "cuda_preference": 20}
+        with open(self.directory + "/catalogue.json", "w", encoding="utf-8") as file:
+            json.dump({**catalogue, "backends": [*catalogue["backends"], nccl], "not_built": []}, file)
+        shutil.copy(WORKER, self.directory + "/dpbench-worker")
+        self.variables["DPBENCH_WORKER"] = self.directory + "/dpbench-worker"
+        plan = ("check", "--strategy", "ddp", "--workload", "toy", "--dry-run", "-o", "json", "--seed", "2")
+        worlds = lambda: {case["world"] for case in json.loads(self.run_it(*plan).stdout)["cases"]}
+        self.assertEqual(worlds(), {1, 2, 3, 6}, "seed 2 draws a world of 6")
+        self.variables.update(LD_LIBRARY_PATH=os.path.join(os.path.dirname(WORKER), "../fake_nvml"), FAKE_GPUS="4")
+        self.assertEqual(worlds(), {1, 2, 3, 4})
+
     def test_check_filters_by_name_and_rejects_an_empty_selection(self):
         with tempfile.TemporaryDirectory() as out:
             stored = os.path.join(out, "checks.json")
@@ -43,7 +59,7 @@ class Check(Runs):
         self.assertRegex(self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr, r"\b1\b.* passed")
         no_match = self.run_it("check", "--filter", "nothing-like-it", code=2)
         self.assertIn("nothing-like-it", no_match.stderr)
-        self.assertNotIn("1/", no_match.stderr, "no case may start")
+        self.assertNotRegex(no_match.stderr, r"\b1/\d", "no case may start")
 
     def test_check_rejects_unwritable_paths(self):
         self.refused("check", "--junit", "absent/checks.xml")

@@ -106,6 +106,16 @@ class Duel(unittest.TestCase):
                 break
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
+    def test_the_base_build_decides_if_a_step_below_a_millisecond_takes_one_thread(self):
+        cores = len(os.sched_getaffinity(0))
+        for number, (base, new, flags, threads) in enumerate(((0.5, 2, (), 1), (2, 0.5, (), cores), (0.5, 0.5, ("--threads", "2"), 2))):
+            with self.subTest(base=base, flags=flags):
+                done = self.run_duel("--base", self.build(f"a{number}", factor=base), "--new", self.build(f"b{number}", factor=new), "--strategy",
+                                     "ddp", "--workload", "toy", "--cpus", "1", "--check", "off", "-o", "json", *flags)
+                (case,) = json.loads(done.stdout)["cases"]
+                self.assertEqual(case["threads"], threads)
+
     def test_the_flag_pairs_sets_the_exact_number_of_pairs_measured(self):
         self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--pairs", "44", "--pairs-per-launch", "11")
         self.assertEqual([len(launch["pairs"]) for launch in self.saved()["cases"][0]["launches"]], [11, 11, 11, 11])

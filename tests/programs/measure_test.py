@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -226,6 +227,17 @@ class Samples(unittest.TestCase):
         self.assertEqual(steps[0], steps[1])
 
 
+class Rewarming(unittest.TestCase):
+    def test_one_step_precedes_a_block_of_long_steps_and_two_precede_others(self):
+        flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
+                 "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
+        for more, before in (((), 1), (("--steps", "4"), 2)):
+            with self.subTest(more=more):
+                (rank,) = by_strategy(run(*flags, *more, strategy="spun"), "spun")["launches"][0]["ranks"]
+                steps = len(rank["profile"]["strategy_figures"]["timed_step_ns"])
+                self.assertEqual(steps, 2 + 4 * (before + rank["steps_per_sample"]), "two that warm up and four blocks, of which one does not count")
+
+
 class Busy(unittest.TestCase):
     def test_a_case_that_lost_a_core_to_other_programs_is_disturbed_and_not_saved_as_a_baseline(self):
         if not os.path.exists("/proc/self/schedstat"):
@@ -250,6 +262,25 @@ class Busy(unittest.TestCase):
             self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
             self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
 
+    def test_a_profile_without_its_core_is_taken_once_more_if_others_are_busy(self):
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2 or not os.path.exists("/proc/self/schedstat"):
+            self.skipTest("needs two cores, and a kernel that tells how long threads wait for a core")
+        # The loop makes the machine busy. A process of the plug-in takes the core of the profiled steps.
+        loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, cores[1:]))
+        try:
+            for keep, profiles in (("", 2), ("1", 1)):
+                with self.subTest(keep=keep), tempfile.TemporaryDirectory() as out:
+                    done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "--plugin", SPUN, "--strategy", "spun", "--param", "spun.rival=on",
+                                           "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--quick", "--check", "off"],
+                                          capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "DPBENCH_KEEP_DISTURBED": keep},
+                                          preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                    made = re.findall(r"^(?:rank 0: )?object \d$", done.stderr, re.MULTILINE)
+                    self.assertEqual(len(made), 1 + profiles, done.stderr)
+        finally:
+            loop.kill()
+            loop.wait()
+
     def test_steps_below_a_millisecond_use_one_thread_by_default(self):
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2:
@@ -263,10 +294,10 @@ class Busy(unittest.TestCase):
 
 class Runtimes(unittest.TestCase):
     def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_gets_a_notice(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
-                                for strategy in ("cpu", "dp", "dp-upstream") for runtime in ("fast", "torch")})
+                                for strategy in ("cpu", "dp", "dp-upstream", "ddp", "fsdp", "local-sgd") for runtime in ("fast", "torch")})
 
     def test_both_runtimes_train_to_the_same_bits(self):
         report = run("--workload", "mnist-mlp", "--cpus", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--audit", "off", "--runtime", "fast,torch",

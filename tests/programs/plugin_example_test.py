@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+import drawn_seed
+
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
 NUMBER = re.search(rb'ABI_MARK "(\d+) libtorch', (pathlib.Path(__file__).parents[2] / "workloads/api/plugin_abi.h").read_bytes())[1]
 SOURCES = [pathlib.Path(__file__).parents[1] / name for name in ("plugin_example", "fakes/plugin_parts")]
@@ -38,9 +40,12 @@ class PluginExample(unittest.TestCase):
         cls.parts = root / "plugin_parts/libplugin_parts.so"
         cls.incomplete = root / "plugin_parts/libplugin_incomplete.so"
 
-    def check(self, strategy, workload="random-linear", *more, cpus="1,3"):
-        return run(self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", workload,
-                   "--cpus", cpus, "-o", "json", *more)
+    def check(self, strategy, workload="random-linear", *more, cpus="1,3", code=0):
+        """Checks a strategy of the example with a drawn seed, which must end with `code`."""
+        result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", workload,
+                                   "--cpus", cpus, "-o", "json", *more], code)
+        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
+        return result
 
     def patched(self, old, new):
         """Returns a copy of the example plug-in with `old` replaced by `new`. Fails if `old` does not occur."""
@@ -60,17 +65,15 @@ class PluginExample(unittest.TestCase):
 
     def test_the_correct_example_strategy_passes_its_checks(self):
         result = self.check("plain-average")
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         rows = [row for case in json.loads(result.stdout)["cases"] for row in case["checks"]]
         self.assertGreater(sum(row["status"] == "passed" for row in rows), 20)
 
     def test_the_wrong_example_strategy_fails_and_its_mistake_is_named(self):
-        result = self.check("plain-sum")
-        self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
+        result = self.check("plain-sum", code=1)
         self.assertIn("summed over 3", result.stdout)
 
     def test_the_correct_example_passes_every_check_of_its_default_run(self):
-        result = run(self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "-o", "json")
+        result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
         # The short form of check runs only two scenarios on probe-wide, because its steps are slow.
@@ -94,15 +97,22 @@ class PluginExample(unittest.TestCase):
             self.assertLessEqual(set(skipped), may_skip, f"{case['id']}: {skipped}")
 
     def test_the_correct_example_passes_in_bfloat16(self):
-        result = self.check("plain-average", "probe-mlp,probe-batch-norm", "--dtype", "bf16")
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        self.check("plain-average", "probe-mlp,probe-batch-norm", "--dtype", "bf16")
 
     def test_a_strategy_built_from_the_installed_parts_passes_its_checks(self):
-        result = run(self.program, "check", "--plugin", self.parts, "--strategy", "own-flat", "--workload",
-                     "probe-mlp,probe-batch-norm", "--cpus", "1,3", "--backend", "shm", "-o", "json")
+        result = drawn_seed.check([self.program, "check", "--plugin", self.parts, "--strategy", "own-flat", "--workload",
+                                   "probe-mlp,probe-batch-norm", "--cpus", "1,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
+
+    def test_a_workload_of_torchs_layers_is_told_if_its_strategy_calls_torchs_engine(self):
+        result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream", "--workload", "own-curve", "--cpus", "1", "--quick",
+                     "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        told = {(case["strategy"], case["runtime"]) for case in json.loads(result.stdout)["cases"]
+                if any("torch's engine" in text for text in case["notices"])}
+        self.assertEqual(told, {("dp-upstream", "fast")})
 
     def talk(self, *more):
         return run(self.program, "check", "--plugin", self.parts, "--strategy", "own-talk", "--workload", "random-linear", "--cpus", "2",
@@ -146,7 +156,6 @@ class PluginExample(unittest.TestCase):
 
     def test_a_setting_that_a_strategy_rejects_is_skipped_with_its_message(self):
         result = self.check("ddp", "probe-mlp,probe-batch-norm", "--param", "ddp.sync_batch_norm=on", cpus="3")
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         rows = {"probe-mlp": [], "probe-batch-norm": []}
         for case in json.loads(result.stdout)["cases"]:
             rows[case["workload"]] += case["checks"]
@@ -157,15 +166,14 @@ class PluginExample(unittest.TestCase):
     def test_check_runs_the_given_number_of_seeds(self):
         dump = self.plugin.parent / "dump"
         shutil.rmtree(dump, ignore_errors=True)
-        result = self.check("plain-average", "random-linear", "--seed", "5", "--seeds", "2", "--dump", dump, cpus="3")
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        self.check("plain-average", "random-linear", "--seed", "5", "--seeds", "2", "--dump", dump, cpus="3")
         names = [path.name for path in dump.rglob("*.safetensors")]
         for seed in (5, 6):
             self.assertTrue(any(f"seed{seed}-rank2" in name for name in names), names[:3])
 
     def test_check_can_use_the_workload_and_backend_of_a_plugin(self):
-        result = run(self.program, "check", "--plugin", self.parts, "--strategy", "ddp", "--workload", "own-curve",
-                     "--backend", "own-relay", "--cpus", "3", "-o", "json")
+        result = drawn_seed.check([self.program, "check", "--plugin", self.parts, "--strategy", "ddp", "--workload", "own-curve",
+                                   "--backend", "own-relay", "--cpus", "3", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         (case,) = json.loads(result.stdout)["cases"]
         self.assertEqual((case["workload"], case["backend"]), ("own-curve", "own-relay"))

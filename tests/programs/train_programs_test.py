@@ -184,6 +184,13 @@ class Training(unittest.TestCase):
                 self.assertLess(abs(a - b), 1e-6 * a, (strategy, step))
         self.assertNotEqual(cpu, self.curve("mnist-mlp", "cpu", "--batch", "128", "--seed", "2", *common))
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
+    def test_training_with_steps_below_a_millisecond_takes_one_thread_unless_told_otherwise(self):
+        for workload, flags, several in (("random-linear", (), False), ("convnet", (), True), ("random-linear", ("--threads", "2"), True)):
+            with self.subTest(workload=workload, flags=flags):
+                self.train(workload, "cpu", "--cpus", "1", "--epochs", "1", *flags)
+                self.assertEqual(self.report()["threads"] > 1, several)
+
     def test_training_with_a_world_of_one_gives_the_same_bits_as_one_device(self):
         for workload in ("mnist-mlp", "convnet"):
             for strategy in ("cpu", "dp", "ddp"):

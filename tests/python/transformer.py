@@ -57,3 +57,32 @@ class Regression:
 
     def data(self):
         return Squares()
+
+
+class Encoder(nn.Module):
+    """Inputs, a mask and two outputs by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.kind, self.place = nn.Embedding(20, 8), nn.Linear(8, 3), nn.Linear(8, 2)
+
+    def forward(self, words, mask, scale):
+        pooled = (self.embed(words) * mask.unsqueeze(-1) * scale.view(-1, 1, 1)).sum(1) / mask.sum(1, keepdim=True)
+        return {"kind": self.kind(pooled), "place": self.place(pooled)}
+
+
+@dpbench.workload("py-named", batch=8, optimizer="adam", samples=64)
+class Named:
+    """a dictionary of words, mask and number in, a dictionary of two tensors out"""
+
+    def model(self):
+        return Encoder()
+
+    def batch(self, ids):
+        words = (ids.view(-1, 1) * 7 + torch.arange(5)) % 20
+        mask = torch.arange(5).expand(len(ids), 5) < (ids % 4 + 2).view(-1, 1)
+        return {"words": words, "mask": mask, "scale": 1 + ids / 64}, (ids % 3, torch.stack([ids / 64, 1 - ids / 64], 1))
+
+    def loss(self, output, target):
+        kind, place = target
+        return nn.functional.cross_entropy(output["kind"], kind) + nn.functional.mse_loss(output["place"], place)

@@ -25,6 +25,7 @@ UPWARD = (
     ("harness/worker/serve.cpp", '"strategies/ddp/ddp.h"'),
     ("harness/shared.h", '"harness/report/record/case.h"'),
     ("strategies/ddp/ddp.cpp", '"replica.h"'),
+    ("strategies/schedule/lower.cpp", '"strategies/api/backend.h"'),
 )
 # Wrong includes within a component: a layer includes a higher layer.
 INSIDE = (
@@ -80,6 +81,7 @@ OUT_OF_PLACE = (
     ("harness/front/cli/cli.cpp", "<nlohmann/json.hpp>"),
     ("harness/worker/main.cpp", "<CLI/CLI.hpp>"),
     ("workloads/convnet.cpp", "<benchmark/benchmark.h>"),
+    ("strategies/schedule/verify.cpp", "<torch/torch.h>"),
 )
 RIGHT = (
     ("workloads/convnet.cpp", '"workloads/layers/linear.h"'),
@@ -95,6 +97,9 @@ RIGHT = (
     ("harness/front/run/launch_loop.cpp", '"harness/front/plan/plan.h"'),
     ("harness/front/plan/plan.cpp", '"workloads/base/error.h"'),
     ("harness/front/plan/plan.cpp", '"workloads/data/mnist_files.h"'),
+    ("harness/front/commands/schedule_report.cpp", '"strategies/schedule/verify.h"'),
+    ("strategies/ddp/ddp.cpp", '"strategies/schedule/schedule.h"'),
+    ("strategies/schedule/csv.cpp", '"workloads/base/error.h"'),
     ("harness/report/record/protocol.h", "<nlohmann/json.hpp>"),
     ("harness/conform/judging.h", '"workloads/base/work_queue.h"'),
     ("harness/worker/serve.cpp", '"harness/conform/suite.h"'),

@@ -1,7 +1,5 @@
-// The runtime of this process, and who ran its backward passes.
+// The runtime of this process, and who runs its backward passes.
 #pragma once
-
-#include <cstdint>
 
 #include "workloads/base/kinds.h"
 
@@ -23,10 +21,9 @@ class OwnWalk {
   bool before_;
 };
 
-// Each of dpbench's own autograd nodes calls this when it runs.
-void count_own_node();
-// Returns the number of own nodes that torch's engine ran, because a strategy called loss.backward() instead of
-// dpbench::backward(loss).
-int64_t nodes_run_by_engine();
+// True if dpbench::backward() walks a graph on this thread.
+bool on_own_walk();
+// Name of the autograd node that walks a whole graph inside torch's engine.
+inline constexpr const char* walked_node = "dpbench::Walked";
 
 }  // namespace dpbench

@@ -28,7 +28,6 @@ auto make_node(Arguments&&... arguments) {
 // Every own node calls this first in apply(). Throws if a second derivative is requested (create_graph): autograd does
 // not track the operations in there, so a second derivative would silently be incomplete.
 inline void enter_own_node(const torch::autograd::Node& node) {
-  count_own_node();
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }

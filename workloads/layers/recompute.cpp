@@ -12,6 +12,7 @@
 
 #include "workloads/base/error.h"
 #include "workloads/layers/autocast.h"
+#include "workloads/layers/block_parameters.h"
 #include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
 #include "workloads/layers/recorded_step.h"
@@ -24,17 +25,10 @@ using torch::autograd::edge_list;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// Returns each trained parameter of the blocks once.
-std::vector<at::Tensor> parameters_of(std::span<const Block> blocks) {
-  std::vector<at::Tensor> all;
-  for (const Block& block : blocks)
-    for (const auto& layer : block.layers)
-      for (const at::Tensor& parameter : layer->parameters()) {
-        const bool seen =
-            std::any_of(all.begin(), all.end(), [&](const at::Tensor& other) { return other.is_same(parameter); });
-        if (parameter.requires_grad() && !seen) all.push_back(parameter);
-      }
-  return all;
+std::vector<at::Tensor> trained_parameters_of(std::span<const Block> blocks) {
+  std::vector<at::Tensor> trained = block_parameters(blocks);
+  std::erase_if(trained, [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
+  return trained;
 }
 
 // Gives the blocks' buffers back the values that they had when this object was made.
@@ -112,7 +106,7 @@ at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context
 }
 
 at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const Context& context) {
-  std::vector<at::Tensor> parameters = parameters_of(blocks);
+  std::vector<at::Tensor> parameters = trained_parameters_of(blocks);
   if (!at::GradMode::is_enabled() || (parameters.empty() && !x.requires_grad())) return run_blocks(blocks, x, context);
   at::Tensor output;
   {

@@ -43,8 +43,12 @@ std::string fitting(const std::string& text) {
 
 }  // namespace
 
-AgreeingBackend::AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run)
-    : ForwardingBackend(std::move(inner)), device_(device), run_(std::move(run)) {}
+AgreeingBackend::AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run,
+                                 std::vector<int> names)
+    : ForwardingBackend(std::move(inner)), device_(device), run_(std::move(run)), names_(std::move(names)) {
+  if (names_.empty())
+    for (int rank = 0; rank < getSize(); ++rank) names_.push_back(rank);
+}
 
 void AgreeingBackend::begin_step(int64_t step) {
   step_ = step;
@@ -76,8 +80,9 @@ void AgreeingBackend::agree(const std::string& mine) {
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
   diverged_ = other != all.end();
   if (diverged_)
-    throw std::runtime_error("the ranks call different collectives: rank 0 \"" + all[0] + "\", rank " +
-                             std::to_string(other - all.begin()) + " \"" + *other + "\"");
+    throw std::runtime_error(
+        "the ranks call different collectives: rank " + std::to_string(names_[0]) + " \"" + all[0] + "\", rank " +
+        std::to_string(names_.at(static_cast<size_t>(other - all.begin()))) + " \"" + *other + "\"");
 }
 
 std::vector<std::string> AgreeingBackend::exchange(const std::string& mine) {

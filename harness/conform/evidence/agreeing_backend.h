@@ -12,8 +12,10 @@ namespace dpbench {
 
 class AgreeingBackend : public ForwardingBackend {
  public:
-  // run: the name of this test run for error messages; it must be equal on every rank.
-  AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run);
+  // run: the name of this test run for error messages; it must be equal on every rank. names: the numbers by which
+  // error messages call the ranks of this group; empty: their places in it.
+  AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run,
+                  std::vector<int> names = {});
 
   // Attributes all further collectives to this training step in error messages.
   void begin_step(int64_t step);
@@ -33,6 +35,7 @@ class AgreeingBackend : public ForwardingBackend {
 
   at::Device device_;
   std::string run_;
+  std::vector<int> names_;
   int64_t step_ = -1, call_ = 0;
   bool diverged_ = false;
 };

@@ -55,8 +55,9 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  int64_t live_parameter_bytes = 0;  // most memory of the model's parameters at a loss or collective
-  std::string error;                 // message of the exception that ended the scenario early; empty if none
+  // The most memory of the model's parameters and of gathers under way at a loss or collective of a step.
+  int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
+  std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
   // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;

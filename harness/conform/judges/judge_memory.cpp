@@ -8,8 +8,9 @@ namespace dpbench {
 
 void judge_memory(const Trial& trial, Rows& rows) {
   const StrategyInfo& strategy = trial.bench.strategy;
-  if (!strategy.live_parameters || trial.ranks[0].live_parameter_bytes == 0) return;
-  const char compared[] = "memory of the model's parameters at losses and collectives with the strategy's formula";
+  if (!strategy.live_parameters || trial.ranks[0].live_parameter_bytes + trial.ranks[0].live_gather_bytes == 0) return;
+  const char compared[] =
+      "memory of the model's parameters and gathers under way, at losses and collectives, with the strategy's formula";
   const auto model = first_model(trial.bench);
   const Params params = params_of(trial.bench, trial.scenario);
   const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
@@ -19,15 +20,20 @@ void judge_memory(const Trial& trial, Rows& rows) {
                                               .mesh = mesh,
                                               .accumulate = trial.scenario.accumulate});
   if (!most) return;
-  for (const Evidence& evidence : trial.ranks)
+  for (const Evidence& evidence : trial.ranks) {
+    const int64_t whole = evidence.live_parameter_bytes, gathers = evidence.live_gather_bytes;
     rows.judged(
-        "live-parameters", compared, evidence.live_parameter_bytes <= *most,
+        "live-parameters", compared, whole + gathers <= *most,
         [&] {
-          return "expected at most " + std::to_string(*most) + " bytes, found " +
-                 std::to_string(evidence.live_parameter_bytes) + ", rank " + std::to_string(evidence.rank) +
-                 ", scenario " + trial.scenario.name;
+          return "expected at most " + std::to_string(*most) + " bytes, found " + std::to_string(whole + gathers) +
+                 " (" + std::to_string(whole) + " of parameters, " + std::to_string(gathers) +
+                 " of gathers under way), rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name;
         },
-        [&] { return "parameters are not freed after their use, or gathered too early"; });
+        [&] {
+          return gathers == 0 ? "parameters are not freed after their use"
+                              : "parameters are not freed after their use, or units are gathered too far ahead";
+        });
+  }
 }
 
 }  // namespace dpbench

@@ -46,6 +46,9 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
     return "computed in or rounded to a narrower dtype";
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return "BatchNorm's statistics do not cover the samples of all ranks";
+  if (std::ranges::count(trial.bench.strategy.axes, "shard") > 0)
+    return "parameters that were gathered wrongly, freed too early or stale, samples of another rank, or the wrong "
+           "dropout mask or mode";
   return "samples of another rank or replica, or the wrong model, dropout mask or mode";
 }
 
@@ -126,7 +129,7 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
             const bool rounded =
                 bound > exact_bound && relative_error(evaluation.output, expected, 0) <= unit_roundoff(at::kBFloat16);
             return rounded ? "computed in or rounded to a narrower dtype"
-                           : "evaluated in training mode, or with another rank's statistics";
+                           : "evaluated in training mode, or with another rank's statistics or stale parameters";
           });
       rows.judged("evaluation", compared, evaluation.collectives == 0 || trial.bench.strategy.collective_evaluation,
                   std::to_string(evaluation.collectives) + " collectives were called" + where,

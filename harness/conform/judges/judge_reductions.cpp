@@ -49,45 +49,81 @@ std::string likely_of_backend(const Reduction& reduction, const at::Tensor& outp
   return "the backend lost a part, added it twice, or delivered it late: " + first_difference(output, due);
 }
 
-// The collectives of one step in one group of ranks, by rank of the group. Without sends and receives, which differ
+// The collectives of one step in one group of an axis, for each of its ranks. Without sends and receives, which differ
 // between ranks by nature.
 using CallsOfRanks = std::vector<std::vector<Collective>>;
+struct Group {
+  std::vector<int> ranks;  // numbers among all ranks
+  CallsOfRanks calls;
+};
+struct AxisCalls {
+  std::string axis;
+  std::vector<Group> groups;
+};
 
-CallsOfRanks collectives_of(const Trial& trial, size_t step, const std::string& axis, const std::vector<int>& group) {
-  CallsOfRanks ranks;
-  for (const int rank : group) {
-    ranks.push_back(trial.ranks[static_cast<size_t>(rank)].steps[step].collectives);
-    std::erase_if(ranks.back(),
+Group calls_of_group(const Trial& trial, size_t step, const std::string& axis, const std::vector<int>& ranks) {
+  Group group{.ranks = ranks, .calls = {}};
+  for (const int rank : ranks) {
+    group.calls.push_back(trial.ranks[static_cast<size_t>(rank)].steps[step].collectives);
+    std::erase_if(group.calls.back(),
                   [&](const Collective& call) { return is_point_to_point(call.op) || call.axis != axis; });
   }
-  return ranks;
+  return group;
 }
 
-// Returns the collectives of a step for each group of each axis, and for the group of all ranks.
-std::vector<CallsOfRanks> collectives_of_groups(const Trial& trial, size_t step) {
+// Returns the collectives of a step on each axis, and in the group of all ranks.
+std::vector<AxisCalls> calls_of_axes(const Trial& trial, size_t step) {
   const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
-  std::vector<CallsOfRanks> all;
-  for (size_t axis = 0; axis < mesh.size(); ++axis)
-    for (const auto& group : groups_of_axis(mesh, axis))
-      all.push_back(collectives_of(trial, step, mesh[axis].name, group));
+  std::vector<AxisCalls> all;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    AxisCalls& axis = all.emplace_back(AxisCalls{.axis = mesh[i].name, .groups = {}});
+    for (const auto& ranks : groups_of_axis(mesh, i))
+      axis.groups.push_back(calls_of_group(trial, step, axis.axis, ranks));
+  }
   std::vector<int> everyone(trial.ranks.size());
   std::iota(everyone.begin(), everyone.end(), 0);
-  if (mesh.size() > 1) all.push_back(collectives_of(trial, step, "world", everyone));
+  if (mesh.size() > 1) all.push_back({"world", {calls_of_group(trial, step, "world", everyone)}});
   return all;
 }
 
-// True if two ranks made the same call. In an alltoall each rank may send another amount.
-bool same_call(const Collective& a, const Collective& b) {
-  return a.op == b.op && (a.bytes == b.bytes || a.op == CollectiveOp::alltoall);
+// A rank's call number `i`; null if it made fewer calls.
+const Collective* call_at(const std::vector<Collective>& calls, size_t i) {
+  return i < calls.size() ? &calls[i] : nullptr;
 }
 
-std::string mismatch_of(const CallsOfRanks& ranks) {
-  const auto& first = ranks[0];
-  for (size_t rank = 1; rank < ranks.size(); ++rank) {
-    const auto& mine = ranks[rank];
-    for (size_t i = 0; i < std::max(first.size(), mine.size()); ++i)
-      if (i >= first.size() || i >= mine.size() || !same_call(mine[i], first[i]))
-        return "collective " + std::to_string(i) + " of rank " + std::to_string(rank) + " differs from rank 0's";
+// True if two ranks made the same call. In an alltoall each rank may send another amount.
+bool same_call(const Collective* a, const Collective* b) {
+  if (!a || !b) return a == b;
+  return a->op == b->op && (a->bytes == b->bytes || a->op == CollectiveOp::alltoall);
+}
+
+std::string text_of(const Collective* call) {
+  return call ? std::string(name_of(call->op)) + " of " + std::to_string(call->bytes) + " bytes" : "nothing";
+}
+
+// Returns how many ranks of an axis make a call at this place in their order.
+size_t votes(const AxisCalls& axis, const Collective* call, size_t i) {
+  size_t count = 0;
+  for (const Group& group : axis.groups)
+    for (const auto& calls : group.calls) count += same_call(call_at(calls, i), call);
+  return count;
+}
+
+// Names the first rank of a group that calls something else than the others. If as many ranks of the group call one
+// thing as another, the other groups of the axis tell which of them is usual.
+std::string mismatch_of(const AxisCalls& axis, const Group& group) {
+  size_t most = 0;
+  for (const auto& calls : group.calls) most = std::max(most, calls.size());
+  for (size_t i = 0; i < most; ++i) {
+    size_t usual = 0;
+    for (size_t rank = 1; rank < group.ranks.size(); ++rank)
+      if (votes(axis, call_at(group.calls[rank], i), i) > votes(axis, call_at(group.calls[usual], i), i)) usual = rank;
+    const Collective* due = call_at(group.calls[usual], i);
+    for (size_t rank = 0; rank < group.ranks.size(); ++rank)
+      if (const Collective* mine = call_at(group.calls[rank], i); !same_call(mine, due))
+        return "collective " + std::to_string(i) + " over " + axis.axis + ": rank " +
+               std::to_string(group.ranks[rank]) + " calls " + text_of(mine) + ", rank " +
+               std::to_string(group.ranks[usual]) + " calls " + text_of(due);
   }
   return "";
 }
@@ -174,15 +210,17 @@ void judge_group(const CallsOfRanks& ranks, size_t step, Rows& rows) {
 void judge_reductions(const Trial& trial, Rows& rows) {
   if (trial.ranks.size() < 2 || !trial.scenario.keep_reductions) return;
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
-    const auto groups = collectives_of_groups(trial, step);
+    const auto axes = calls_of_axes(trial, step);
     std::string mismatch;
-    for (const CallsOfRanks& ranks : groups)
-      if (mismatch.empty()) mismatch = mismatch_of(ranks);
+    for (const AxisCalls& axis : axes)
+      for (const Group& group : axis.groups)
+        if (mismatch.empty()) mismatch = mismatch_of(axis, group);
     rows.judged("collective-order", "the same collectives in the same order on every rank", mismatch.empty(),
                 mismatch + ", step " + std::to_string(step),
                 "a rank skips a collective, or calls collectives in another order");
     if (!mismatch.empty()) return;
-    for (const CallsOfRanks& ranks : groups) judge_group(ranks, step, rows);
+    for (const AxisCalls& axis : axes)
+      for (const Group& group : axis.groups) judge_group(group.calls, step, rows);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/error_pattern.h"
+#include "harness/conform/judges/row_pieces.h"
 #include "harness/conform/judges/wrong_gradient.h"
 #include "harness/conform/oracle/narrow_dtype.h"
 
@@ -45,6 +46,13 @@ std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
+  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  for (const AxisSize& axis : mesh)
+    if (mesh.size() > 1 && axis.size > 1) {
+      const std::string ranks = "the " + std::to_string(axis.size) + " ranks of an axis, such as " + axis.name;
+      factors.emplace_back(axis.size, "summed over " + ranks + ", not averaged");
+      factors.emplace_back(1.0 / axis.size, "averaged over " + ranks + " once too often");
+    }
   factors.emplace_back(2, "counted twice");
   factors.emplace_back(-1, "of the wrong sign");
   if (!trial.workload().sum_loss())
@@ -196,7 +204,10 @@ std::string by_statistics(const WrongGradient& c) {
   if (c.trial.bench.strategy.buffers == Buffers::synchronised)
     return forward ? "BatchNorm's sums of the backward pass do not cover the samples of all ranks"
                    : "BatchNorm's statistics do not cover the samples of all ranks";
-  return forward ? "" : "the forward pass already differs: other samples, parameters, dropout masks or statistics";
+  if (forward) return "";
+  if (c.trial.scenario.reload && c.step == 2)
+    return "the forward pass after load() already differs: parameters or buffers were not restored as they were";
+  return "the forward pass already differs: other samples, parameters, dropout masks or statistics";
 }
 
 std::string by_elements(const WrongGradient& c) {
@@ -226,12 +237,74 @@ std::string by_exchange(const WrongGradient& c) {
   return "";
 }
 
+// The gradient in the rows of one rank, and the expected one.
+struct RowsOfRank {
+  RowsOfRank(const WrongGradient& c, int piece, int pieces) : expected(c.expected), found(c.found) {
+    for (const size_t p : c.wrong) {
+      if (c.found[p].dim() == 0) continue;
+      const auto cut = [&](at::Tensor& tensor) { tensor = rows_of_piece(tensor, piece, pieces); };
+      cut(found[p]), cut(expected.gradient[p]);
+      for (Shard& shard : expected.shards) cut(shard.gradient[p]);
+      if (found[p].numel() > 0 && !(relative_error(found[p], expected.gradient[p], 1e-300) <= c.tolerance))
+        wrong.push_back(p);
+    }
+  }
+  ExpectedStep expected;
+  Gradients found;
+  std::vector<size_t> wrong;
+};
+
+// True if the gradient in the rows of each rank is a multiple of the expected one.
+bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
+  for (int piece = 0; piece < pieces; ++piece) {
+    const RowsOfRank rows(c, piece, pieces);
+    if (rows.wrong.empty()) continue;  // not clipped
+    double products = 0, squares = 0;
+    for (const size_t p : rows.wrong) {
+      products += (rows.found[p] * rows.expected.gradient[p]).sum().item<double>();
+      squares += rows.expected.gradient[p].square().sum().item<double>();
+    }
+    const WrongGradient own{c.trial, rows.expected, c.step, c.rank, rows.wrong, rows.found, c.tolerance};
+    if (!(squares > 0) || !own.looks_like(own.scaled(rows.expected.gradient, products / squares))) return false;
+  }
+  return true;
+}
+
+// Returns a diagnosis if the rows of a rank are wrong in a way of their own, as only a sharded strategy makes them.
+std::string by_pieces(const WrongGradient& c) {
+  const int pieces = row_pieces(c.trial);
+  if (c.trial.clip_norm && pieces > 1 && each_piece_is_scaled(c, pieces))
+    return "each rank clipped its own rows by a norm of its own";
+  for (int piece = 0; piece < pieces && pieces > 1; ++piece) {
+    const RowsOfRank rows(c, piece, pieces);
+    const WrongGradient own{c.trial, rows.expected, c.step, c.rank, rows.wrong, rows.found, c.tolerance};
+    if (own.wrong.empty()) continue;
+    const std::string where = "in the rows of rank " + std::to_string(piece) + " of " + std::to_string(pieces) + ": ";
+    for (int other = 0; other < pieces; ++other) {
+      const auto holds = [&](size_t p) {
+        const at::Tensor its = rows_of_piece(c.expected.gradient[p], other, pieces, own.found[p].size(0));
+        return its.sizes() == own.found[p].sizes() && relative_error(own.found[p], its, 1e-300) <= c.tolerance;
+      };
+      if (other != piece && std::ranges::all_of(own.wrong, holds))
+        return where + "the gradient of the rows of rank " + std::to_string(other);
+    }
+    for (const auto by : {by_factor, by_exchange, by_shares})
+      if (auto text = by(own); !text.empty()) return where + text;
+  }
+  return "";
+}
+
 // Returns a diagnosis if most gradients are wrong although the outputs are right.
 std::string by_passes(const WrongGradient& c) {
   if (2 * c.wrong.size() <= c.expected.gradient.size() || !same_forward_pass(c)) return "";
-  return "the outputs are right, the backward pass is not: a part of the loss without gradient, a layer recomputed "
-         "differently, or gradients changed after it";
+  return std::string(
+             "the outputs are right, the backward pass is not: a part of the loss without gradient, a layer "
+             "recomputed differently, or gradients changed after it") +
+         (c.trial.bench.layout.mesh.size() > 1 ? ", or reduced over another axis" : "");
 }
+
+constexpr char read_too_early[] =
+    "the result of a collective is read, or its input changed, before the collective has ended";
 
 std::string extent(const WrongGradient& c) {
   if (c.wrong.size() == c.expected.gradient.size()) return "";
@@ -247,7 +320,7 @@ std::string mistake_of(const WrongGradient& c) {
     if (c.found[p].isfinite().all().item<bool>()) continue;
     if (c.trial.scenario.huge)
       return "the sum exceeded the range of the dtype in which gradients are communicated: divide before the reduction";
-    return "not finite, but the oracle is";
+    return c.trial.scenario.late ? read_too_early : "not finite, but the oracle is";
   }
   if (auto text = by_factor(c); !text.empty()) return text;
   for (const auto& list : {clip_signatures(c), shard_signatures(c), weight_signatures(c), time_signatures(c)})
@@ -255,7 +328,8 @@ std::string mistake_of(const WrongGradient& c) {
       if (c.explained_by(gradients)) return mistake;
   if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
   if (permuted(c)) return "the right values in the wrong order";
-  for (const auto by : {by_exchange, by_shares, by_statistics, by_passes, by_elements})
+  if (c.trial.scenario.late && same_forward_pass(c)) return read_too_early;
+  for (const auto by : {by_exchange, by_shares, by_statistics, by_pieces, by_passes, by_elements})
     if (auto text = by(c); !text.empty()) return text;
   return "";
 }

@@ -8,6 +8,7 @@
 
 #include "harness/conform/evidence/error_pattern.h"
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/row_pieces.h"
 
 namespace dpbench {
 namespace {
@@ -29,7 +30,8 @@ class Diagnosis {
   std::string text() const {
     if (!gradient_.defined()) return "a parameter without a gradient was updated";
     if (same_bits(update_.before, update_.after)) return "not updated: the optimizer does not see this parameter";
-    for (const auto by : {&Diagnosis::by_pieces, &Diagnosis::by_factor, &Diagnosis::by_gradients, &Diagnosis::by_decay})
+    for (const auto by : {&Diagnosis::by_pieces, &Diagnosis::by_factor, &Diagnosis::by_gradients, &Diagnosis::by_decay,
+                          &Diagnosis::by_rows})
       if (auto text = (this->*by)(); !text.empty()) return text;
     if (auto text = error_pattern(change_, due_, alike); !text.empty()) return text;
     return "updated with another gradient than the reported one, other settings or another state";
@@ -61,6 +63,30 @@ class Diagnosis {
       return "";
     return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due_.numel()) +
            " elements were not updated: a piece was left out";
+  }
+
+  // Returns the mistake of a sharded strategy, in which a rank steps its own rows.
+  std::string by_rows() const {
+    const int pieces = row_pieces(trial_);
+    if (pieces < 2 || before_.dim() == 0) return "";
+    for (int piece = 0; piece < pieces; ++piece) {
+      const auto own = [&](const at::Tensor& tensor) {
+        return tensor.defined() ? rows_of_piece(tensor, piece, pieces) : tensor;
+      };
+      const at::Tensor change = own(change_);
+      if (change.numel() == 0 || relative_error(change, own(due_), 1e-300) < alike) continue;
+      const std::string rows = "the rows of rank " + std::to_string(piece) + " of " + std::to_string(pieces);
+      for (int other = 0; other < pieces; ++other) {
+        const at::Tensor its = rows_of_piece(gradient_, other, pieces, change.size(0));
+        if (other == piece || its.sizes() != change.sizes()) continue;
+        OptimizerReplay replay{own(update_.start.momentum), own(update_.start.variance), update_.start.steps,
+                               own(update_.start.buffer_rounding)};
+        if (relative_error(change, replay.step(spec_, rates_, own(before_), its, 0).first, 1e-300) < alike)
+          return rows + " were updated with the gradient of the rows of rank " + std::to_string(other);
+      }
+      return "";
+    }
+    return "";
   }
 
   // Weight decay does not depend on the gradient, so it is left out of the factor.

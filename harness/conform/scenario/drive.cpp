@@ -1,18 +1,17 @@
 #include "harness/conform/scenario/drive.h"
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <future>
 #include <iterator>
-#include <mutex>
-#include <set>
+#include <numeric>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
 #include "harness/conform/evidence/exception_text.h"
+#include "harness/conform/evidence/live_memory.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
 #include "harness/conform/scenario/altered_workload.h"
@@ -75,32 +74,6 @@ std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensor
   return "";
 }
 
-// Returns the bytes of memory that a model's parameters take, which is less than their sizes while some are freed.
-int64_t parameter_memory(const torch::nn::Module& model) {
-  std::set<const void*> seen;
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : model.parameters())
-    if (parameter.has_storage() && seen.insert(parameter.storage().unsafeGetStorageImpl()).second)
-      bytes += static_cast<int64_t>(parameter.storage().nbytes());
-  return bytes;
-}
-
-// Calls watch() before each collective.
-class WatchedBackend : public ForwardingBackend {
- public:
-  WatchedBackend(c10::intrusive_ptr<c10d::Backend> inner, std::function<void()> watch)
-      : ForwardingBackend(std::move(inner)), watch_(std::move(watch)) {}
-
- protected:
-  WorkPtr around(Call call) override {
-    watch_();
-    return call.run();
-  }
-
- private:
-  std::function<void()> watch_;
-};
-
 class Driver {
  public:
   Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
@@ -160,23 +133,25 @@ class Driver {
           inner = c10::make_intrusive<LateBackend>(inner);
         } else if (!bench_.strategy.recorded) {
           const std::string run = scenario_.name + (plain ? "" : ", axis " + axis);
-          agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run));
+          agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
           inner = agreeing_.back();
         }
-        if (bench_.strategy.live_parameters)
-          inner = c10::make_intrusive<WatchedBackend>(inner, [this] { watch_memory(); });
+        if (bench_.strategy.live_parameters) inner = live_.measuring(inner);
         recorders_.push_back(c10::make_intrusive<RecordingBackend>(inner, axis));
         return c10::intrusive_ptr<c10d::Backend>(recorders_.back());
       });
     });
   }
 
-  // Measures memory in steps only, because the constructor needs the whole model to broadcast it.
-  void watch_memory() {
-    if (!in_step_) return;
-    const std::lock_guard lock(watching_);
-    const auto model = watched_model_.lock();
-    if (model) evidence_.live_parameter_bytes = std::max(evidence_.live_parameter_bytes, parameter_memory(*model));
+  // Returns the ranks of this rank's group on an axis; all ranks for "world".
+  std::vector<int> ranks_of_group(const std::string& axis) const {
+    const MeshShape mesh = bench_.layout.mesh_of_ranks();
+    for (size_t i = 0; i < mesh.size(); ++i)
+      for (const auto& ranks : groups_of_axis(mesh, i))
+        if (mesh[i].name == axis && std::ranges::count(ranks, bench_.rank) > 0) return ranks;
+    std::vector<int> everyone(static_cast<size_t>(bench_.layout.owners()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    return everyone;
   }
 
   void start_recording(bool keep) {
@@ -243,9 +218,9 @@ class Driver {
   void drive_watched() {
     AlteredWorkload workload(bench_.workload, [&](Model& model) {
       perturb_buffers(model, bench_.rank, bench_.strategy.buffers);
-      watched_model_ = model.shared_from_this();
+      live_.watch(model.shared_from_this());
     });
-    if (bench_.strategy.live_parameters) workload.watch_losses([this] { watch_memory(); });
+    if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
     auto strategy = make(workload);
     evidence_.parameters = snapshot(strategy->parameters());
     evidence_.buffers = snapshot(strategy->buffers());
@@ -265,6 +240,8 @@ class Driver {
     evidence_.last_parameters = snapshot(strategy->parameters());
     evidence_.last_buffers = snapshot(strategy->buffers());
     evidence_.last_state = snapshot(strategy->state());
+    evidence_.live_parameter_bytes = live_.most().parameters;
+    evidence_.live_gather_bytes = live_.most().gathers;
   }
 
   void one_step(Strategy& strategy, int64_t step) {
@@ -281,9 +258,9 @@ class Driver {
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
-    in_step_ = true;
+    live_.in_step(true);
     const StepResult result = strategy.step(step, micro, phases);
-    in_step_ = false;
+    live_.in_step(false);
     for (const auto& recorder : recorders_) recorder->step_returned();
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
@@ -324,9 +301,7 @@ class Driver {
   std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one for each group of the mesh
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   Mesh mesh_;
-  std::weak_ptr<torch::nn::Module> watched_model_;
-  std::mutex watching_;
-  std::atomic<bool> in_step_ = false;
+  LiveMemory live_;
   Evidence evidence_;
 };
 

@@ -140,7 +140,7 @@ std::vector<Flag> flags_of(const std::vector<Command>& commands, Command command
 const std::vector<ExitMeaning>& exit_meanings() {
   static const std::vector<ExitMeaning> all = {
       {0, "success"},
-      {1, "a check failed, a case is too slow, an accuracy target was missed, or a report is invalid"},
+      {1, "a check failed, a case is too slow, an accuracy target was missed, or a file is invalid"},
       {2, "wrong arguments, files or directories; or no case matched"},
       {3, "a case failed: a rank died, hung, ran out of memory or met NaN"},
       {4, "nothing decided: no gradient of a case was judged, all are disturbed, or --strict is unclear"},

@@ -107,6 +107,7 @@ struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
+  int long_blocks = 0;        // blocks of a case with steps longer than a block has to be; 0: as others
 };
 
 struct CheckingOptions : MeasuringOptions {

@@ -8,6 +8,7 @@
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/worker_program.h"
+#include "harness/front/run/choose_threads.h"
 #include "harness/front/run/duel_loop.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -89,6 +90,7 @@ class DuelRun : public Run {
   const Plan& shown_plan() const override { return now_.plan; }
 
   Start begin() override {
+    choose_threads(prepared_, [](const std::string&) {});  // the base build decides for both
     report_ = new_duel_report(prepared_, now_, duel_options_);
     return {.id = report_.id,
             .tool = report_.tool,

@@ -83,7 +83,8 @@ class TimedRun : public ReportRun {
                         {.seed = options_.what.seed,
                          .cores = cores_of_run(prepared_),
                          .keep_disturbed = options_.keep_disturbed,
-                         .cpu_times = cpu_times_reader()});
+                         .cpu_times = cpu_times_reader(),
+                         .long_blocks = run_options_.long_blocks});
     return run_launches(runner, std::move(make_command), cpu_times_reader());
   }
 

@@ -5,6 +5,7 @@
 
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/run/choose_threads.h"
 #include "harness/front/run/run.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
@@ -92,6 +93,7 @@ class TrainRun : public ReportRun {
 
  private:
   Start begin() override {
+    choose_threads(prepared_, [](const std::string&) {});
     began_ = monotonic_seconds();
     const Start start = ReportRun::begin();
     report_.config["training"] = to_json(training_options_.training);

@@ -49,6 +49,8 @@ PythonHost find_python_host(const fs::path& worker, const std::vector<std::strin
           .arguments = {folder / "dpbench/host.py", folder / "libdpbench_python.so", torch}};
 }
 
-fs::path pytorch_strategies(const fs::path& worker) { return python_folder(worker) / "dpbench/pytorch.py"; }
+fs::path shipped_file(const fs::path& worker, const std::string& name) {
+  return python_folder(worker) / "dpbench" / name;
+}
 
 }  // namespace dpbench

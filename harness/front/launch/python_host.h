@@ -21,7 +21,8 @@ bool is_python(const std::string& plugin);
 PythonHost find_python_host(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
                             const std::string& asked, const std::string& torch);
 
-// Returns the file with PyTorch's own strategies, whose names begin with "py-".
-std::filesystem::path pytorch_strategies(const std::filesystem::path& worker);
+// Returns a file of dpbench's own package for Python: "pytorch.py" has PyTorch's own strategies, whose names begin with
+// "py-", and "module_model.py" the model of --model MODULE:CLASS.
+std::filesystem::path shipped_file(const std::filesystem::path& worker, const std::string& name);
 
 }  // namespace dpbench

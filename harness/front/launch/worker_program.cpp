@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -109,6 +110,22 @@ fs::path find_program(const std::vector<fs::path>& places, const std::string& wh
   throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
 }
 
+// Throws the error among the lines of a Python host, and prints the others: what the user's file printed, and its
+// traceback. Does nothing if no line is the host's.
+void throw_error_of_host(const std::string& said) {
+  constexpr std::string_view speaker = "dpbench-worker: ";
+  std::string error, others;
+  std::istringstream lines(said);
+  for (std::string line; std::getline(lines, line);)
+    if (error.empty() && line.starts_with(speaker))
+      error = line.substr(speaker.size());
+    else
+      others += line + "\n";
+  if (error.empty()) return;
+  std::fputs(sanitised(others).c_str(), stderr);
+  throw UsageError((error.starts_with("--plugin") ? "" : "--python: ") + one_line(error, 2048));
+}
+
 }  // namespace
 
 fs::path find_worker() {
@@ -165,13 +182,12 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
     const Catalogue asked = parse_catalogue(captured.output, "the worker's catalogue");
     return gpu ? asked : with_cuda_as_built(asked, worker);
   }
-  std::array<char, 2048> said{};
-  const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
-  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), said.size());
+  std::string said(65536, '\0');
+  said.resize(static_cast<size_t>(std::max<ssize_t>(::pread(errors.get(), said.data(), said.size(), 0), 0)));
+  if (hosted) throw_error_of_host(said);
+  const std::string why = one_line(said, 2048);
   constexpr std::string_view refusal = "dpbench-worker: --plugin ";
   if (why.starts_with(refusal)) throw UsageError(why.substr(refusal.find("--plugin")));
-  constexpr std::string_view speaker = "dpbench-worker: ";
-  if (hosted && why.starts_with(speaker)) throw UsageError("--python: " + why.substr(speaker.size()));
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
       describe_exit(captured.status) + "): " + why);

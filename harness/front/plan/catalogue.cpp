@@ -43,10 +43,10 @@ StrategyEntry strategy_from(const Json& json) {
           .buffers = json.value("buffers", ""),
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
-          .python = json.value("python", false),
           .axes = json.value("axes", std::vector<std::string>{"dp"}),
           .declares = declarations_from(json.value("declares", Json::array())),
-          .params = params_from(json.value("params", Json::array()))};
+          .params = params_from(json.value("params", Json::array())),
+          .python = json.value("python", false)};
 }
 
 WorkloadEntry workload_from(const Json& json) {
@@ -55,7 +55,6 @@ WorkloadEntry workload_from(const Json& json) {
           .summary = json.value("summary", ""),
           .scaling = value_of<Scaling>(json, "scaling"),
           .batch = json.at("batch"),
-          .python = json.value("python", false),
           .probe = json.value("probe", false),
           .thorough = json.value("thorough", false),
           .digits = json.value("digits", false),
@@ -63,7 +62,8 @@ WorkloadEntry workload_from(const Json& json) {
           .model_sizes = json.value("model_sizes", ""),
           .check_model = json.value("check_model", ""),
           .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
-          .plugin = json.value("plugin", false)};
+          .plugin = json.value("plugin", false),
+          .python = json.value("python", false)};
 }
 
 BackendEntry backend_from(const Json& json) {

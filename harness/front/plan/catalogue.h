@@ -26,10 +26,10 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
-  bool python = false;                 // a rank is a process of a Python interpreter
   std::vector<std::string> axes = {};  // axes of a mesh that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
+  bool python = false;  // a rank is a process of a Python interpreter
 
   bool runs_on(Device device) const { return device == Device::cuda ? cuda : cpu; }
   // Returns the first axis of a mesh that the strategy does not use; empty if it uses all.
@@ -44,7 +44,6 @@ struct WorkloadEntry {
   std::string name, summary;
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
-  bool python = false;  // as of a strategy
   bool probe = false;
   bool thorough = false;                 // even without --long, `check` runs the slow test scenarios on this workload
   bool digits = false;                   // the workload reads the MNIST files in the --data directory
@@ -55,6 +54,7 @@ struct WorkloadEntry {
   // workload.
   int64_t samples = 0;
   bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
+  bool python = false;  // a rank is a process of a Python interpreter
 };
 
 struct BackendEntry {

@@ -23,8 +23,7 @@ void judge_launch(Row& row, const Selection& selection) {
 
 // Skips a case with Python in dpbench's own runtime, which Python's backward passes do not use.
 void judge_runtime(Row& row) {
-  if (row.spec.python && row.spec.runtime == Runtime::fast)
-    row.skip_reason = "Python runs under --runtime torch alone";
+  if (row.spec.python && row.spec.runtime == Runtime::fast) row.skip_reason = "Python runs under --runtime torch alone";
 }
 
 // Skips a case whose mesh has an axis that the strategy does not use.

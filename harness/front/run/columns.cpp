@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/front/text/text.h"
+#include "harness/report/figures/derived.h"
 #include "harness/report/figures/disturbance.h"
 #include "workloads/base/error.h"
 
@@ -78,7 +79,8 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
 std::string efficiency_cell(const Report& report, const CaseRecord& record) {
   const Derived& d = record.derived;
   if (crowded(record.spec, cores_of(report))) return "-";
-  return with_interval(0, " %", percent(d.efficiency), percent(d.efficiency_low), percent(d.efficiency_high));
+  return with_interval(0, above_ideal(record) ? " % !" : " %", percent(d.efficiency), percent(d.efficiency_low),
+                       percent(d.efficiency_high));
 }
 
 std::string exact(std::optional<double> value) { return value ? number("%.9g", value) : ""; }

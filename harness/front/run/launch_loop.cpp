@@ -105,7 +105,15 @@ void LaunchLoop::judge_refusals() {
 bool LaunchLoop::launch(int index, const std::vector<size_t>& which) {
   for (const auto& members : launch_order(specs_, which, index, options_.what.seed))
     if (!run_group(index, members)) return false;
+  if (!which.empty()) complain(which.back(), runner_.end_launch());
   return true;
+}
+
+void LaunchLoop::complain(size_t which, const std::vector<std::string>& complaints) {
+  for (const auto& complaint : complaints) {
+    report_.cases[which].warnings.push_back(complaint);
+    progress_.warning(complaint);
+  }
 }
 
 bool LaunchLoop::run_group(int index, const std::vector<size_t>& members) {
@@ -118,10 +126,7 @@ bool LaunchLoop::run_group(int index, const std::vector<size_t>& members) {
     failed_starts = broken_start_.empty() ? 0 : failed_starts + 1;
     if (failed_starts < 2) broken_start_.clear();
   }
-  for (const auto& complaint : runner_.end_group()) {
-    report_.cases[members.back()].warnings.push_back(complaint);
-    progress_.warning(complaint);
-  }
+  complain(members.back(), runner_.end_group());
   return true;
 }
 

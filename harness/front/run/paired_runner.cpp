@@ -57,6 +57,7 @@ std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& 
     if (ran(other) || is_interrupted(other)) return;
     series.reference_fault = other.reason;
     series.reference = nullptr;
+    loaded_.clear();
   };
   if (reference_first) run_reference();
   if (is_interrupted(other)) return other;
@@ -77,23 +78,43 @@ std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& 
   return std::nullopt;
 }
 
+// Runs the reference's first block, which warms up, decides the number of steps of the later ones and does not count. A
+// reference that is set up already needs none. Returns the outcome that ends the case, if any.
+std::optional<CaseOutcome> PairedRunner::set_up_reference(const Json& command, Series& series) {
+  if (!series.reference) return std::nullopt;
+  if (loaded_ != series.reference->id) {
+    loaded_.clear();
+    CaseOutcome first = block(references_, *series.reference, command, 0);
+    if (is_interrupted(first)) return first;
+    if (!ran(first)) {
+      series.reference_fault = first.reason;
+      series.reference = nullptr;
+      return std::nullopt;
+    }
+    loaded_ = series.reference->id;
+    loaded_steps_ = first.ranks.front().steps_per_sample;
+  }
+  series.reference_steps = loaded_steps_;
+  return std::nullopt;
+}
+
+// Returns the number of blocks of a case, the first of which is given.
+int PairedRunner::blocks_of(const Sampling& sampling, const std::vector<RankRecord>& first) const {
+  const bool is_long = sampling.steps == 0 && first.front().steps_per_sample == 1 &&
+                       static_cast<double>(slowest_ns(first)) > 1e9 * sampling.min_sample_s;
+  return rules_.long_blocks > 0 && is_long ? std::min(rules_.long_blocks, sampling.samples) : sampling.samples;
+}
+
 CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
-  // The first block of each side warms up and decides the number of steps of the later ones. It does not count.
+  // The first block warms up and decides the number of steps of the later ones. It does not count.
   CaseOutcome outcome = cases_.run(spec, command);
   if (!ran(outcome)) return outcome;
   const Sampling sampling = sampling_from_json(command.at("sampling"));
   Series series{.reference = reference_of_(spec),
                 .steps = outcome.ranks.front().steps_per_sample,
                 .others = LoadWatch(rules_.cpu_times)};
-  if (series.reference) {
-    const CaseOutcome first = block(references_, *series.reference, command, 0);
-    if (is_interrupted(first)) return first;
-    if (ran(first))
-      series.reference_steps = first.ranks.front().steps_per_sample;
-    else
-      series.reference_fault = first.reason, series.reference = nullptr;
-  }
-  const auto wanted = static_cast<size_t>(sampling.samples);
+  if (auto ended = set_up_reference(command, series)) return *std::move(ended);
+  const auto wanted = static_cast<size_t>(blocks_of(sampling, outcome.ranks));
   bool out_of_time = false;
   while (series.blocks.size() < wanted && series.tried < 2 * wanted && !out_of_time) {
     if (auto ended = pair(spec, command, series)) {
@@ -102,13 +123,17 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
     }
     out_of_time = series.spent_s > sampling.max_time_s;
   }
-  CaseOutcome end =
-      cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}, {"blocks", series.kept}});
+  const auto others_count = [&] { return !rules_.keep_disturbed && !quiet(series.others.load()); };
+  CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)},
+                                      {"sampling", command.at("sampling")},
+                                      {"blocks", series.kept},
+                                      {"retake", others_count()}});
   std::swap(end.checks, outcome.checks);  // the checks before timing, then the audits of all blocks
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);
   if (!ran(end)) return end;
+  if (profile_starved(spec, end.ranks, rules_.cores) && others_count()) drop_profile_times(end.ranks);
   for (size_t rank = 0; rank < end.ranks.size(); ++rank)
     for (const auto& one : series.blocks) {
       append(end.ranks[rank].samples_ns, one[rank].samples_ns);
@@ -127,9 +152,10 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   return end;
 }
 
-std::vector<std::string> PairedRunner::end_group() {
-  std::vector<std::string> complaints = cases_.end_group();
-  for (auto& complaint : references_.end_group()) complaints.push_back("reference: " + complaint);
+std::vector<std::string> PairedRunner::end_launch() {
+  loaded_.clear();
+  std::vector<std::string> complaints = references_.end_group();
+  for (auto& complaint : complaints) complaint = "reference: " + complaint;
   return complaints;
 }
 

@@ -24,14 +24,17 @@ class PairedRunner : public CaseRunner {
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: disturbed blocks count
     ReadCpuTimes cpu_times = {};  // tells the load by others
+    int long_blocks = 0;          // blocks of a case with a step that is longer than a block has to be; 0: as others
   };
 
   // `cases` and `references` run on processes of their own.
   PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules);
 
-  // Runs one launch of a case. `command` orders the first block.
+  // Runs one launch of a case. The reference stays set up for the next case with the same one. `command` orders the
+  // first block.
   CaseOutcome run(const CaseSpec& spec, const Json& command) override;
-  std::vector<std::string> end_group() override;
+  std::vector<std::string> end_group() override { return cases_.end_group(); }
+  std::vector<std::string> end_launch() override;
   int pending_signal() override { return cases_.pending_signal(); }
 
  private:
@@ -39,11 +42,15 @@ class PairedRunner : public CaseRunner {
 
   CaseOutcome block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps);
   std::optional<CaseOutcome> pair(const CaseSpec& spec, const Json& command, Series& series);
+  int blocks_of(const Sampling& sampling, const std::vector<RankRecord>& first) const;
+  std::optional<CaseOutcome> set_up_reference(const Json& command, Series& series);
 
   CaseRunner &cases_, &references_;
   ReferenceOf reference_of_;
   Rules rules_;
   std::mt19937_64 random_;
+  std::string loaded_;        // id of the reference that is set up; empty: none
+  int64_t loaded_steps_ = 0;  // its steps per block
 };
 
 }  // namespace dpbench

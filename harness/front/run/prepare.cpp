@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/process/open_files.h"
+#include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
 #include "workloads/base/error.h"
@@ -52,11 +54,19 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
-// Adds the file with PyTorch's own strategies to the plug-ins if one of them is asked for.
-void add_pytorch_strategies(Selection& what, const fs::path& worker) {
+// Adds dpbench's own Python files to the plug-ins if what is asked for needs them.
+void add_shipped_files(Selection& what, const fs::path& worker) {
   const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
   if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference))
-    what.plugins.push_back(pytorch_strategies(worker));
+    what.plugins.push_back(shipped_file(worker, "pytorch.py"));
+  const size_t colon = what.model.find(':');
+  if (colon == std::string::npos) return;
+  if (!what.workloads.empty())
+    throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
+  what.plugins.push_back(shipped_file(worker, "module_model.py"));
+  what.workloads = {what.model.substr(colon + 1)};
+  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // read by module_model.py in the processes that are started
+  what.model.clear();
 }
 
 }  // namespace
@@ -64,7 +74,7 @@ void add_pytorch_strategies(Selection& what, const fs::path& worker) {
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
   require_accessible(options.what.data_dir);
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
-  add_pytorch_strategies(options.what, worker);
+  add_shipped_files(options.what, worker);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <random>
+#include <string>
 
 namespace dpbench {
 namespace {
@@ -10,6 +11,24 @@ namespace {
 template <class T>
 void shuffle(std::vector<T>& values, std::mt19937_64& random) {
   for (size_t left = values.size(); left > 1; --left) std::swap(values[left - 1], values[random() % left]);
+}
+
+// Moves cases that differ only in strategy and world, whose reference is the same, behind the first of them.
+std::vector<size_t> side_by_side(const std::vector<CaseSpec>& cases, const std::vector<size_t>& members) {
+  std::map<std::string, size_t> places;
+  std::vector<std::vector<size_t>> settings;
+  for (const size_t index : members) {
+    CaseSpec setting = cases[index];
+    setting.strategy = setting.backend = setting.mesh = "";
+    setting.params.clear();
+    setting.world = setting.processes = 1;
+    const auto [place, is_new] = places.try_emplace(case_id(setting), settings.size());
+    if (is_new) settings.emplace_back();
+    settings[place->second].push_back(index);
+  }
+  std::vector<size_t> order;
+  for (const auto& setting : settings) order.insert(order.end(), setting.begin(), setting.end());
+  return order;
 }
 
 }  // namespace
@@ -22,7 +41,7 @@ std::vector<std::vector<size_t>> launch_order(const std::vector<CaseSpec>& cases
   std::vector<std::vector<size_t>> order;
   for (auto& [key, members] : groups) {
     shuffle(members, random);
-    order.push_back(std::move(members));
+    order.push_back(side_by_side(cases, members));
   }
   shuffle(order, random);
   return order;

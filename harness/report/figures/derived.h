@@ -23,6 +23,9 @@ void derive_speedups(Report& report);
 // device for weak) as `spec`, or null if the report has no such measured case.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
+// True if the case's efficiency is above 100 % by more than its interval.
+bool above_ideal(const CaseRecord& record);
+
 // Returns the Karp-Flatt metric, the serial fraction of a program computed from its speed-up in a world; below 0 for a
 // superlinear speed-up.
 double karp_flatt(double speedup, int world);

@@ -40,16 +40,19 @@ std::string line_of(const Report& report, double OtherLoad::* of, const std::str
 // A block is disturbed if a rank waits for cores for more than this share of the block's time.
 constexpr double most_lost_share = 0.05;
 
+// Returns the share of `wall_ns` that a process of the case lost to others.
+double lost_share(const CaseSpec& spec, double wall_ns, double cpu_ns, double queue_ns) {
+  const double cores = static_cast<double>(spec.threads) * spec.world / spec.processes;  // that each process needs
+  return std::min(queue_ns, std::max(0.0, wall_ns * cores - cpu_ns)) / wall_ns;
+}
+
 // Returns the largest share of a block's time that a rank lost to others.
 double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
-  const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // needed by each process
   double most = 0;
   for (const RankRecord& rank : ranks)
-    for (size_t i = 0; i < std::min({rank.queue_ns.size(), rank.cpu_ns.size(), rank.samples_ns.size()}); ++i) {
-      const int64_t idle_ns = std::max<int64_t>(0, rank.samples_ns[i] * cores - rank.cpu_ns[i]);
-      const int64_t lost_ns = std::min(rank.queue_ns[i], idle_ns);
-      most = std::max(most, static_cast<double>(lost_ns) / static_cast<double>(rank.samples_ns[i]));
-    }
+    for (size_t i = 0; i < std::min({rank.queue_ns.size(), rank.cpu_ns.size(), rank.samples_ns.size()}); ++i)
+      most = std::max(most, lost_share(spec, static_cast<double>(rank.samples_ns[i]),
+                                       static_cast<double>(rank.cpu_ns[i]), static_cast<double>(rank.queue_ns[i])));
   return most;
 }
 
@@ -61,6 +64,26 @@ bool crowded(const CaseSpec& spec, int cores) {
 
 bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores) {
   return !crowded(spec, cores) && lost_share(spec, block) > most_lost_share;
+}
+
+bool profile_starved(const CaseSpec& spec, const std::vector<RankRecord>& ranks, int cores) {
+  return !crowded(spec, cores) && std::ranges::any_of(ranks, [&](const RankRecord& rank) {
+    return rank.profile && rank.profile->cpu_ns && rank.profile->queue_ns &&
+           lost_share(spec, rank.profile->step_ns, *rank.profile->cpu_ns, *rank.profile->queue_ns) > most_lost_share;
+  });
+}
+
+void drop_profile_times(std::vector<RankRecord>& ranks) {
+  for (RankRecord& rank : ranks) {
+    rank.phases_ns.clear();
+    if (!rank.profile) continue;
+    Profile& profile = *rank.profile;
+    profile.disturbed = true;
+    for (auto* ns : {&profile.communication_ns, &profile.exposed_ns, &profile.hidden_ns, &profile.waiting_ns})
+      ns->reset();
+    profile.collectives.clear();
+    profile.strategy_figures.clear();
+  }
 }
 
 bool quiet(const std::optional<OtherLoad>& load) { return load && load->programs + load->host < most_lost_share; }

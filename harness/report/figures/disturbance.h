@@ -17,6 +17,11 @@ bool crowded(const CaseSpec& spec, int cores);
 // case is crowded or the kernel does not tell. `block` holds the ranks' records of one block.
 bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores);
 
+// The same for the steps that the ranks profiled.
+bool profile_starved(const CaseSpec& spec, const std::vector<RankRecord>& ranks, int cores);
+// Marks the ranks' profiles as disturbed and removes their times; their counts stay.
+void drop_profile_times(std::vector<RankRecord>& ranks);
+
 // True if other programs used less than 5 % of a core, too little to disturb most blocks. Replicas that waited for a
 // core then waited for each other's threads, which is a cost of their strategy. False if the load is unknown.
 bool quiet(const std::optional<OtherLoad>& load);

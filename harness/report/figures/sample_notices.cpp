@@ -134,6 +134,18 @@ std::vector<std::string> rank_warnings(const CaseRecord& record) {
   return warnings;
 }
 
+// Reports that others took the cores in the profiled steps of every launch, so that the case has no figure from them.
+std::optional<std::string> disturbed_profiles(const CaseRecord& record) {
+  bool found = false;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) {
+      if (rank.profile && !rank.profile->disturbed) return std::nullopt;
+      found = found || rank.profile;
+    }
+  if (!found) return std::nullopt;
+  return "no phases, no COMM: the replicas did not have their cores in the profiled steps";
+}
+
 }  // namespace
 
 std::vector<std::string> notices_of(const CaseRecord& record) {
@@ -148,6 +160,7 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
     if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
   if (auto notice = straggling(record)) notices.push_back(std::move(*notice));
+  if (auto notice = disturbed_profiles(record)) notices.push_back(std::move(*notice));
   if (auto notice = throttling(record)) notices.push_back(std::move(*notice));
   for (auto& text : rank_warnings(record)) notices.push_back(std::move(text));
   return notices;

@@ -58,7 +58,9 @@ Series measured_of(const Series& all) {
 }
 
 bool was_profiled(const CaseRecord& record) {
-  return !record.launches.empty() && !record.launches[0].ranks.empty() && record.launches[0].ranks[0].profile;
+  if (record.launches.empty() || record.launches[0].ranks.empty()) return false;
+  const auto& profile = record.launches[0].ranks[0].profile;
+  return profile && !profile->disturbed;
 }
 
 // Returns the reason why no model can be fitted to the step times of these worlds; empty if one can.

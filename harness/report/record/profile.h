@@ -63,7 +63,8 @@ struct Profile {
   std::vector<CollectiveRecord> collectives{};
   std::vector<LedgerEntry> ledger{};
   double collectives_per_step = 0, collective_bytes_per_step = 0;
-  std::optional<double> communication_ns{}, exposed_ns{}, hidden_ns{}, waiting_ns{}, queue_ns{};
+  std::optional<double> communication_ns{}, exposed_ns{}, hidden_ns{}, waiting_ns{}, queue_ns{}, cpu_ns{};
+  bool disturbed = false;
   std::map<std::string, std::vector<double>> strategy_figures{};
   std::optional<int64_t> flop{};
 };
@@ -87,6 +88,11 @@ struct Table<Profile> {
       later(Field{"queue_ns", "ns", &P::queue_ns,
                   "longest time per step for which a thread was ready to run but had no core; since 1.5",
                   range::not_negative}),
+      later(Field{"cpu_ns", "ns", &P::cpu_ns, "CPU time of all threads of the process per step; since 1.6",
+                  range::not_negative}),
+      later(Field{"disturbed", "-", &P::disturbed,
+                  "a replica of the case did not have its cores in the profiled steps: the profile's counts hold, its "
+                  "other times were dropped; since 1.6"}),
       later(Field{"collectives_per_step", "collectives", &P::collectives_per_step, "collectives of this rank per step",
                   range::not_negative}),
       later(Field{"collective_bytes_per_step", "bytes", &P::collective_bytes_per_step,

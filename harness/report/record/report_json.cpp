@@ -18,13 +18,13 @@ std::vector<LaunchRecord> launches_from_json(const Json& json, const std::string
   return launches;
 }
 
-// Returns the mean time of a profiled step over the ranks of all launches, or nullopt without profiles. The times of
-// the step's phases add up to it.
+// Returns the mean time of a profiled step over the ranks of all launches, without disturbed profiles; nullopt if there
+// is none. The times of the step's phases add up to it.
 std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   double sum = 0, n = 0;
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)
-      if (rank.profile) sum += rank.profile->step_ns, ++n;
+      if (rank.profile && !rank.profile->disturbed) sum += rank.profile->step_ns, ++n;
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 

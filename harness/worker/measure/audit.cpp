@@ -9,7 +9,6 @@
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/judges/judge_course.h"
 #include "harness/worker/rank/host_memory.h"
-#include "workloads/base/runtime.h"
 
 namespace dpbench {
 namespace {
@@ -158,7 +157,6 @@ void Audit::run(int64_t steps) {
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const Computing here;
-  const int64_t nodes = nodes_run_by_engine();
   const Scenario scenario{.name = check_name,
                           .gradient_check = check_name,
                           .dtype = dtype_,
@@ -181,7 +179,6 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
     rows_.skipped(check_name, compared, exact.unknown);
   }
   motion_.remember(first + steps, steps, trial.ranks[0], sample_);
-  engine_nodes_ += nodes_run_by_engine() - nodes;
 }
 
 }  // namespace dpbench

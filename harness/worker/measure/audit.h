@@ -24,8 +24,6 @@ class Audit {
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;
-  // Number of autograd nodes that audits ran in torch's engine.
-  int64_t engine_nodes() const { return engine_nodes_; }
 
  private:
   int64_t affordable(int64_t block_steps, double reserved_s) const;
@@ -50,7 +48,6 @@ class Audit {
   std::string key_;
   int audits_ = 0;
   int64_t steps_ = 0;  // audited steps
-  int64_t engine_nodes_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double spent_s_ = 0;                  // time of all audits
   double shortest_s_ = 0, step_s_ = 0;  // time of an audit of one step, and of each further step

@@ -15,6 +15,7 @@
 #include "harness/report/figures/spans.h"
 #include "harness/worker/measure/collective_watch.h"
 #include "harness/worker/measure/device_phases.h"
+#include "harness/worker/measure/engine_watch.h"
 #include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/kineto_trace.h"
 #include "harness/worker/measure/ledger.h"
@@ -111,8 +112,9 @@ class ProfiledCase {
     phases_.listen(nullptr);
     phases_.switch_on(false);
     profile.steps = steps;
-    if (const auto queue_ns = use.spent().queue_ns)
-      profile.queue_ns = static_cast<double>(*queue_ns) / static_cast<double>(steps);
+    const CoreUse::Spent spent = use.spent();
+    profile.cpu_ns = static_cast<double>(spent.cpu_ns) / static_cast<double>(steps);
+    if (spent.queue_ns) profile.queue_ns = static_cast<double>(*spent.queue_ns) / static_cast<double>(steps);
     const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
     profile.step_ns = all_ns / static_cast<double>(steps);
     const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();
@@ -267,18 +269,25 @@ int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
 
 }  // namespace
 
-void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
+bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record) {
   const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
   source.prepare(0, warmup_steps + counted_steps + steps + traced_steps);
+  record.phases_ns.clear();
   record.profile.emplace();
   const Formula formula = formula_of(spec, setup, group.rank(), warmup_steps + counted_steps, steps);
   ProfiledCase profiled(spec, setup, source, group, pulse);
-  record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
+  bool by_engine = false;
+  {
+    const EngineWatch engine;  // ends before the profiled steps, which it would slow down
+    record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
+    by_engine = engine.nodes() > 0;
+  }
   profiled.run(steps, formula, record);
   if (!sampling.trace_dir.empty()) profiled.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   profiled.finish();
+  return by_engine;
 }
 
 }  // namespace dpbench

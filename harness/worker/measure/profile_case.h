@@ -11,8 +11,8 @@
 namespace dpbench {
 
 // Profiles a case. Every rank must call it. Creates a new instance of the strategy, whose collectives are observed.
-// Fills the record's phases_ns and profile.
-void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
+// Replaces the record's phases_ns and profile. Returns true if torch's engine ran a backward pass.
+bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record);
 
 }  // namespace dpbench

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/stats/stats.h"
 #include "harness/worker/measure/peak.h"
 #include "harness/worker/measure/profile_case.h"
@@ -68,7 +69,6 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
       timer_(*strategy_, source_, group, pulse),
       gpus_(pci_buses(gpus_of(setup_))) {
   pulse_.beat();
-  engine_nodes_before_ = nodes_run_by_engine();
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
   source_.prepare(0, first + rest);
   timer_.checked_block(first);
@@ -138,7 +138,14 @@ void TimedCase::finish() {
   group_.barrier();  // wait until all ranks are done before any rank tears down the process group
 }
 
-RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& blocks) {
+// True if a rank did not have its cores in its profile. Collective.
+bool TimedCase::profile_lacked_cores(const RankRecord& record) const {
+  at::Tensor lacked = at::tensor({int64_t{profile_starved(spec_, {record}, /*cores=*/0)}}, at::kLong);
+  group_.max(lacked);
+  return replicas_have_own_cores(spec_, group_) && lacked.item<int64_t>() != 0;
+}
+
+RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake) {
   std::vector<int64_t> readings;
   for (const size_t block : blocks)
     readings.insert(readings.end(), readings_.at(block).begin(), readings_.at(block).end());
@@ -150,12 +157,14 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (audit_) audit_->at_end(steps_);
   strategy_->finish();
   record.parameters_hash = parameters_hash();
-  const int64_t of_audits = audit_ ? audit_->engine_nodes() : 0;
-  if (nodes_run_by_engine() > engine_nodes_before_ + of_audits)
-    record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   group_.barrier();
   strategy_.reset();
-  profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
+  const bool by_engine = profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
+  if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
+    record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
+  const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;
+  if (retake && time_left && profile_lacked_cores(record))
+    profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
   if (sampling.measure_peak && replicas_have_own_cores(spec_, group_))
     record.peak = measured_peak(setup_.dtype, setup_.devices.at(0));
   group_.barrier();

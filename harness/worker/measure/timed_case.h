@@ -25,11 +25,13 @@ class TimedCase {
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
   // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of `blocks`,
-  // numbered from 0, without the times of the single blocks. Collective.
-  RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks);
+  // numbered from 0, without the times of the single blocks. retake: take a profile in which a rank did not have its
+  // cores once more, if --max-time allows. Collective.
+  RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:
   void call_accessors();
+  bool profile_lacked_cores(const RankRecord& record) const;
   RankRecord figures() const;
   std::string parameters_hash() const;
 
@@ -44,7 +46,6 @@ class TimedCase {
   StepTimer timer_;
   std::optional<Audit> audit_;
   GpuWatch gpus_;
-  int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks

@@ -8,11 +8,11 @@
 
     $ dpbench check --plugin ./mine.py --strategy mine
 """
-from dpbench.checking import Wrong, check, frame, run
+from dpbench.checking import Checks, Wrong, check, frame, run
 from dpbench.errors import UsageError
 from dpbench.registration import strategy, workload
 
-__all__ = ["Batch", "Setup", "Strategy", "UsageError", "Wrong", "check", "frame", "phase", "run", "strategy", "workload"]
+__all__ = ["Batch", "Checks", "Setup", "Strategy", "UsageError", "Wrong", "check", "frame", "phase", "run", "strategy", "workload"]
 
 
 def __getattr__(name):

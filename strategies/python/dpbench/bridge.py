@@ -45,11 +45,11 @@ def call(request, number, argument):
         handlers[request](number, argument)
         return 0
     except BaseException as error:  # SystemExit and KeyboardInterrupt must not end here unseen
-        traceback.print_exc()  # to the rank's log
-        text = line_of(error, files) + "\n" + traceback.format_exc()
-        native.dpbench_set_error(text.encode(errors="replace"))
-        if isinstance(error, UsageError):
-            native.dpbench_set_error(str(error).encode(errors="replace"))
+        usage = isinstance(error, UsageError)
+        if not usage:
+            traceback.print_exc()  # to the rank's log
+        native.dpbench_set_error((str(error) if usage else line_of(error, files)).encode(errors="replace"))
+        if usage:
             return 2
         return 3 if isinstance(error, MemoryError) or "can't allocate memory" in str(error) else 1
 

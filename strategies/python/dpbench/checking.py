@@ -1,21 +1,15 @@
 """dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch itself."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
+from dpbench import program
+
 
 class Wrong(AssertionError):
     """A check has failed. Its text has dpbench's words for each failed check."""
-
-
-def program():
-    found = os.environ.get("DPBENCH") or shutil.which("dpbench")
-    if not found:
-        raise FileNotFoundError("no program dpbench on PATH. Set DPBENCH to it")
-    return found
 
 
 def flags_of(flags):
@@ -39,20 +33,40 @@ def called(command, plugin, flags):
     with tempfile.TemporaryDirectory(prefix="dpbench-") as directory:
         if command == "run":
             flags.setdefault("out", os.path.join(directory, "run"))
-        done = subprocess.run([program(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([program.find(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
     return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def words_of(case, row):
+    """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
+    return f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
 
 
 def check(plugin, strategy, **flags):
     """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong unless all checks pass. Returns the report."""
     code, report = called("check", plugin, {"strategy": strategy, **flags})
-    failed = [f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
-              for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
+    failed = [words_of(case, row) for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
     if failed:
         raise Wrong("\n".join(failed))
     if code:
         raise RuntimeError(f"dpbench check ended with {code}")
     return report
+
+
+class Checks:
+    """The checks of a strategy as tests of pytest (dpbench.pytest_plugin). Arguments as of check()."""
+
+    def __init__(self, plugin, strategy, **flags):
+        self.plugin, self.flags, self.found = plugin, {"strategy": strategy, **flags}, None
+
+    def report(self, folder):
+        """Runs dpbench the first time. folder: where a relative path of the plug-in begins."""
+        if self.found is None:
+            plugin = os.path.join(folder, self.plugin) if self.plugin is not None else None
+            code, self.found = called("check", plugin, self.flags)
+            if self.found is None:
+                raise RuntimeError(f"dpbench check ended with {code}")
+        return self.found
 
 
 def run(plugin=None, **flags):

@@ -16,7 +16,7 @@ def line_of(error, files):
     outside = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) != PACKAGE]
     own = [frame for frame in frames if frame.filename in files] or outside
     place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno} in {own[-1].name})" if own else ""
-    if isinstance(error, SyntaxError) and error.filename in files:
-        place = f" ({os.path.basename(error.filename)}:{error.lineno})"
+    if isinstance(error, SyntaxError):
+        place = ""  # its text names the line
     text = str(error).strip()
     return type(error).__name__ + (": " + text.splitlines()[0] if text else "") + place

@@ -22,9 +22,12 @@ def main():
             bridge.run_file(file)
         bridge.register_all()
     except BaseException as error:
-        from dpbench.errors import line_of
-        print(f"dpbench-worker: --plugin {bridge.running}: {line_of(error, files)}", file=sys.stderr)  # what dpbench shows
-        traceback.print_exc()
+        from dpbench.errors import UsageError, line_of
+        usage = isinstance(error, UsageError)
+        # dpbench ends with the first line, and shows the others before.
+        print(f"dpbench-worker: --plugin {bridge.running}: {error if usage else line_of(error, files)}", file=sys.stderr)
+        if not usage:
+            traceback.print_exc()
         os._exit(2)
     os.dup2(stdout, 1)
     os.close(stdout)

@@ -3,8 +3,9 @@ import threading
 
 import torch
 from torch import nn
+from torch.utils.data import default_collate
 
-from dpbench import bridge, registration
+from dpbench import bridge, packing, registration
 from dpbench.errors import UsageError
 
 ops = torch.ops.dpbench
@@ -17,7 +18,7 @@ drawing = threading.Lock()  # a model's constructor draws from torch's global ge
 def fields_of(number, entry):
     """Returns a workload's fields, completed by its class."""
     fields = dict(entry.fields)
-    instance = instance_of(number)
+    instance = instance_of(number).user
     if "samples" not in fields:
         if not hasattr(instance, "samples") and not hasattr(instance, "data"):
             raise UsageError(f"workload '{fields['name']}' has neither samples nor data()")
@@ -36,27 +37,44 @@ def instance_of(number):
                 raise UsageError(f"workload '{registration.workloads[number].fields['name']}' has neither batch(ids) nor data()")
             instance.data_set = instance.data()
             instance.batch = lambda ids: collated(instance.data_set, ids)
-        instances[number] = instance
+        instances[number] = Hosted(instance)
     return instances[number]
 
 
 def collated(data_set, ids):
-    pairs = [data_set[int(i)] for i in ids]
-    return tuple(torch.stack([torch.as_tensor(pair[part]) for pair in pairs]) for part in (0, 1))
+    return default_collate([data_set[int(i)] for i in ids])
+
+
+class Hosted:
+    """A user's workload, and how its inputs, targets and outputs are packed."""
+
+    def __init__(self, user):
+        self.user, self.input, self.target, self.output = user, packing.Data(), packing.Data(), packing.Output()
+
+    def batch(self, method, ids):
+        input, target = method(ids)
+        return self.input.pack(input), self.target.pack(target)
+
+    def loss(self, output, target):
+        return self.user.loss(self.output.unpack(output), self.target.unpack(target, output.dtype))
 
 
 class HostedModel(nn.Module):
     """A user's module, with what a pass may depend on besides its samples."""
 
-    def __init__(self, module):
+    def __init__(self, module, workload):
         super().__init__()
         object.__setattr__(self, "module", module)  # no submodule: names stay those of the user's module
+        self.workload = workload
         self._modules, self._parameters, self._buffers = module._modules, module._parameters, module._buffers
         self.step, self._seed, self._lent = 0, 0, None
 
     def forward(self, input, ids=None):
         context.step, context.seed, context.ids = self.step, self._seed, ids
-        return self.module(input)
+        dtype = next((tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point()), torch.float32)
+        value = self.workload.input.unpack(input, dtype)
+        called = self.module(**value) if isinstance(value, dict) else self.module(*value) if isinstance(value, tuple) else self.module(value)
+        return self.workload.output.pack(called)
 
     def train(self, mode=True):
         self.module.train(mode)
@@ -118,12 +136,12 @@ def model(workload, seed):
     (smooth,) = ops.given_numbers.default()
     with drawing, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = prepared(instance_of(workload).model(), bool(smooth))
+        module = prepared(instance_of(workload).user.model(), bool(smooth))
         last += 1
         number = last
     if not isinstance(module, nn.Module):
         raise TypeError(f"model() must return an nn.Module, not {type(module).__name__}")
-    alive[number] = HostedModel(module)
+    alive[number] = HostedModel(module, instance_of(workload))
     parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = dict(module.named_buffers(remove_duplicate=False))
     bridge.answer([*parameters.values(), *buffers.values()], [*parameters, *buffers])
@@ -157,10 +175,12 @@ def loss(workload, _):
 @bridge.handler
 def batch(workload, _):
     (ids,) = bridge.given()
-    bridge.answer(instance_of(workload).batch(ids))
+    hosted = instance_of(workload)
+    bridge.answer(hosted.batch(hosted.user.batch, ids))
 
 
 @bridge.handler
 def test_batch(workload, _):
     (ids,) = bridge.given()
-    bridge.answer(instance_of(workload).test_batch(ids))
+    hosted = instance_of(workload)
+    bridge.answer(hosted.batch(hosted.user.test_batch, ids))

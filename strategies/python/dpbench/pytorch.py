@@ -105,6 +105,10 @@ class Fsdp2(dpbench.Strategy):
     def __init__(self, setup):
         super().__init__(setup)
         self.model = setup.model(replaceable=True)
+        for name, tensor in self.model.named_parameters():
+            if tensor.dim() == 0 or tensor.numel() == 0 or not tensor.is_contiguous():
+                raise dpbench.UsageError(f"fully_shard of torch {torch.__version__} cannot shard parameter {name}: it has no dimension, no "
+                                         "element, or is not contiguous")
         for tensor in [*self.model.parameters(), *self.model.buffers()]:
             dist.broadcast(tensor.data, src=0, group=setup.group)
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if setup.params["gather"] == "bf16" else None,

@@ -35,15 +35,12 @@ class Setup:
         self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[9 + 2 * i:11 + 2 * i]) for i in range(axes)]
         self.params = dict(text.split("=", 1) for text in texts[4 + 2 * axes:])
         self._adopted = {}
+        # The group of all ranks, over the case's backend. It is torch.distributed's default group, too.
+        self.group = self._adopt(self._group_name, self.rank, self.world, None) if self._group_name else None
 
     def flag(self, name):
         """Returns the value of a switch among the parameters."""
         return self.params[name] in ("on", "true", "1")
-
-    @property
-    def group(self):
-        """The group of all ranks, over the case's backend. It is torch.distributed's default group, too."""
-        return self._adopt(self._group_name, self.rank, self.world, None) if self._group_name else None
 
     @property
     def axes(self):
@@ -61,7 +58,6 @@ class Setup:
         """The mesh as torch.distributed's DeviceMesh, over the groups of dpbench."""
         from torch.distributed.device_mesh import DeviceMesh
         axes = [axis for axis in self.axes.values() if axis.group is not None] or [Axis("dp", self.group, self.rank, self.world)]
-        self.group  # the default group, which DeviceMesh asks for, must exist
         if len(axes) == 1:
             return DeviceMesh.from_group(axes[0].group, self.device.type, mesh_dim_names=(axes[0].name,))
         shape = torch.arange(self.world).view([axis.size for axis in axes])

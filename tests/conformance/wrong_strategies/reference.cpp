@@ -1,22 +1,15 @@
 #include "tests/conformance/wrong_strategies/reference.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/ATen.h>
 
 #include "strategies/api/trained_parameters.h"
+#include "tests/conformance/wrong_strategies/of_both_references.h"
 #include "workloads/layers/autocast.h"
 
 namespace dpbench::wrong {
 namespace {
-
-Batch cast(const Run& run, const Batch& batch) {
-  const auto convert = [&](const at::Tensor& tensor) {
-    return tensor.is_floating_point() && run.dtype == at::kDouble ? tensor.to(at::kDouble) : tensor;
-  };
-  return {convert(batch.input), convert(batch.target), batch.ids};
-}
 
 // Runs the forward pass. The dtype bfloat16 means autocast over float32 parameters.
 at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
@@ -77,7 +70,7 @@ void clip(Run& run) {
   double squares = 0;
   for (const auto& gradient : run.gradients)
     if (gradient.defined()) squares += gradient.to(at::kDouble).square().sum().item<double>();
-  const double factor = *run.clip_norm / (std::sqrt(squares) + 1e-6);
+  const double factor = clip_factor(run.clip_norm, squares);
   if (factor < 1)
     for (auto& gradient : run.gradients)
       if (gradient.defined()) gradient.mul_(factor);
@@ -105,7 +98,7 @@ void update(Run& run) {
 
 at::Tensor evaluate(Run& run, const Batch& batch) {
   run.model->eval();
-  const Batch mine = cast(run, batch);
+  const Batch mine = cast_for(run.dtype, batch);
   const at::Tensor output = forward(run, mine, 0);
   run.model->train();
   return output;
@@ -162,8 +155,12 @@ class Reference : public Strategy {
     const at::NoGradGuard no_grad;
     run_.parts.finish(run_);
   }
-  NamedTensors parameters() override { return named(run_.model->named_parameters()); }
-  NamedTensors buffers() override { return named(run_.model->named_buffers()); }
+  NamedTensors parameters() override {
+    NamedTensors result;
+    for (const auto& item : run_.model->named_parameters()) result.emplace_back(item.key(), item.value());
+    return result;
+  }
+  NamedTensors buffers() override { return named_buffers(*run_.model); }
   NamedTensors gradients() override { return run_.parts.reported_gradients(run_); }
   NamedTensors state() override {
     NamedTensors result;
@@ -178,15 +175,8 @@ class Reference : public Strategy {
   }
 
  private:
-  template <class Items>
-  static NamedTensors named(const Items& items) {
-    NamedTensors result;
-    for (const auto& item : items) result.emplace_back(item.key(), item.value());
-    return result;
-  }
-
   void run_micro_batch(const Batch& batch, StepResult& result) {
-    const Batch mine = cast(run_, run_.parts.rows(run_, batch));
+    const Batch mine = cast_for(run_.dtype, run_.parts.rows(run_, batch));
     const at::Tensor output = wrong::forward(run_, mine, run_.step);
     const at::Tensor loss = run_.parts.loss(run_, mine, output);
     (loss * run_.parts.micro_scale(run_)).backward();
@@ -235,12 +225,9 @@ Run::Run(const Setup& setup, Parts its_parts)
       clip_norm(setup.clip_norm),
       bucket_bytes(setup.params.number("bucket_mb") * 1024 * 1024),
       model(setup.workload.model(setup.init_seed)) {
-  const auto widen = [&](at::Tensor& tensor) {
-    if (dtype == at::kDouble && tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
-  };
-  for (auto& item : model->named_buffers()) widen(item.value());
+  for (auto& item : model->named_buffers()) widen_for(dtype, item.value());
   for (auto& item : model->named_parameters()) {
-    widen(item.value());
+    widen_for(dtype, item.value());
     const bool known =
         std::any_of(leaves.begin(), leaves.end(), [&](const auto& leaf) { return leaf.is_same(item.value()); });
     if (known || !item.value().requires_grad()) continue;

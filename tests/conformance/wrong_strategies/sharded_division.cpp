@@ -83,14 +83,22 @@ TrafficFormula traffic_of(const ShardedOptions& options) {
 
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query) {
   const sharded::Division division = sharded::divided(query.model, /*blocks_per_unit=*/1);
-  std::vector<int64_t> bytes(division.spans.size() + 1, 0);  // by unit; last: the shared parameters
+  const int ranks = size_of(query.mesh, size_of(query.mesh, "shard") > 1 ? "shard" : "dp");
+  const size_t units = division.spans.size();
+  // Of each unit, whole and with the padding of a gather. The last entry is that of shared parameters.
+  std::vector<int64_t> whole(units + 1, 0), gathered(units + 1, 0);
   for (size_t p = 0; p < division.parameters.size(); ++p) {
     const at::Tensor& one = division.parameters[p];
-    bytes[division.unit[p]] += one.numel() * static_cast<int64_t>(c10::elementSize(query.stored(one)));
+    const auto element = static_cast<int64_t>(c10::elementSize(query.stored(one)));
+    whole[division.unit[p]] += one.numel() * element;
+    gathered[division.unit[p]] += sharded::padded_for(one, ranks).numel() * element;
   }
-  const int64_t shared = bytes.back();
-  bytes.pop_back();
-  return shared + std::ranges::max(bytes);
+  int64_t most = std::max(gathered[units], whole[units] + gathered[0]);
+  for (size_t u = 0; u + 1 < units; ++u) {
+    most = std::max(most, whole[units] + whole[u] + gathered[u + 1]);
+    most = std::max(most, whole[units] + whole[u + 1] + gathered[u]);
+  }
+  return std::max(most, whole[units] + whole[units - 1]);
 }
 
 }  // namespace dpbench::wrong

@@ -206,11 +206,13 @@ void sum_in_bfloat16(ShardedParts& parts) {
   };
 }
 
-void reduce_in_another_order(ShardedParts& parts) {
-  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
-    ShardedUnit reversed = unit;
-    if (run.rank == 1) std::ranges::reverse(reversed.parameters);
-    right(run, reversed);
+Change reduced_in_another_order_on(int rank) {
+  return [rank](ShardedParts& parts) {
+    parts.begin_reduce = [rank, right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+      ShardedUnit reversed = unit;
+      if (run.rank == rank) std::ranges::reverse(reversed.parameters);
+      right(run, reversed);
+    };
   };
 }
 
@@ -221,6 +223,23 @@ void reduce_a_pair_in_another_order(ShardedParts& parts) {
     if (const auto pair = pair_of_one_shape(run, unit); run.rank == 1 && !pair.empty())
       std::swap(*std::ranges::find(other.parameters, pair[0]), *std::ranges::find(other.parameters, pair[1]));
     right(run, other);
+  };
+}
+
+bool uses(const ShardedRun& run, const ShardedUnit& unit) {
+  return std::ranges::any_of(unit.parameters, [&](size_t p) { return run.parameters[p].whole.grad().defined(); });
+}
+
+void reduce_only_units_that_this_rank_used(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    if (uses(run, unit)) right(run, unit);
+  };
+}
+
+void count_every_unit_as_used(ShardedParts& parts) {
+  parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
+    right(run, unit);
+    for (const size_t p : unit.parameters) run.parameters[p].used = run.parameters[p].whole.requires_grad();
   };
 }
 
@@ -245,43 +264,51 @@ std::vector<Mutant> sharded_gradient_mutants() {
     return made([=](ShardedParts& parts) { parts.squares = squares; });
   };
   return {
-      {"shard-copied-out-before-the-reduction-is-done", "late-collectives", "scenario late",
+      {"shard-copied-out-before-the-reduction-is-done", "late-collectives", "before the collective has ended",
        made(copy_shards_too_early)},
-      {"wait-on-the-handle-of-another-reduction", "late-collectives", "scenario late", made(wait_on_another_handle)},
+      {"wait-on-the-handle-of-another-reduction", "late-collectives", "before the collective has ended",
+       made(wait_on_another_handle)},
       {"reduced-before-the-buffer-is-filled", "gradient-meaning", "never written back", made(reduce_before_filling),
        "gpt", 2},
       {"gradients-placed-in-the-order-of-arrival", "gradient-meaning", "filled a bucket in another order",
        made(place_gradients_by_arrival), "gpt", 2},
-      {"every-rank-keeps-the-piece-of-rank-0", "gradient-meaning", "the backward pass is not",
-       made(keep_the_piece_of_rank_0)},
+      {"every-rank-keeps-the-piece-of-rank-0", "gradient-meaning",
+       "rows of rank 1 of 3: the gradient of the rows of rank 0", made(keep_the_piece_of_rank_0)},
       on_mesh({"accumulated-shards-summed-over-replicas-again", "accumulation", "micro-batches have the shares",
                made(sum_accumulated_over_replicas)}),
-      {"shards-of-the-first-micro-batch-not-reduced", "accumulation", "the backward pass is not",
-       made(keep_the_first_micro_batch)},
+      {"shards-of-the-first-micro-batch-not-reduced", "accumulation",
+       "in the rows of rank 0 of 3: ", made(keep_the_first_micro_batch)},
       {"replicated-rows-counted-once-for-each-rank", "clip", "once for each rank",
        clipping_by(squares_of_whole_gradients)},
       on_mesh({"squares-of-replicas-added", "clip", "clipped below the limit",
                clipping_by([](ShardedRun& run) { return squares_over(run, run.mesh.group()); })}),
-      {"clipped-by-the-norm-of-its-own-shard", "clip", "gradients changed after it",
+      {"clipped-by-the-norm-of-its-own-shard", "clip", "its own rows by a norm of its own",
        clipping_by([](ShardedRun& run) { return own_squares(run); })},
       on_mesh({"clipped-before-replicas-are-summed", "clip", "not clipped", made(clip_before_replicas_are_summed)}),
       {"shards-summed-not-averaged", "gradient-meaning", "summed over 3",
        made(multiplied_by([](const ShardedRun& run) { return run.shard.size; }))},
-      on_mesh({"divided-by-the-shard-axis-only", "gradient-meaning", "2 times",
+      on_mesh({"divided-by-the-shard-axis-only", "gradient-meaning", "summed over the 2 ranks of an axis",
                made(multiplied_by([](const ShardedRun& run) { return run.replica.size; }))}),
       on_mesh({"shards-not-summed-over-replicas", "gradient-meaning", "have the shares 0.25, 0.25, 0, 0",
                made([](ShardedParts& parts) { parts.over_replicas = [](ShardedRun&) {}; })}),
-      {"rows-lost-that-do-not-divide", "gradient-meaning", "only row 6 is wrong: zero", made(lose_the_last_rows)},
+      {"rows-lost-that-do-not-divide", "gradient-meaning", "in the rows of rank 2 of 3: ", made(lose_the_last_rows)},
       {"gradient-shards-not-cleared", "gradient-meaning", "not zeroed", made(clear_no_shards)},
       {"gradient-of-the-last-use-dropped", "gradient-meaning", "model.embed_tokens.weight",
        made(drop_the_gradient_of_the_last_use), "gpt", 2},
       {"shards-summed-in-bfloat16", "gradient-replay", "bfloat16", made(sum_in_bfloat16)},
-      {"reduced-in-another-order-on-one-rank", "run-completes", "different collectives", made(reduce_in_another_order)},
-      {"pair-of-one-shape-reduced-in-another-order", "gradient-meaning", "layers.0.input_layernorm.weight",
+      {"reduced-in-another-order-on-one-rank", "run-completes", "different collectives",
+       made(reduced_in_another_order_on(1))},
+      on_mesh({"reduced-in-another-order-on-one-rank-of-a-mesh", "run-completes", "rank 3 \"even, axis shard",
+               made(reduced_in_another_order_on(3))}),
+      {"pair-of-one-shape-reduced-in-another-order", "gradient-meaning", "rank 1 filled a bucket in another order",
        made(reduce_a_pair_in_another_order), "gpt", 2},
+      {"only-units-reduced-that-this-rank-used", "run-completes", "different collectives",
+       made(reduce_only_units_that_this_rank_used), "probe-optional"},
+      {"unit-that-no-rank-used-stepped-with-zeros", "trajectory", "did not update the parameters as declared",
+       made(count_every_unit_as_used), "probe-optional"},
       {"only-the-last-micro-batch-kept", "accumulation", "the last micro-batch only",
        made(keep_only_the_last_micro_batch)},
-      on_mesh({"reduced-over-the-axis-of-replicas", "gradient-meaning", "the backward pass is not",
+      on_mesh({"reduced-over-the-axis-of-replicas", "gradient-meaning", "reduced over another axis",
                made(reduce_over_the_replicas)}),
       {"reduced-in-the-last-micro-batch-only", "", "",
        made([](ShardedParts& parts) { parts.reduces = [](ShardedRun& run) { return run.micro + 1 == run.micros; }; },

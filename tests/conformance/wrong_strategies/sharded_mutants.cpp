@@ -230,7 +230,16 @@ void free_one_unit_late(ShardedParts& parts) {
   };
 }
 
-// Gathers all remaining units of the pass at once.
+// Gathers two units ahead instead of one.
+void gather_one_unit_too_far_ahead(ShardedParts& parts) {
+  parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
+    right.need(run, unit, direction);
+    const ShardedUnit& next = run.neighbour(run.units[unit], direction);
+    right.begin_gather(run, run.neighbour(next, direction));
+  };
+}
+
+// Gathers all units that the pass has still before it.
 void gather_all_units_at_once(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
     for (ShardedUnit& one : run.units)
@@ -245,27 +254,31 @@ void gather_all_units_at_once(ShardedParts& parts) {
 std::vector<Mutant> sharded_mutants() {
   using namespace sharded;
   return {
-      {"gather-buffer-reused-one-unit-early", "output-value", "the wrong model", made(reuse_the_gather_buffer), "gpt",
+      {"gather-buffer-reused-one-unit-early", "output-value", "gathered wrongly", made(reuse_the_gather_buffer), "gpt",
        2},
-      {"every-rank-steps-with-the-piece-of-rank-0", "optimizer-replay", "everything from index [3, 0] on",
+      {"every-rank-steps-with-the-piece-of-rank-0", "optimizer-replay",
+       "the rows of rank 1 of 3 were updated with the gradient of the rows of rank 0",
        made(step_with_the_piece_of_rank_0)},
       {"rows-stepped-with-gradients-of-their-neighbours", "optimizer-replay", "were not updated",
        made(step_with_the_gradients_of_neighbours)},
       {"one-unit-never-stepped", "optimizer-replay", "not updated", made(never_step_one_unit), "gpt", 2},
       {"shared-parameter-freed-after-its-first-use", "output-value", "found nan",
        made(free_shared_parameters_after_first_use), "gpt", 2},
-      {"gathered-along-the-wrong-dimension", "output-value", "the wrong model", made(join_along_dimension_1)},
-      {"padding-taken-for-rows", "output-value", "the wrong model", made(join_from_the_wrong_end)},
-      {"frozen-parameter-gathered-as-zeros", "output-value", "the wrong model", made(gather_frozen_as_zeros),
+      {"gathered-along-the-wrong-dimension", "output-value", "gathered wrongly", made(join_along_dimension_1)},
+      {"padding-taken-for-rows", "output-value", "gathered wrongly", made(join_from_the_wrong_end)},
+      {"frozen-parameter-gathered-as-zeros", "output-value", "gathered wrongly", made(gather_frozen_as_zeros),
        "probe-frozen"},
-      {"gathered-before-the-optimizer-step", "output-value", "the wrong model", made(gather_before_the_optimizer_step)},
+      {"frozen-block-gathered-as-zeros", "output-value", "gathered wrongly", made(gather_frozen_as_zeros),
+       "probe-blocks"},
+      {"gathered-before-the-optimizer-step", "output-value", "gathered wrongly",
+       made(gather_before_the_optimizer_step)},
       {"state-of-rank-0-reported-for-all-rows", "optimizer-replay", "everything from index [3, 0] on",
        made(report_state_of_rank_0), "probe-mlp"},
-      {"rows-of-rank-0-restored-on-every-rank", "reload-midway", "forward pass already differs",
+      {"rows-of-rank-0-restored-on-every-rank", "reload-midway", "after load() already differs",
        made([](ShardedParts& parts) {
          parts.loaded = [](ShardedRun& run, const at::Tensor& value) { return run.piece(value, 0); };
        })},
-      {"evaluated-with-shards-of-the-step-before", "evaluation", "evaluated", made(evaluate_before_the_step)},
+      {"evaluated-with-shards-of-the-step-before", "evaluation", "stale parameters", made(evaluate_before_the_step)},
       {"gathered-in-bfloat16", "output-replay", "narrower dtype", made(gather_in_bfloat16)},
       {"one-unit-gathered-twice", "collective-bytes", "allgather over dp carried 1.", made(gather_one_unit_twice),
        "gpt", 2},
@@ -276,10 +289,12 @@ std::vector<Mutant> sharded_mutants() {
       on_mesh(
           {"each-replica-starts-by-itself", "initial-broadcast", "not broadcast", made(start_each_replica_by_itself)}),
       on_mesh(
-          {"gathered-over-the-axis-of-replicas", "output-value", "the wrong model", made(gather_over_the_replicas)}),
+          {"gathered-over-the-axis-of-replicas", "output-value", "gathered wrongly", made(gather_over_the_replicas)}),
       {"units-never-freed", "live-parameters", "not freed", freeing(free_nothing_after_forward), "gpt", 2},
       {"units-freed-just-before-the-loss", "live-parameters", "not freed", freeing(free_all_before_the_loss), "gpt", 2},
       {"units-freed-one-unit-late", "live-parameters", "not freed", freeing(free_one_unit_late), "gpt", 2},
+      {"one-unit-gathered-too-far-ahead", "live-parameters", "too far ahead", freeing(gather_one_unit_too_far_ahead),
+       "gpt", 2},
       {"sharded-reference", "", "", made([](ShardedParts&) {})},
       {"sharded-reference-mlp", "", "", made([](ShardedParts&) {}), "probe-mlp", 4},
       {"sharded-reference-tied", "", "", made([](ShardedParts&) {}), "probe-tied", 2},
@@ -287,6 +302,8 @@ std::vector<Mutant> sharded_mutants() {
       {"sharded-reference-strided", "", "", made([](ShardedParts&) {}), "probe-strided"},
       {"sharded-reference-large", "", "", made([](ShardedParts&) {}), "probe-large", 2},
       {"sharded-reference-convnet", "", "", made([](ShardedParts&) {}), "convnet"},
+      {"sharded-reference-blocks", "", "", made([](ShardedParts&) {}), "probe-blocks"},
+      {"sharded-reference-optional", "", "", made([](ShardedParts&) {}), "probe-optional"},
       {"sharded-reference-gpt", "", "", made([](ShardedParts&) {}), "gpt"},
       {"sharded-reference-gpt-exact", "", "", made([](ShardedParts&) {}), "gpt-exact", 2},
       on_mesh({"hybrid-shards", "", "", made([](ShardedParts&) {})}),

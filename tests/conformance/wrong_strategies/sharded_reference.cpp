@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tests/conformance/wrong_strategies/of_both_references.h"
 #include "tests/conformance/wrong_strategies/sharded_division.h"
 
 namespace dpbench::wrong {
@@ -190,10 +191,7 @@ ShardedRun::ShardedRun(const Setup& setup, ShardedParts its_parts, int64_t block
       step_seed(setup.step_seed),
       clip_norm(setup.clip_norm),
       model(setup.workload.model(setup.init_seed)) {
-  const auto widen = [&](at::Tensor tensor) {
-    if (dtype == at::kDouble && tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
-  };
-  for (const auto& item : model->named_buffers()) widen(item.value());
+  for (const auto& item : model->named_buffers()) widen_for(dtype, item.value());
   const sharded::Division division = sharded::divided(*model, blocks_per_unit);
   for (const auto& [first, last] : division.spans)
     units.push_back({.number = units.size(), .first = first, .last = last});
@@ -201,7 +199,7 @@ ShardedRun::ShardedRun(const Setup& setup, ShardedParts its_parts, int64_t block
   const OptimizerSpec spec = workload.optimizer();
   for (size_t p = 0; p < division.parameters.size(); ++p) {
     const at::Tensor& whole = division.parameters[p];
-    widen(whole);
+    widen_for(dtype, whole);
     std::string name;
     for (const auto& item : model->named_parameters())
       if (name.empty() && item.value().is_same(whole)) name = item.key();

@@ -109,7 +109,7 @@ struct ShardedOptions {
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
 // StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory: the shared parameters and
-// those of one unit at a time have memory.
+// those of one unit at a time are whole, and one unit is being gathered.
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {

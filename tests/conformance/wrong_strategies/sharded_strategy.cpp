@@ -1,10 +1,10 @@
 // The passes and the accessors of the sharded reference.
-#include <cmath>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
 
 #include "strategies/api/trained_parameters.h"
+#include "tests/conformance/wrong_strategies/of_both_references.h"
 #include "tests/conformance/wrong_strategies/sharded_division.h"
 #include "workloads/layers/autocast.h"
 
@@ -23,17 +23,10 @@ void drop_unused(ShardedRun& run) {
 
 void clip(ShardedRun& run) {
   if (!run.clip_norm) return;
-  const double factor = *run.clip_norm / (std::sqrt(run.parts.squares(run)) + 1e-6);
+  const double factor = clip_factor(run.clip_norm, run.parts.squares(run));
   if (factor >= 1) return;
   for (const ShardedParameter& parameter : run.parameters)
     if (parameter.gradient.defined()) parameter.gradient.mul_(factor);
-}
-
-Batch cast(const ShardedRun& run, const Batch& batch) {
-  const auto convert = [&](const at::Tensor& tensor) {
-    return tensor.is_floating_point() && run.dtype == at::kDouble ? tensor.to(at::kDouble) : tensor;
-  };
-  return {convert(batch.input), convert(batch.target), batch.ids};
 }
 
 // A unit's part of the autograd graph.
@@ -178,7 +171,7 @@ class ShardedReference : public Strategy {
   }
 
   void run_micro_batch(const Batch& batch, StepResult& result) {
-    const Batch mine = cast(run_, batch);
+    const Batch mine = cast_for(run_.dtype, batch);
     std::vector<Piece> pieces;
     const at::Tensor output = sharded::forward(run_, mine, run_.step, pieces);
     const at::Tensor loss = run_.workload.loss(output, mine.target) / static_cast<double>(run_.micros);
@@ -195,7 +188,7 @@ class ShardedReference : public Strategy {
 at::Tensor evaluate(ShardedRun& run, const Batch& batch) {
   run.model->eval();
   std::vector<Piece> pieces;
-  const at::Tensor output = forward(run, cast(run, batch), 0, pieces);
+  const at::Tensor output = forward(run, cast_for(run.dtype, batch), 0, pieces);
   run.model->train();
   for (ShardedUnit& unit : run.units) run.parts.free(run, unit);
   run.parts.free(run, run.shared);

@@ -39,12 +39,13 @@ class FakeRunner : public CaseRunner {
     return answer(spec, static_cast<int>(calls.size()));
   }
   std::vector<std::string> end_group() override { return ++groups, complaints; }
+  std::vector<std::string> end_launch() override { return ++launches, std::vector<std::string>(); }
   int pending_signal() override { return signal; }
 
   std::function<CaseOutcome(const CaseSpec&, int)> answer = [](const CaseSpec&, int) { return good(); };
   std::vector<std::string> calls, complaints;
   std::vector<Json> commands;
-  int groups = 0, signal = 0;
+  int groups = 0, launches = 0, signal = 0;
 };
 
 class LaunchLoopTest : public testing::Test {
@@ -102,6 +103,27 @@ TEST(Schedule, RunsEveryCaseOnceAndGroupsCasesWithTheSameProcesses) {
   EXPECT_EQ(seen.size(), 12u);
 }
 
+TEST(Schedule, CasesWithTheSameReferenceAreNeighbours) {
+  std::vector<CaseSpec> cases;
+  std::vector<size_t> which;
+  for (int i = 0; i < 24; ++i) {
+    cases.push_back(spec_of(numbered(i)));
+    cases.back().workload = "toy" + std::to_string(i % 4);
+    which.push_back(static_cast<size_t>(i));
+  }
+  std::set<std::string> firsts;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const auto order = launch_order(cases, which, 0, seed);
+    ASSERT_EQ(order.size(), 1u);
+    int changes = 0;
+    for (size_t i = 1; i < order[0].size(); ++i)
+      changes += cases[order[0][i]].workload != cases[order[0][i - 1]].workload;
+    EXPECT_EQ(changes, 3);
+    firsts.insert(cases[order[0][0]].workload);
+  }
+  EXPECT_GT(firsts.size(), 1u) << "their order is random";
+}
+
 TEST(Schedule, OrderOfCasesDependsOnlyOnLaunchNumberAndSeed) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
@@ -115,6 +137,7 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
   run();
   EXPECT_EQ(runner_.calls.size(), 6u);
   EXPECT_EQ(runner_.groups, 4);
+  EXPECT_EQ(runner_.launches, 2);
   EXPECT_EQ(report_.status, RunStatus::complete);
   EXPECT_EQ(saves_, 6);
   for (const auto& one : report_.cases) {

@@ -75,6 +75,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
+    EXPECT_EQ(options.long_blocks, 6);
     EXPECT_EQ(options.what.default_worlds, (std::vector<int>{2}));
     EXPECT_EQ(options.launches, 1);
     EXPECT_EQ(options.sampling.samples, 9);
@@ -230,7 +231,7 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
       "--param",         "--scale",    "--plugin",   "--filter",    "--seed",    "--threads",  "--data",
       "--oversubscribe", "--seeds",    "--long",     "--junit",     "--dump",    "--timeout",  "--dry-run",
       "--launcher",      "--retries",  "--config",   "--quiet",     "--verbose", "--progress", "--output",
-      "--help",          "--version",  "--model",    "--recompute", "--mesh"};
+      "--help",          "--version",  "--model",    "--recompute", "--mesh",    "--python"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});

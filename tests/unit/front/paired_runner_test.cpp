@@ -3,6 +3,7 @@
 #include "harness/front/run/paired_runner.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,16 @@ class FakeSide : public CaseRunner {
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override {
     const bool block = command.at("do") == "block";
-    if (!block) ended_with = command.at("blocks").get<std::vector<int>>();
+    if (!block) ended_with = command.at("blocks").get<std::vector<int>>(), retakes = command.at("retake");
     calls_.push_back(name_ + " " + std::string(command.at("do")));
     steps = command.at("sampling").at("steps");
     if (signal_at == blocks + 1 && block) return {.kind = Kind::interrupted, .signal = 2};
     if (const auto failed = failure ? failure(++number_) : ""; !failed.empty())
       return {.kind = Kind::failed, .reason = failed};
     RankRecord rank;
-    rank.steps_per_sample = 10;
+    rank.steps_per_sample = steps_per_block;
     rank.parameters_hash = spec.id;
+    if (!block) rank.profile = profile, rank.phases_ns = {{"communication", 100}};
     if (block)
       rank.samples_ns = {ns}, rank.queue_ns = {queue_ns(++blocks)}, rank.cpu_ns = {cpu_ns}, rank.switches = {1};
     return {.kind = Kind::ran, .ranks = {rank}, .checks = {{.name = "of the " + name_}}};
@@ -39,7 +41,9 @@ class FakeSide : public CaseRunner {
   int pending_signal() override { return 0; }
 
   std::vector<int> ended_with;
-  int64_t ns = 1000, cpu_ns = 0, steps = -1;
+  bool retakes = false;
+  std::optional<Profile> profile;
+  int64_t ns = 1000, cpu_ns = 0, steps = -1, steps_per_block = 10;
   int blocks = 0, signal_at = 0;  // signal_at: the block in which a signal arrives
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
   std::function<std::string(int call)> failure;
@@ -80,6 +84,40 @@ TEST_F(PairedRunnerTest, LaterBlocksHaveAsManyStepsAsTheFirst) {
   EXPECT_EQ(references_.steps, 10);
 }
 
+TEST_F(PairedRunnerTest, TheReferenceStaysSetUpForTheNextCaseOfTheLaunch) {
+  const CaseSpec reference = spec_of("cpu");
+  PairedRunner runner(cases_, references_, [&](const CaseSpec&) { return &reference; }, {.cores = 2});
+  const auto blocks_of_reference = [&] {
+    references_.blocks = 0;
+    runner.run(spec_of("ddp", 2), {{"do", "block"}, {"sampling", to_json(Sampling{.samples = 4})}, {"check", true}});
+    runner.end_group();
+    EXPECT_EQ(references_.steps, 10);
+    return references_.blocks;
+  };
+  EXPECT_EQ(blocks_of_reference(), 1 + 4);
+  EXPECT_EQ(blocks_of_reference(), 4);
+  runner.end_launch();
+  EXPECT_EQ(blocks_of_reference(), 1 + 4) << "its processes are new";
+  references_.failure = [](int call) { return call == 2 ? "no memory" : ""; };
+  blocks_of_reference();
+  EXPECT_EQ(blocks_of_reference(), 1 + 4) << "it failed";
+}
+
+TEST_F(PairedRunnerTest, ACaseWithLongStepsHasFewerBlocks) {
+  const auto blocks = [&](int64_t steps_per_block, int64_t ns, const Sampling& sampling = {.samples = 9}) {
+    cases_.steps_per_block = steps_per_block, cases_.ns = ns;
+    PairedRunner runner(cases_, references_, [](const CaseSpec&) { return nullptr; }, {.cores = 2, .long_blocks = 6});
+    return runner.run(spec_of("cpu"), {{"do", "block"}, {"sampling", to_json(sampling)}, {"check", true}})
+        .ranks.at(0)
+        .samples_ns.size();
+  };
+  EXPECT_EQ(blocks(1, 200'000'000), 6u);
+  EXPECT_EQ(blocks(1, 90'000'000), 9u) << "shorter than a block has to be";
+  EXPECT_EQ(blocks(2, 200'000'000), 9u) << "of two steps";
+  EXPECT_EQ(blocks(1, 200'000'000, {.samples = 9, .steps = 1}), 9u) << "as asked for";
+  EXPECT_EQ(blocks(1, 200'000'000, {.samples = 3}), 3u);
+}
+
 TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
   const CaseOutcome outcome = run(spec_of("cpu"), {.cores = 2}, false);
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
@@ -110,6 +148,35 @@ TEST_F(PairedRunnerTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2}).disturbed_blocks, 8) << "the load is not known";
+}
+
+// A profile whose ranks waited for a core for 30 % of a step.
+Profile starved_profile() {
+  return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
+}
+
+TEST_F(PairedRunnerTest, AProfileWithoutItsCoresHasNoTimes) {
+  cases_.profile = starved_profile();
+  const RankRecord rank = run(spec_of("ddp", 2)).ranks.at(0);
+  EXPECT_TRUE(rank.profile->disturbed);
+  EXPECT_TRUE(rank.phases_ns.empty());
+  EXPECT_FALSE(rank.profile->exposed_ns.has_value());
+  EXPECT_EQ(rank.profile->flop, 7) << "counts hold";
+  EXPECT_TRUE(cases_.retakes);
+}
+
+TEST_F(PairedRunnerTest, AProfileIsKeptIfItHadItsCoresOrOthersWereQuiet) {
+  const auto dropped = [&](const CaseSpec& spec, const PairedRunner::Rules& rules) {
+    return run(spec, rules).ranks.at(0).profile->disturbed;
+  };
+  cases_.profile = starved_profile();
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}));
+  EXPECT_FALSE(cases_.retakes);
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2, .keep_disturbed = true}));
+  EXPECT_FALSE(cases_.retakes);
+  EXPECT_FALSE(dropped(spec_of("ddp", 4), {.cores = 2})) << "its replicas wait for one another";
+  cases_.profile->cpu_ns = 990;
+  EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2})) << "the process used its core";
 }
 
 TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {

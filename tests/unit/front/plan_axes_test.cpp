@@ -283,6 +283,20 @@ TEST(Plan, SkipsABackendThatDoesNotSupportTheDevice) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
 }
 
+TEST(Plan, CutsDefaultWorldsToTheNumberOfGpus) {
+  Selection what = ddp_on_mlp();
+  what.default_worlds = {1, 2, 3, 6};
+  const auto worlds = [&](size_t gpus) {
+    std::vector<int> found;
+    for (const CaseSpec& spec : make_plan(what, catalogue(), machine(2, gpus)).cases)
+      if (spec.strategy == "ddp") found.push_back(spec.world);
+    return found;
+  };
+  EXPECT_EQ(worlds(4), (std::vector<int>{1, 2, 3, 4}));
+  EXPECT_EQ(worlds(2), (std::vector<int>{1, 2})) << "each once";
+  EXPECT_EQ(worlds(0), (std::vector<int>{1, 2, 3, 6})) << "CPUs are virtual";
+}
+
 TEST(Plan, RefusesTheThreadsBackend) {
   Selection what = ddp_on_mlp();
   what.backends = {"threads"};

@@ -71,6 +71,17 @@ TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
   EXPECT_NE(line.find("100±10 %"), std::string::npos) << line;
 }
 
+TEST(Table, MarksAnEfficiencyAboveItsIdealInItsCell) {
+  Report all = report();
+  all.cases[0].derived.efficiency = 1.35, all.cases[0].derived.efficiency_high = 1.45;
+  for (const auto& [low, mark] : {std::pair(0.9, " %  "), std::pair(1.25, " % !  ")}) {
+    all.cases[0].spec.baseline = false;
+    all.cases[0].derived.efficiency_low = low;
+    const std::string line = split(report_table(all, false), '\n')[2];
+    EXPECT_NE(line.find(std::string(low < 1 ? "135±28" : "135±10") + mark), std::string::npos) << line;
+  }
+}
+
 TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
   Report all = report();
   all.env = {{"cpu", {{"usable", 2}}}};

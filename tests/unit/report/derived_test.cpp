@@ -1,9 +1,12 @@
 // Time spans and derived figures (speed-up, efficiency, communication, power), compared with results computed by hand.
 #include "harness/report/figures/derived.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "harness/report/export/trace.h"
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/spans.h"
 #include "harness/report/figures/summarise.h"
 #include "tests/support/contains.h"
@@ -99,6 +102,45 @@ Report scaling_report() {
     }
   summarise(report);
   return report;
+}
+
+// Under load the baseline's blocks may be slower than those of a case in a world of 1, which then has other notices
+// too.
+TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
+  for (const int world : {1, 2}) {
+    Report report =
+        report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", world, Scaling::weak, 64, 8000)});
+    for (LaunchRecord& launch : report.cases[1].launches) {
+      launch.reference_ns.assign(launch.ranks[0].samples_ns.size(), 1000);
+      launch.others = OtherLoad{.programs = 1};
+      launch.ranks[0].samples_ns.back() *= 10;
+      launch.ranks[0].warnings = {"another notice"};
+    }
+    summarise(report);
+    const CaseRecord& record = report.cases[1];
+    ASSERT_GT(record.derived.efficiency_low.value_or(0), 1) << world;
+    ASSERT_GT(record.notices.size(), 1u);
+    expect_contains(record.notices[0], {"efficiency above 100 %"});
+    EXPECT_TRUE(above_ideal(record));
+    EXPECT_FALSE(above_ideal(report.cases[0]));
+  }
+}
+
+TEST(Derived, ADisturbedProfileGivesNoTimes) {
+  Report report = scaling_report();
+  ASSERT_TRUE(report.cases[2].derived.comm_fraction.has_value());
+  const auto told = [](const std::string& notice) { return notice.find("profiled steps") != std::string::npos; };
+  auto& launches = report.cases[2].launches;
+  for (size_t i = 1; i < launches.size(); ++i) drop_profile_times(launches[i].ranks);
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.comm_fraction, 0.25) << "of the launch whose profile is calm";
+  EXPECT_EQ(std::ranges::count_if(report.cases[2].notices, told), 0);
+  drop_profile_times(launches[0].ranks);
+  summarise(report);
+  const CaseRecord& record = report.cases[2];
+  EXPECT_FALSE(record.derived.comm_fraction || record.derived.waiting_ns || record.derived.skew);
+  EXPECT_TRUE(to_json(report)["cases"][2]["phases"]["watched_step_ns"].is_null());
+  EXPECT_EQ(std::ranges::count_if(record.notices, told), 1);
 }
 
 TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {

@@ -27,19 +27,28 @@ struct Rank {
   c10::intrusive_ptr<RecordingBackend> recorder;
   c10::intrusive_ptr<c10d::Store> store;
 
+  BackendSetup setup(const std::string& keys) const {
+    return {.store = c10::make_intrusive<c10d::PrefixStore>(keys, store),
+            .rank = rank,
+            .world = world,
+            .local_rank = rank,
+            .local_world = world,
+            .device = at::kCPU,
+            .timeout = std::chrono::milliseconds(5000),
+            .directory = ""};
+  }
+
   void join_group(const std::string& keys) {
-    const auto plain = make_process_group("threads", {.store = c10::make_intrusive<c10d::PrefixStore>(keys, store),
-                                                      .rank = rank,
-                                                      .world = world,
-                                                      .local_rank = rank,
-                                                      .local_world = world,
-                                                      .device = at::kCPU,
-                                                      .timeout = std::chrono::milliseconds(5000),
-                                                      .directory = ""});
+    const auto plain = make_process_group("threads", setup(keys));
     group = wrapped_group(plain, at::kCPU, [&](c10::intrusive_ptr<c10d::Backend> inner) {
       recorder = c10::make_intrusive<RecordingBackend>(inner, "dp");
       return c10::intrusive_ptr<c10d::Backend>(recorder);
     });
+  }
+
+  // axes: such as "dp=2,shard=2"; empty: all ranks are on the axis dp.
+  Mesh mesh(const std::string& axes) const {
+    return axes.empty() ? Mesh("dp", group) : Mesh(parse_mesh(axes), group, "threads", setup("mesh"));
   }
 };
 
@@ -62,18 +71,24 @@ inline std::vector<std::string> on_ranks(int world, const std::function<void(Ran
   return errors;
 }
 
-inline std::unique_ptr<Strategy> made(const std::string& name, const Rank& me, const Workload& workload,
-                                      const Given& params, at::ScalarType dtype = at::kDouble,
-                                      std::optional<double> clip_norm = {}) {
+inline std::unique_ptr<Strategy> made_on(const Mesh& mesh, const std::string& name, const Workload& workload,
+                                         const Given& params, at::ScalarType dtype = at::kDouble,
+                                         std::optional<double> clip_norm = {}) {
   const StrategyInfo& info = strategy_registry().at(name);
   return info.make({.workload = workload,
                     .devices = {at::kCPU},
-                    .mesh = Mesh("dp", me.group),
+                    .mesh = mesh,
                     .init_seed = 3,
                     .step_seed = 4,
                     .dtype = dtype,
                     .params = Params(info.params, params, name),
                     .clip_norm = clip_norm});
+}
+
+inline std::unique_ptr<Strategy> made(const std::string& name, const Rank& me, const Workload& workload,
+                                      const Given& params, at::ScalarType dtype = at::kDouble,
+                                      std::optional<double> clip_norm = {}) {
+  return made_on(Mesh("dp", me.group), name, workload, params, dtype, clip_norm);
 }
 
 inline std::unique_ptr<Strategy> ddp_on(const Rank& me, const Workload& workload, const Given& params,

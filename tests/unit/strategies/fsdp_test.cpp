@@ -6,17 +6,14 @@
 #include "strategies/fsdp/row_cut.h"
 #include "strategies/fsdp/unit_plan.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/ddp_ranks.h"
+#include "tests/unit/strategies/sharded_runs.h"
 
 namespace dpbench {
 namespace {
 
 using namespace ddp_ranks;
+using namespace sharded_runs;
 using fsdp::RowCut;
-
-std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
-  return workload_registry().at("gpt").make({.model = model});
-}
 
 TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
   const std::vector<at::Tensor> tensors = {at::rand({7, 3}), at::rand({2}), at::rand({5, 4}).t(), at::rand({}),
@@ -75,42 +72,6 @@ TEST(UnitPlan, HasEveryParameterOnce) {
     EXPECT_EQ(found, expected) << name;
     EXPECT_EQ(count, expected.size()) << name;
   }
-}
-
-// A rank's tensors after some steps.
-struct Outcome {
-  NamedTensors gradients, parameters, state;
-  double peak_bytes = 0;
-};
-
-NamedTensors copies(const NamedTensors& tensors) {
-  NamedTensors all;
-  for (const auto& [name, tensor] : tensors) all.emplace_back(name, tensor.defined() ? tensor.clone() : tensor);
-  return all;
-}
-
-Outcome trained(const std::string& strategy, int world, const Workload& workload, const Given& params, int steps = 3,
-                std::optional<double> clip_norm = {}) {
-  Outcome outcome;
-  expect_no_errors(on_ranks(world, [&](Rank& me) {
-    const auto made_one = made(strategy, me, workload, params, at::kFloat, clip_norm);
-    for (int64_t step = 0; step < steps; ++step) one_step(*made_one, workload, me.rank, step);
-    const Outcome mine{copies(made_one->gradients()), copies(made_one->parameters()), copies(made_one->state())};
-    const auto figures = made_one->figures();
-    if (me.rank != 0) return;
-    outcome = mine;
-    if (const auto found = figures.find("gathered_parameters_peak_bytes"); found != figures.end())
-      outcome.peak_bytes = found->second.at(0);
-  }));
-  return outcome;
-}
-
-std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {
-  for (const auto& [name, tensor] : a) {
-    const at::Tensor* other = find(b, name);
-    if (!other || !same_bits(tensor, *other)) return name;
-  }
-  return a.size() == b.size() ? "" : "another number of tensors";
 }
 
 TEST(ShardedStrategies, GiveTheBitsOfDdpsGradients) {

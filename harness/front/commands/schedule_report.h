@@ -1,0 +1,46 @@
+// Examines a pipeline schedule and formats the result: a picture with figures, JSON, CSV or SVG.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/record/report.h"
+#include "strategies/schedule/families.h"
+#include "strategies/schedule/simulate.h"
+#include "strategies/schedule/verify.h"
+
+namespace dpbench {
+
+// A schedule with its proof and, if it is right, its times.
+struct ExaminedSchedule {
+  pipeline::Schedule schedule;  // with transfers if it is right
+  std::vector<pipeline::Fault> faults = {};
+  pipeline::Costs costs;  // of 1/P of the model, as the user gave them
+  pipeline::Simulation simulation = {};
+  const pipeline::Family* family = nullptr;  // null for a file
+  std::optional<double> formula = {};        // bubble by the family's closed formula
+
+  bool right() const { return faults.empty(); }
+};
+
+// What the user declares about a schedule. Unset values are the schedule's own.
+struct Declared {
+  std::optional<int> live, slots;
+};
+
+// Verifies the schedule, adds transfers if it has none, verifies it again, and simulates it.
+ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
+                         const Declared& declared);
+
+std::string faults_text(const ExaminedSchedule& examined);
+std::string schedule_text(const ExaminedSchedule& examined, bool colour, size_t width);
+// Formats several schedules as a table, one line for each.
+std::string schedules_text(const std::vector<ExaminedSchedule>& all);
+std::string schedule_svg(const ExaminedSchedule& examined);
+Json schedule_json(const ExaminedSchedule& examined);
+
+// Lists the built-in schedules, and the rules of the verifier.
+std::string families_text();
+
+}  // namespace dpbench

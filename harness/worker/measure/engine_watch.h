@@ -1,0 +1,26 @@
+// Tells if torch's autograd engine runs backward passes.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/record_function.h>
+
+namespace dpbench {
+
+// Watches the autograd nodes of all threads during the object's lifetime. Only one may exist at a time.
+class EngineWatch {
+ public:
+  EngineWatch();
+  ~EngineWatch();
+  EngineWatch(const EngineWatch&) = delete;
+  EngineWatch& operator=(const EngineWatch&) = delete;
+
+  // Returns the number of nodes that torch's engine has run, of torch's layers and of dpbench's, because a strategy
+  // called loss.backward() instead of dpbench::backward(loss).
+  int64_t nodes() const;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,90 @@
+"""Several tensors in one: dpbench passes a single input, target and output, models in Python may have tuples and
+dictionaries of them. The first dimension of each tensor is the samples."""
+import torch
+
+
+def leaves_of(value):
+    """Returns the tensors, and the value with their places in it."""
+    if isinstance(value, torch.Tensor):
+        return [value], 0
+    if isinstance(value, dict):
+        named = {name: part for name, part in value.items() if isinstance(part, (torch.Tensor, dict, tuple, list))}
+        return collected(named.values(), lambda places: dict(zip(named, places)))
+    if isinstance(value, (tuple, list)):
+        return collected(value, tuple)
+    raise TypeError(f"expected a tensor, or a tuple or dictionary of tensors, not {type(value).__name__}")
+
+
+def collected(parts, build):
+    leaves, places = [], []
+    for part in parts:
+        inner, place = leaves_of(part)
+        places.append(shifted(place, len(leaves)))
+        leaves += inner
+    return leaves, build(places)
+
+
+def shifted(place, by):
+    if isinstance(place, dict):
+        return {name: shifted(part, by) for name, part in place.items()}
+    if isinstance(place, tuple):
+        return tuple(shifted(part, by) for part in place)
+    return place + by
+
+
+def filled(place, leaves):
+    if isinstance(place, dict):
+        return {name: filled(part, leaves) for name, part in place.items()}
+    if isinstance(place, tuple):
+        return tuple(filled(part, leaves) for part in place)
+    return leaves[place]
+
+
+class Data:
+    """Packs inputs or targets as bytes, [samples, bytes]. A single tensor stays as it is."""
+
+    def __init__(self):
+        self.place, self.forms = 0, None
+
+    def pack(self, value):
+        leaves, self.place = leaves_of(value)
+        if self.place == 0:
+            return leaves[0]
+        self.forms = [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
+        return torch.cat([leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves], 1)
+
+    def unpack(self, packed, dtype):
+        """Returns what was packed, with its floating-point tensors in this dtype."""
+        if self.place == 0:
+            return packed
+        leaves, begin = [], 0
+        for form, shape in self.forms:
+            size = shape.numel() * form.itemsize
+            leaf = packed[:, begin:begin + size].clone(memory_format=torch.contiguous_format).view(form).view(-1, *shape)
+            leaves.append(leaf.to(dtype) if leaf.is_floating_point() else leaf)
+            begin += size
+        return filled(self.place, leaves)
+
+
+class Output:
+    """Packs a model's outputs, [samples, numbers], so that gradients flow back. A single tensor stays as it is."""
+
+    def __init__(self):
+        self.place, self.shapes = 0, None
+
+    def pack(self, value):
+        if hasattr(value, "logits"):  # a model of the library transformers
+            value = value.logits
+        leaves, self.place = leaves_of(value)
+        if self.place == 0:
+            return leaves[0]
+        if not all(leaf.is_floating_point() for leaf in leaves):
+            raise TypeError("the outputs of a model must be floating-point tensors")
+        self.shapes = [leaf.shape[1:] for leaf in leaves]
+        return torch.cat([leaf.reshape(len(leaf), -1) for leaf in leaves], 1)
+
+    def unpack(self, packed):
+        if self.place == 0:
+            return packed
+        parts = packed.split([shape.numel() for shape in self.shapes], 1)
+        return filled(self.place, [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes)])

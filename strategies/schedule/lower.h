@@ -1,0 +1,18 @@
+// Adds transfers and tied reductions to a schedule of computations.
+#pragma once
+
+#include "strategies/schedule/schedule.h"
+#include "strategies/schedule/simulate.h"
+
+namespace dpbench::pipeline {
+
+// Returns the schedule with sends, receives and reductions, in the order in which the simulated computations end. Each
+// send and its receive have the same place in one order of all ranks, so the result cannot deadlock, buffered or not.
+// Declares as many receive slots as the order needs. Requires a schedule of computations that verify() accepts, and
+// costs above 0.
+Schedule lower(const Schedule& compute, const Costs& costs = {});
+
+// Returns the number of receive slots that the fullest channel of the schedule needs.
+int needed_receive_slots(const Schedule& schedule);
+
+}  // namespace dpbench::pipeline

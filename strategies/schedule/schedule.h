@@ -1,0 +1,63 @@
+// A pipeline schedule: for each rank the ordered list of actions of one training step. A schedule is data: generators
+// and files make it, the verifier proves it, the simulator times it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/schedule/action.h"
+
+namespace dpbench::pipeline {
+
+struct Schedule {
+  std::string name = {};
+  int microbatches = 1;
+  // 1, or 2 if the model's stages exist twice. Stages 0 to S-1 then process the first half of the micro-batches, and
+  // stages S to 2S-1, copies of the same stages, the second half.
+  int pipelines = 1;
+  std::vector<int> rank_of = {};            // rank of each stage
+  std::vector<std::vector<int>> ties = {};  // groups of stages that share parameters
+  std::vector<int> live_limits = {};        // highest number of live activations declared for each rank; empty: none
+  int receive_slots = 0;                    // receive buffers of each channel; 0: one for each micro-batch
+  std::vector<std::vector<Action>> ranks = {};
+
+  int stages() const { return static_cast<int>(rank_of.size()); }
+  int stages_per_pipeline() const { return stages() / pipelines; }
+  int world() const { return static_cast<int>(ranks.size()); }
+  bool is_first(int stage) const { return stage % stages_per_pipeline() == 0; }
+  bool is_last(int stage) const { return (stage + 1) % stages_per_pipeline() == 0; }
+  // Micro-batches [first_microbatch, end_microbatch) run through the stage.
+  int first_microbatch(int stage) const { return stage / stages_per_pipeline() * (microbatches / pipelines); }
+  int end_microbatch(int stage) const { return first_microbatch(stage) + microbatches / pipelines; }
+  // True if the activation of `stage` reaches the next stage through a channel: there is one, on another rank.
+  bool sends_activation(int stage) const { return !is_last(stage) && rank_of[stage] != rank_of[stage + 1]; }
+  bool sends_gradient(int stage) const { return !is_first(stage) && rank_of[stage] != rank_of[stage - 1]; }
+};
+
+// Returns the rank of each stage if chunk c of rank r is stage c * ranks + r, as in interleaved schedules.
+std::vector<int> looped_placement(int ranks, int chunks);
+// Returns the rank of each stage if stages go down the ranks and back up: rank r has stages r and 2 * ranks - 1 - r.
+std::vector<int> vee_placement(int ranks);
+
+// True if the lists contain sends, receives or reductions, and not computations alone.
+bool has_transfers(const Schedule& schedule);
+// Returns the schedule with its computations alone.
+Schedule without_transfers(const Schedule& schedule);
+
+// One direction of the boundary between two stages. Its sends and receives happen in the same order.
+struct Channel {
+  Kind send = Kind::send_activation;
+  int from = 0, to = 0;  // stages
+
+  friend auto operator<=>(const Channel&, const Channel&) = default;
+};
+
+// Returns the channel of a send or a receive.
+Channel channel_of(const Action& transfer);
+// Returns the receive that belongs to a send, or the send that belongs to a receive.
+Action counterpart(const Action& transfer);
+
+// Names a channel in a message, such as "activations from stage 0 to stage 1".
+std::string described(const Channel& channel);
+
+}  // namespace dpbench::pipeline

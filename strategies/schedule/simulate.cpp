@@ -1,0 +1,154 @@
+#include "strategies/schedule/simulate.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+namespace dpbench::pipeline {
+namespace {
+
+// Times at which the input of a computation is on its rank, for each stage and micro-batch.
+using Arrivals = std::vector<std::vector<std::optional<double>>>;
+
+class Replay {
+ public:
+  Replay(const Schedule& schedule, const Costs& costs)
+      : schedule_(schedule), costs_(costs), explicit_(has_transfers(schedule)) {
+    const std::vector<std::optional<double>> unknown(schedule.microbatches);
+    activations_.assign(schedule.stages(), unknown);
+    gradients_ = activations_;
+    position_.assign(schedule.world(), 0);
+    clock_.assign(schedule.world(), 0);
+    result_.ranks.resize(schedule.world());
+    for (int stage = 0; stage < schedule.stages(); ++stage)
+      if (schedule.is_first(stage)) std::ranges::fill(activations_[stage], 0.0);
+  }
+
+  Simulation run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (int rank = 0; rank < schedule_.world(); ++rank)
+        while (advance(rank)) moved = true;
+    }
+    for (int rank = 0; rank < schedule_.world(); ++rank) {
+      finish(rank);
+      if (position_[rank] < schedule_.ranks[rank].size()) result_.stuck.push_back({rank, position_[rank]});
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Runs the rank's next action. Returns false if the rank has ended or waits for another rank.
+  bool advance(int rank) {
+    const std::vector<Action>& list = schedule_.ranks[rank];
+    if (position_[rank] == list.size()) return false;
+    const Action& action = list[position_[rank]];
+    const size_t count = action.overlaps_next ? 2 : 1;
+    if (is_compute(action.kind) && !compute(rank, std::span(list).subspan(position_[rank], count))) return false;
+    if (is_send(action.kind)) transfer(action, clock_[rank]);
+    position_[rank] += count;
+    return true;
+  }
+
+  // Runs one computation, or two that overlap: they start when both have their inputs, and end together.
+  bool compute(int rank, std::span<const Action> unit) {
+    double start = clock_[rank], time = 0;
+    for (const Action& action : unit) {
+      const std::optional<double> ready = input(action);
+      if (!ready) return false;
+      start = std::max(start, *ready);
+      time += time_of(costs_, action.kind);
+    }
+    if (unit.size() > 1 && costs_.overlapped >= 0) time = costs_.overlapped;
+    clock_[rank] = start + time;
+    result_.ranks[rank].busy += time;
+    for (const Action& action : unit) {
+      result_.ranks[rank].computations.push_back({action, start, clock_[rank]});
+      pass_on(action, clock_[rank]);
+    }
+    return true;
+  }
+
+  std::optional<double> input(const Action& action) const {
+    if (action.kind == Kind::weight_gradient) return 0;
+    const Arrivals& arrivals = action.kind == Kind::forward ? activations_ : gradients_;
+    return arrivals[action.stage][action.microbatch];
+  }
+
+  // Hands the result of a computation to the stage that needs it, unless a send of its own does.
+  void pass_on(const Action& action, double end) {
+    if (action.kind == Kind::weight_gradient) return;
+    const bool forward = action.kind == Kind::forward;
+    if (forward && schedule_.is_last(action.stage)) gradients_[action.stage][action.microbatch] = end;
+    if (forward ? schedule_.is_last(action.stage) : schedule_.is_first(action.stage)) return;
+    const Action send{.kind = forward ? Kind::send_activation : Kind::send_gradient,
+                      .stage = action.stage,
+                      .microbatch = action.microbatch};
+    const int to = channel_of(send).to;
+    if (schedule_.rank_of[to] == schedule_.rank_of[action.stage])
+      (forward ? activations_ : gradients_)[to][action.microbatch] = end;
+    else if (!explicit_)
+      transfer(send, end);
+  }
+
+  void transfer(const Action& send, double posted) {
+    const Channel channel = channel_of(send);
+    const std::pair<int, int> ends = {schedule_.rank_of[channel.from], schedule_.rank_of[channel.to]};
+    const auto special = costs_.links.find(ends);
+    const Link& link = special == costs_.links.end() ? costs_.link : special->second;
+    const double time = link.bytes_per_time > 0 ? costs_.bytes / link.bytes_per_time : 0;
+    double& idle_from = link_free_[ends];
+    idle_from = std::max(posted, idle_from) + time;
+    Arrivals& arrivals = send.kind == Kind::send_activation ? activations_ : gradients_;
+    arrivals[channel.to][send.microbatch] = idle_from + link.latency;
+  }
+
+  void finish(int rank) {
+    RankTimes& times = result_.ranks[rank];
+    times.live = live_activations(schedule_.ranks[rank]);
+    if (times.computations.empty()) return;
+    times.first = times.computations.front().start;
+    times.last = times.computations.back().end;
+    result_.makespan = std::max(result_.makespan, times.last);
+  }
+
+  const Schedule& schedule_;
+  const Costs& costs_;
+  bool explicit_;  // the schedule has sends of its own
+  Arrivals activations_, gradients_;
+  std::vector<size_t> position_;
+  std::vector<double> clock_;
+  std::map<std::pair<int, int>, double> link_free_;
+  Simulation result_;
+};
+
+}  // namespace
+
+double time_of(const Costs& costs, Kind kind) {
+  switch (kind) {
+    case Kind::forward:
+      return costs.forward;
+    case Kind::input_gradient:
+      return costs.input_gradient;
+    case Kind::weight_gradient:
+      return costs.weight_gradient;
+    case Kind::full_backward:
+      return costs.input_gradient + costs.weight_gradient;
+    default:
+      return 0;
+  }
+}
+
+int live_activations(const std::vector<Action>& list) {
+  int live = 0, most = 0;
+  for (const Action& action : list) {
+    if (action.kind == Kind::forward) most = std::max(most, ++live);
+    if (ends_weight_gradient(action.kind)) --live;
+  }
+  return most;
+}
+
+Simulation simulate(const Schedule& schedule, const Costs& costs) { return Replay(schedule, costs).run(); }
+
+}  // namespace dpbench::pipeline

@@ -1,0 +1,65 @@
+// Times a schedule without running it: when each computation starts and ends, and how long each rank is idle.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "strategies/schedule/schedule.h"
+
+namespace dpbench::pipeline {
+
+// A transfer arrives after `latency` + bytes / rate; the link carries the next one after bytes / rate. Transfers
+// overlap with computations. The default link is free.
+struct Link {
+  double latency = 0;
+  double bytes_per_time = 0;  // 0: unlimited
+};
+
+// Times of one stage for one micro-batch, in any unit. A full backward pass takes input_gradient + weight_gradient.
+struct Costs {
+  double forward = 1, input_gradient = 1, weight_gradient = 1;
+  // Time of a forward pass that overlaps the next backward pass, both together. Negative: the sum of the two.
+  double overlapped = -1;
+  double bytes = 0;  // of one activation, and of its gradient
+  Link link = {};
+  std::map<std::pair<int, int>, Link> links = {};  // links that differ, by sending and receiving rank
+};
+
+double time_of(const Costs& costs, Kind kind);
+
+struct Timed {
+  Action action;
+  double start = 0, end = 0;
+};
+
+struct RankTimes {
+  std::vector<Timed> computations;
+  double busy = 0;
+  double first = 0, last = 0;  // start of the first computation, end of the last
+  int live = 0;                // highest number of live activations: forward passes without their weight gradient
+
+  double span_bubble() const { return last - first - busy; }
+};
+
+// A rank that waits for ever, and the position of the action that cannot run.
+struct Stuck {
+  int rank = 0;
+  size_t position = 0;
+};
+
+struct Simulation {
+  std::vector<RankTimes> ranks;
+  double makespan = 0;
+  std::vector<Stuck> stuck;  // empty unless the schedule deadlocks
+
+  double step_bubble(int rank) const { return makespan - ranks[rank].busy; }
+};
+
+// In a schedule with transfers, a transfer starts when the rank reaches its send; without, when the computation ends.
+Simulation simulate(const Schedule& schedule, const Costs& costs = {});
+
+// Returns the highest number of live activations of a list.
+int live_activations(const std::vector<Action>& list);
+
+}  // namespace dpbench::pipeline

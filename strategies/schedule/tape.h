@@ -1,0 +1,50 @@
+// Records the actions of one rank for a generator. Each call takes the next micro-batch of its stage, so computations
+// of one kind on one stage are always in ascending micro-batch order.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "strategies/schedule/action.h"
+
+namespace dpbench::pipeline {
+
+class Tape {
+ public:
+  // Records micro-batches below `end` only; calls beyond it count, but record nothing.
+  explicit Tape(int end) : end_(end) {}
+
+  void start_at(int stage, int microbatch) { first_[stage] = microbatch; }
+  void forward(int stage) { record(Kind::forward, stage); }
+  void backward(int stage) { record(Kind::full_backward, stage); }
+  // Records a forward pass that runs together with the backward pass recorded next.
+  void overlapped_forward(int stage) {
+    forward(stage);
+    actions_.back().overlaps_next = true;
+  }
+  void input_gradient(int stage) { record(Kind::input_gradient, stage); }
+  void weight_gradient(int stage) { record(Kind::weight_gradient, stage); }
+
+  // Records a computation of a certain micro-batch, for generators whose order is not the stage's own.
+  void record(Kind kind, int stage, int microbatch) {
+    if (microbatch < end_) actions_.push_back({.kind = kind, .stage = stage, .microbatch = microbatch});
+  }
+
+  std::vector<Action> take() { return std::move(actions_); }
+
+ private:
+  void record(Kind kind, int stage) {
+    // A full backward and an input gradient count together: a stage may use both.
+    int& done = done_[{kind == Kind::full_backward ? Kind::input_gradient : kind, stage}];
+    if (kind == Kind::full_backward) ++done_[{Kind::weight_gradient, stage}];
+    record(kind, stage, first_[stage] + done++);
+  }
+
+  int end_;
+  std::map<int, int> first_;
+  std::map<std::pair<Kind, int>, int> done_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace dpbench::pipeline

@@ -1,0 +1,69 @@
+// Proves a schedule without running it. Each rule has a name, and a broken schedule is reported with the rule, rank,
+// action, stage and micro-batch.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/schedule/schedule.h"
+
+namespace dpbench::pipeline {
+
+enum class Rule {
+  unknown_work,
+  placement,
+  missing_work,
+  repeated_work,
+  work_order,
+  gradient_order,
+  live_activations,
+  unpaired_transfer,
+  transfer_order,
+  gradient_reduction,
+  tied_reduction,
+  channel_order,
+  receive_slot,
+  deadlock,
+  deadlock_unbuffered
+};
+
+inline constexpr size_t rule_count = 15;
+
+std::string meaning_of(Rule rule);
+
+struct Fault {
+  Rule rule = Rule::unknown_work;
+  int rank = 0;
+  std::optional<size_t> position;  // in the rank's list; unset for work that is missing
+  Action action;
+  std::string why;
+};
+
+// Returns one line for the user, such as "work-order: rank 2, action 17, 2W4 (stage 2, micro-batch 4): ...".
+std::string text_of(const Fault& fault);
+
+// Returns what is wrong with the schedule; empty if it is right. Rules are checked in the order of Rule, and a broken
+// rule hides the rules of later groups, because they would only report its consequences.
+std::vector<Fault> verify(const Schedule& schedule);
+
+// The groups of rules that verify() checks. Each requires that the groups before it found no fault.
+std::vector<Fault> work_faults(const Schedule& schedule);
+std::vector<Fault> order_faults(const Schedule& schedule);
+std::vector<Fault> transfer_faults(const Schedule& schedule);
+std::vector<Fault> channel_faults(const Schedule& schedule);
+std::vector<Fault> deadlock_faults(const Schedule& schedule);
+
+}  // namespace dpbench::pipeline
+
+namespace dpbench {
+
+template <>
+inline constexpr auto enum_names<pipeline::Rule> = std::to_array<std::string_view>(
+    {"unknown-work", "placement", "missing-work", "repeated-work", "work-order", "gradient-order", "live-activations",
+     "unpaired-transfer", "transfer-order", "gradient-reduction", "tied-reduction", "channel-order", "receive-slot",
+     "deadlock", "deadlock-unbuffered"});
+
+}  // namespace dpbench

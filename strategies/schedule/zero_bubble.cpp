@@ -1,0 +1,46 @@
+// Zero-bubble schedules ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241): 1F1B with the backward pass split in two. Weight
+// gradients lag behind and fill the idle time at the end.
+#include <algorithm>
+
+#include "strategies/schedule/families.h"
+#include "strategies/schedule/tape.h"
+
+namespace dpbench::pipeline {
+namespace {
+
+// Makes a schedule in which rank r runs `ahead(r)` forward passes before its first input gradient, and weight gradients
+// `lag(r)` micro-batches after their input gradients.
+template <class Ahead, class Lag>
+Schedule split_backward(const Request& request, Ahead ahead, Lag lag) {
+  Schedule schedule{.microbatches = request.microbatches, .rank_of = looped_placement(request.ranks, 1)};
+  const int count = request.microbatches;
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    Tape tape(count);
+    const int warm = std::min(ahead(rank), count), late = std::min(lag(rank), count);
+    for (int i = 0; i < warm; ++i) tape.forward(rank);
+    for (int i = 0; i < count; ++i) {
+      tape.input_gradient(rank);
+      if (i >= late) tape.weight_gradient(rank);
+      if (warm + i < count) tape.forward(rank);
+    }
+    for (int i = 0; i < late; ++i) tape.weight_gradient(rank);
+    schedule.ranks.push_back(tape.take());
+    schedule.live_limits.push_back(std::min(ahead(rank) + lag(rank), count));
+  }
+  return schedule;
+}
+
+}  // namespace
+
+// The live activations of 1F1B's first rank, on all ranks.
+Schedule make_zb_h1(const Request& request) {
+  return split_backward(request, [&](int rank) { return request.ranks - rank; }, [](int rank) { return rank; });
+}
+
+// About twice as many live activations, so that no rank waits for its first input gradient.
+Schedule make_zb_h2(const Request& request) {
+  return split_backward(
+      request, [&](int rank) { return 2 * (request.ranks - rank) - 1; }, [](int rank) { return 2 * rank; });
+}
+
+}  // namespace dpbench::pipeline

@@ -1,0 +1,19 @@
+// The error of a strategy that needs a gradient of every parameter.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace dpbench {
+
+// advice: says what to do and completes the message, such as ". Use --param ddp.find_unused=on.".
+[[noreturn]] inline void refuse_unused(const std::string& strategy, const std::vector<std::string>& unused,
+                                       const std::string& advice) {
+  std::string names;
+  for (const std::string& name : unused) names += (names.empty() ? "" : ", ") + name;
+  throw std::runtime_error(strategy + ": this rank's loss did not use every parameter (unused: " + names + ")" +
+                           advice);
+}
+
+}  // namespace dpbench

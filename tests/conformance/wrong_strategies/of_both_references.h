@@ -1,0 +1,33 @@
+// What the two references (reference.h, sharded_reference.h) do alike with a batch, a model and a norm.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include "strategies/api/strategy.h"
+
+namespace dpbench::wrong {
+
+// Returns the batch for a computation in `dtype`: in float64 if that is float64.
+inline Batch cast_for(at::ScalarType dtype, const Batch& batch) {
+  const auto convert = [&](const at::Tensor& tensor) {
+    return tensor.is_floating_point() && dtype == at::kDouble ? tensor.to(at::kDouble) : tensor;
+  };
+  return {convert(batch.input), convert(batch.target), batch.ids};
+}
+
+// Makes a model's parameter or buffer float64 if the computation is.
+inline void widen_for(at::ScalarType dtype, at::Tensor tensor) {
+  if (dtype == at::kDouble && tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
+}
+
+// Returns the factor that limits a gradient with this square of its norm.
+inline double clip_factor(const std::optional<double>& limit, double squares) {
+  return limit ? std::min(1.0, *limit / (std::sqrt(squares) + 1e-6)) : 1.0;
+}
+
+}  // namespace dpbench::wrong

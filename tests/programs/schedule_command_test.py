@@ -1,0 +1,137 @@
+"""schedule_command_test.py DPBENCH: tests the program `dpbench schedule`: the picture, figures and exit codes, files of
+the user's own, and one-line refusals of bad input."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+NAMES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "dualpipe")
+DEADLOCK = "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"
+
+
+class ScheduleCommand(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-schedule-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def put(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def schedule(self, *words, code=0):
+        done = subprocess.run([PROGRAM, "schedule", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def refused(self, *words):
+        done = self.schedule(*words, code=2)
+        self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1), done.stderr)
+        return done.stderr
+
+    def document(self, *words, code=0):
+        return json.loads(self.schedule(*words, "-o", "json", code=code).stdout)
+
+    def test_every_schedule_is_right_and_drawn_with_its_figures(self):
+        for name in NAMES:
+            text = self.schedule(name, "--stages", "4", "--microbatches", "8").stdout
+            self.assertIn("right: 15 rules hold", text)
+            self.assertEqual(len(re.findall(r"^rank \d", text, re.MULTILINE)), 4)
+            found = re.search(r"= (\S+), simulated (\S+)", text)
+            self.assertEqual(found[1], found[2], text)
+
+    def test_costs_are_of_the_same_share_of_the_model_for_all_schedules(self):
+        for name in NAMES:
+            document = self.document(name, "--costs", "f=2,b=2,w=2")
+            self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
+
+    def test_a_formula_that_does_not_apply_says_when_it_would(self):
+        text = self.schedule("zb-h1", "--costs", "send=1").stdout
+        self.assertRegex(text, r"formula \(P-1\)\(F\+B-W\), exact if transfers are free, M >= P, W <= F; simulated \d+\n$")
+
+    def test_a_comparison_has_a_line_for_each_schedule(self):
+        text = self.schedule(*NAMES).stdout
+        for name in NAMES:
+            self.assertRegex(text, rf"(?m)^{name} .* right$")
+
+    def test_json_has_the_order_with_transfers_and_the_times(self):
+        document = self.document("1f1b", "--stages", "2", "--microbatches", "2")
+        self.assertEqual((document["makespan"], document["bubble"], document["formula"]["value"]), (9, 3, 3))
+        self.assertEqual(document["per_rank"][1]["order"][:4], ["1RECV_F0", "1F0", "1RECV_F1", "1B0"])
+        self.assertEqual(document["per_rank"][1]["computations"][1], {"action": "1B0", "start": 2, "end": 4})
+
+    def test_a_written_csv_is_read_back_with_and_without_transfers(self):
+        for words in ([], ["--transfers"]):
+            text = self.schedule("zbv", *words, "-o", "csv").stdout
+            self.put("mine.csv", text)
+            self.assertEqual(self.schedule("mine.csv", *words, "-o", "csv").stdout, text)
+            self.assertRegex(self.schedule("mine.csv").stdout, r"\nmakespan [\d.]+\n$")
+        self.assertIn("0SEND_F0", text)
+
+    def test_svg_is_well_formed(self):
+        xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
+
+    def test_the_guides_picture_is_what_the_program_draws(self):
+        picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
+        self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
+
+    def test_a_broken_file_is_exit_code_1_with_the_rule_in_every_format(self):
+        self.put("mine.csv", DEADLOCK)
+        self.assertIn("deadlock: rank 0, action 1, 0B0 (stage 0, micro-batch 0)", self.schedule("mine.csv", code=1).stdout)
+        (fault,) = self.document("mine.csv", code=1)["faults"]
+        self.assertEqual((fault["rule"], fault["rank"], fault["stage"], fault["microbatch"]), ("deadlock", 0, 0, 0))
+        done = self.schedule("mine.csv", "-o", "svg", code=1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("deadlock", done.stderr)
+        self.assertRegex(self.schedule("1f1b", "mine.csv", code=1).stdout, r"(?m)^mine.csv .* deadlock$")
+
+    def test_declared_limits_and_sizes_are_verified(self):
+        self.assertIn("live-activations", self.schedule("gpipe", "--live", "4", code=1).stdout)
+        self.assertIn("receive-slot", self.schedule("interleaved", "--slots", "1", code=1).stdout)
+        self.put("mine.csv", self.schedule("1f1b", "-o", "csv").stdout)
+        self.assertIn("missing-work", self.schedule("mine.csv", "--microbatches", "9", code=1).stdout)
+        self.assertIn("missing-work", self.schedule("mine.csv", "--chunks", "2", code=1).stdout)
+        self.assertIn("unknown-work", self.schedule("mine.csv", "--microbatches", "7", code=1).stdout)
+
+    def test_tied_stages_are_reduced_once_at_the_end(self):
+        text = self.schedule("1f1b", "--tie", "0,3", "--transfers", "-o", "csv").stdout
+        self.assertEqual([line.split(",")[-1] for line in text.splitlines()][::3], ["0REDUCE_TIED", "3REDUCE_TIED"])
+
+    def test_list_shows_formulas_and_rules(self):
+        text = self.schedule("--list").stdout
+        for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
+            self.assertIn(word, text)
+
+    def test_bad_input_is_refused_by_name(self):
+        self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")
+        for words, part in ((["1f1c"], "did you mean '1f1b'"),
+                            ([], "dpbench schedule 1f1b"),
+                            (["."], "is a directory"),
+                            (["bad.csv"], "bad.csv, line 2, cell 2: '1X0' is no action"),
+                            (["bad.csv", "--stages", "3"], "bad.csv"),
+                            (["zbv", "--chunks", "3"], "zbv needs 2 chunks on each rank"),
+                            (["dualpipe", "--microbatches", "7"], "an even number of micro-batches"),
+                            (["1f1b", "--stages", "0"], "--stages"),
+                            (["1f1b", "--stages", "256", "--microbatches", "4096"], "256 stages"),
+                            (["1f1b", "--costs", "f=1,x=2"], "'x=2' is not KEY=NUMBER"),
+                            (["1f1b", "--costs", "f=0"], "f needs a number above 0, not '0'"),
+                            (["1f1b", "--costs", "f=1,f=2"], "f is given twice"),
+                            (["1f1b", "--costs", "f=nan"], "f needs a number"),
+                            (["1f1b", "--costs", "bytes=5"], "bytes and rate need each other"),
+                            (["1f1b", "--tie", "0,9"], "'9' is no stage from 0 to 3"),
+                            (["1f1b", "--tie", "0"], "two different stages"),
+                            (["1f1b", "gpipe", "-o", "svg"], "-o svg takes one schedule"),
+                            (["1f1b", "--transfers"], "--transfers is for -o csv"),
+                            (["dualpipe", "-o", "csv"], "dualpipe has every stage twice"),
+                            (["--list", "1f1b"], "leave out '1f1b'")):
+            self.assertIn(part, self.refused(*words), words)
+
+
+if __name__ == "__main__":
+    unittest.main()

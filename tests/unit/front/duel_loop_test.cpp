@@ -1,0 +1,83 @@
+// DuelLoop: pairs in which a side did not have its cores are taken again if others were busy. Fake runners replace the
+// worker processes, so nothing is started or timed.
+#include "harness/front/run/duel_loop.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/front/toy_case.h"
+
+namespace dpbench {
+namespace {
+
+// Answers every block with 10 steps in 1 ms, of which the rank waited `queue_ns` for a core.
+class FakeBuild : public CaseRunner {
+ public:
+  CaseOutcome run(const CaseSpec&, const Json&) override {
+    ++blocks;
+    RankRecord rank;
+    rank.steps_per_sample = 10;
+    rank.samples_ns = {1'000'000};
+    rank.cpu_ns = {0};
+    rank.queue_ns = {queue_ns};
+    return {.kind = CaseOutcome::Kind::ran, .ranks = {rank}};
+  }
+  std::vector<std::string> end_group() override { return {}; }
+  int pending_signal() override { return 0; }
+
+  int64_t queue_ns = 0;
+  int blocks = 0;
+};
+
+// Reads of the cores' times, 1 s apart, in which others use `load` of a core.
+ReadCpuTimes times_with(double load) {
+  return [=, seconds = 0.0]() mutable {
+    seconds += 1;
+    return std::optional(CpuTimes{.wall_s = seconds, .busy_s = (1 + load) * seconds, .ours_s = seconds});
+  };
+}
+
+class DuelLoopTest : public testing::Test {
+ protected:
+  DuelLoopTest() {
+    options_.pairs_per_launch = 5;
+    options_.check = false;
+  }
+
+  // Runs a duel of one case over 20 pairs and returns how often the new build ran beyond these pairs and the first
+  // block, which does not count.
+  int repeated(ReadCpuTimes cpu_times) {
+    DuelReport report;
+    report.rule.looks = {20};
+    report.cases.push_back({.spec = spec_of("ddp", 2)});
+    ProgressLine progress(ProgressStyle::none, false, 1, 0, 1);
+    now_.blocks = 0;
+    DuelLoop(options_, report, base_, now_, progress, [] {}, /*cores=*/2, std::move(cpu_times)).run();
+    EXPECT_EQ(log_ratios(report.cases[0]).size(), 20u);
+    return now_.blocks - 21;
+  }
+
+  DuelOptions options_;
+  FakeBuild base_, now_;
+};
+
+TEST_F(DuelLoopTest, CalmPairsAreTakenOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
+
+TEST_F(DuelLoopTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured) {
+  now_.queue_ns = 300'000;
+  EXPECT_EQ(repeated(times_with(0.02)), 0);
+}
+
+TEST_F(DuelLoopTest, PairsWithoutTheirCoresAreTakenAgainIfOthersAreBusyOrUnknown) {
+  base_.queue_ns = 300'000;
+  const int most = 4 * 2 * options_.pairs_per_launch;  // per launch, twice as many pairs as it has
+  EXPECT_EQ(repeated(times_with(0.5)), most);
+  EXPECT_EQ(repeated({}), most);
+  options_.keep_disturbed = true;
+  EXPECT_EQ(repeated(times_with(0.5)), 0);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,79 @@
+// Schedules as CSV: what is written is read back, torch's letters are understood, and bad files are refused by line.
+#include <gtest/gtest.h>
+
+#include "strategies/schedule/csv.h"
+#include "strategies/schedule/lower.h"
+#include "strategies/schedule/verify.h"
+#include "tests/unit/schedule/cases.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::pipeline {
+namespace {
+
+TEST(ScheduleCsv, ReadsWhatItWrites) {
+  for (const Family& family : families()) {
+    if (family.name == "dualpipe") continue;
+    for_each_size(
+        family,
+        [&](const Request& request) {
+          for (const Schedule& schedule : {make_schedule(family, request), lower(make_schedule(family, request))}) {
+            const Schedule read = read_csv(write_csv(schedule), "test");
+            ASSERT_EQ(read.ranks, schedule.ranks) << family.name << ", " << text_of(request);
+            ASSERT_EQ(read.rank_of, schedule.rank_of) << family.name << ", " << text_of(request);
+            ASSERT_EQ(read.microbatches, schedule.microbatches);
+            ASSERT_TRUE(verify(read).empty());
+          }
+        },
+        4, 9);
+  }
+}
+
+TEST(ScheduleCsv, ReadsIdleCellsAndCarriageReturns) {
+  const Schedule schedule = read_csv("0F0, 0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,None,\r\n\r\n", "test");
+  ASSERT_EQ(schedule.world(), 2);
+  EXPECT_EQ(schedule.ranks[0].size(), 4U);
+  EXPECT_EQ(schedule.microbatches, 2);
+  EXPECT_TRUE(verify(schedule).empty());
+}
+
+TEST(ScheduleCsv, ReadsOverlappedPairsAndShardingActions) {
+  const std::string text =
+      "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
+      "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n";
+  const Schedule schedule = read_csv(text, "test");
+  EXPECT_TRUE(schedule.ranks[1][3].overlaps_next);
+  EXPECT_TRUE(verify(schedule).empty()) << text_of(verify(schedule)[0]);
+  EXPECT_EQ(write_csv(schedule), text);
+}
+
+void expect_refused(const std::string& text, const std::string& part) {
+  try {
+    read_csv(text, "mine.csv");
+    ADD_FAILURE() << "accepted " << text;
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(ScheduleCsv, RefusesBadFilesByLineAndCell) {
+  expect_refused("", "no actions");
+  expect_refused(",,\n", "no actions");
+  expect_refused("0F0,0B0\n1F0,1X0\n", "mine.csv, line 2, cell 2: '1X0' is no action");
+  expect_refused("0F\n", "'0F' is no action");
+  expect_refused("F0\n", "'F0' is no action");
+  expect_refused("0F0 0B0\n", "is no action");
+  expect_refused("0F-1\n", "is no action");
+  expect_refused("0UNSHARD3\n", "is no action");
+  expect_refused("0F99999999\n", "is no action");
+  expect_refused("999999F999999\n", "too many for its 1 actions");
+  expect_refused("(0F0,0B0\n", "is no pair");
+  expect_refused("(0F0;0F1)OVERLAP_F_B\n", "is not a forward pass and a backward pass");
+  expect_refused("(0F0;0B1)OVERLAP\n", "is no pair");
+}
+
+TEST(ScheduleCsv, RefusesToWriteTwoPipelines) {
+  EXPECT_THROW(write_csv(make_schedule(*find_family("dualpipe"), {4, 1, 8})), UsageError);
+}
+
+}  // namespace
+}  // namespace dpbench::pipeline

@@ -1,0 +1,87 @@
+// Properties of all built-in schedules: they obey every rule, also after transfers are added.
+#include <gtest/gtest.h>
+
+#include "strategies/schedule/csv.h"
+#include "strategies/schedule/lower.h"
+#include "strategies/schedule/verify.h"
+#include "tests/unit/schedule/cases.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::pipeline {
+namespace {
+
+std::string first_fault(const Schedule& schedule) {
+  const std::vector<Fault> faults = verify(schedule);
+  return faults.empty() ? "" : text_of(faults.front());
+}
+
+class EveryFamily : public testing::TestWithParam<Family> {};
+
+TEST_P(EveryFamily, ObeysEveryRuleWithAndWithoutTransfers) {
+  const int sizes = for_each_size(GetParam(), [](const Request& request) {
+    const Schedule compute = make_schedule(GetParam(), request);
+    ASSERT_EQ(first_fault(compute), "") << text_of(request);
+    const Schedule lowered = lower(compute);
+    ASSERT_EQ(first_fault(lowered), "") << text_of(request);
+    ASSERT_EQ(without_transfers(lowered).ranks, compute.ranks) << text_of(request);
+  });
+  EXPECT_GT(sizes, 0);
+  RecordProperty("sizes", sizes);
+}
+
+// The order of sends and receives is decided by simulated times, so it must be free of deadlocks for uneven times too.
+TEST_P(EveryFamily, CannotDeadlockWhateverTheCosts) {
+  const std::vector<Costs> costs = {{.forward = 3, .input_gradient = 5, .weight_gradient = 2, .link = {.latency = 4}},
+                                    {.forward = 1. / 3, .input_gradient = 0.1, .weight_gradient = 0.7},
+                                    {.bytes = 9, .link = {.latency = 0.5, .bytes_per_time = 2}}};
+  for_each_size(
+      GetParam(),
+      [&](const Request& request) {
+        for (const Costs& one : costs)
+          ASSERT_EQ(first_fault(lower(make_schedule(GetParam(), request), one)), "") << text_of(request);
+      },
+      5, 12);
+}
+
+TEST_P(EveryFamily, SumsTiedParametersOfTheFirstAndTheLastStage) {
+  for_each_size(
+      GetParam(),
+      [](const Request& request) {
+        Schedule schedule = make_schedule(GetParam(), request);
+        const int last = schedule.stages_per_pipeline() - 1;
+        if (last == 0) return;
+        if (schedule.pipelines == 1)
+          schedule.ties = {{0, last}};
+        else
+          schedule.ties.front() = {0, last, last + 1, 2 * last + 1};
+        if (schedule.pipelines > 1) std::erase(schedule.ties, std::vector<int>{last, 2 * last + 1});
+        ASSERT_EQ(first_fault(lower(schedule)), "") << text_of(request);
+      },
+      4, 9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EveryFamily, testing::ValuesIn(families()), [](const auto& given) {
+  std::string name = given.param.name;
+  std::erase(name, '-');
+  return name;
+});
+
+TEST(Families, RefuseSizesThatTheyDoNotHave) {
+  const auto refused = [](const std::string& name, const Request& request, const std::string& needs) {
+    try {
+      make_schedule(*find_family(name), request);
+      ADD_FAILURE() << name << " accepted " << text_of(request);
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(name + " needs " + needs), std::string::npos) << error.what();
+    }
+  };
+  refused("1f1b", {4, 2, 8}, "1 chunk on each rank");
+  refused("interleaved", {4, 1, 8}, "2 chunks or more");
+  refused("zbv", {4, 3, 8}, "2 chunks on each rank");
+  refused("dualpipe", {3, 1, 8}, "an even number of ranks");
+  refused("dualpipe", {4, 1, 9}, "an even number of micro-batches");
+  refused("dualpipe", {4, 1, 6}, "two micro-batches or more for each rank");
+}
+
+}  // namespace
+}  // namespace dpbench::pipeline

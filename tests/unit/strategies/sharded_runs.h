@@ -1,0 +1,105 @@
+// Runs sharded strategies on ranks that are threads, and returns what a rank has afterwards.
+#pragma once
+
+#include <random>
+
+#include "tests/unit/strategies/ddp_ranks.h"
+
+namespace dpbench::sharded_runs {
+
+using namespace ddp_ranks;
+
+inline std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
+  return workload_registry().at("gpt").make({.model = model});
+}
+
+// Keeps its rank back before some of its collectives, at moments and for times that are drawn.
+class LateRank : public ForwardingBackend {
+ public:
+  LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
+      : ForwardingBackend(std::move(inner)), drawn_(seed) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    std::exponential_distribution<double> milliseconds(2);
+    if (drawn_() % 3 == 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds(drawn_)));
+    return call.run();
+  }
+
+ private:
+  std::mt19937_64 drawn_;
+};
+
+// Returns the mesh with ranks that reach their collectives late, and collectives that start later still.
+inline Mesh delayed(const Mesh& mesh, int rank, uint64_t seed) {
+  return mesh.with_groups([=](const std::string&, const auto& group) {
+    return wrapped_group(group, at::kCPU, [=](const c10::intrusive_ptr<c10d::Backend>& inner) {
+      const auto late = c10::make_intrusive<LateBackend>(inner);
+      return c10::intrusive_ptr<c10d::Backend>(
+          c10::make_intrusive<LateRank>(late, seed * 100 + static_cast<uint64_t>(rank)));
+    });
+  });
+}
+
+// A strategy and its ranks.
+struct Training {
+  std::string strategy;
+  int world = 2;
+  Given params = {};
+  std::string mesh = {};  // such as "dp=2,shard=2"; empty: all ranks are on the axis dp
+  int steps = 3;
+  std::optional<double> clip_norm = {};
+  std::optional<uint64_t> delays = {};  // the seed of random delays; nullopt: there are none
+};
+
+// Rank 0's tensors after some steps.
+struct Outcome {
+  NamedTensors gradients, parameters, state;
+  double peak_bytes = 0;
+};
+
+inline NamedTensors copies(const NamedTensors& tensors) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : tensors) all.emplace_back(name, tensor.defined() ? tensor.clone() : tensor);
+  return all;
+}
+
+inline Outcome trained(const Training& run, const Workload& workload) {
+  Outcome outcome;
+  expect_no_errors(on_ranks(run.world, [&](Rank& me) {
+    Mesh mesh = me.mesh(run.mesh);
+    if (run.delays) mesh = delayed(mesh, me.rank, *run.delays);
+    const auto strategy = made_on(mesh, run.strategy, workload, run.params, at::kFloat, run.clip_norm);
+    for (int64_t step = 0; step < run.steps; ++step) one_step(*strategy, workload, me.rank, step);
+    const Outcome mine{copies(strategy->gradients()), copies(strategy->parameters()), copies(strategy->state())};
+    const auto figures = strategy->figures();
+    if (me.rank != 0) return;
+    outcome = mine;
+    if (const auto found = figures.find("gathered_parameters_peak_bytes"); found != figures.end())
+      outcome.peak_bytes = found->second.at(0);
+  }));
+  return outcome;
+}
+
+inline Outcome trained(const std::string& strategy, int world, const Workload& workload, const Given& params,
+                       int steps = 3, std::optional<double> clip_norm = {}) {
+  return trained({.strategy = strategy, .world = world, .params = params, .steps = steps, .clip_norm = clip_norm},
+                 workload);
+}
+
+inline std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {
+  for (const auto& [name, tensor] : a) {
+    const at::Tensor* other = find(b, name);
+    if (!other || !same_bits(tensor, *other)) return name;
+  }
+  return a.size() == b.size() ? "" : "another number of tensors";
+}
+
+inline void expect_same_bits(const Outcome& due, const Outcome& found, const std::string& which) {
+  EXPECT_FALSE(due.parameters.empty());
+  EXPECT_EQ(first_unlike(due.gradients, found.gradients), "") << which << ": gradients";
+  EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << which << ": parameters";
+  EXPECT_EQ(first_unlike(due.state, found.state), "") << which << ": optimizer state";
+}
+
+}  // namespace dpbench::sharded_runs

@@ -1,0 +1,95 @@
+// A snapshot of each strategy that shards, or of ddp, is loaded under each other one, also in another world. Training
+// then goes on as if it had not been interrupted.
+#include "tests/unit/strategies/sharded_runs.h"
+
+namespace dpbench {
+namespace {
+
+using namespace sharded_runs;
+
+constexpr int64_t samples_of_a_step = 12;  // all worlds of the table divide it
+
+std::vector<Training> layouts() {
+  std::vector<Training> all;
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"})
+    for (const int world : {2, 3}) all.push_back({.strategy = strategy, .world = world});
+  for (const char* strategy : {"zero2", "fsdp"})
+    all.push_back({.strategy = strategy, .world = 4, .mesh = "dp=2,shard=2"});
+  all.push_back({.strategy = "fsdp", .world = 4, .params = {{"reshard", "shard"}}, .mesh = "dp=2,shard=2"});
+  return all;
+}
+
+std::string name_of(const Training& layout) {
+  std::string name = layout.strategy + ", world " + std::to_string(layout.world);
+  for (const auto& [param, value] : layout.params) name += ", " + param + "=" + value;
+  return name + (layout.mesh.empty() ? "" : ", " + layout.mesh);
+}
+
+// Takes a step over the same samples in every world.
+void take_step(Strategy& strategy, const Workload& workload, const Rank& me, int64_t step) {
+  const at::Tensor mine = at::arange(me.rank, samples_of_a_step, me.world) + step * samples_of_a_step;
+  const Batch micro[] = {workload.batch(mine.remainder(workload.samples()))};
+  Phases phases;
+  strategy.step(step, micro, phases);
+}
+
+// Trains from step `first` to step `end` - 1, from a snapshot if there is one, and returns rank 0's snapshot.
+Snapshot continued(const Training& layout, const Workload& workload, int64_t first, int64_t end,
+                   const std::optional<Snapshot>& from = {}) {
+  Snapshot last;
+  const auto errors = on_ranks(layout.world, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh(layout.mesh), layout.strategy, workload, layout.params, at::kDouble);
+    if (from) strategy->load(*from);
+    for (int64_t step = first; step < end; ++step) take_step(*strategy, workload, me, step);
+    const Snapshot whole = snapshot_of(*strategy);
+    if (me.rank == 0) last = {copies(whole.parameters), copies(whole.buffers), copies(whole.state)};
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "") << name_of(layout);
+  return last;
+}
+
+std::string first_far(const NamedTensors& due, const NamedTensors& found) {
+  for (const auto& [name, tensor] : due) {
+    const at::Tensor* other = find(found, name);
+    if (!other) return name + " is missing";
+    if (!other->allclose(tensor, 1e-9, 1e-11)) return name;
+  }
+  return due.size() == found.size() ? "" : "another number of tensors";
+}
+
+class SavedState : public testing::TestWithParam<const char*> {};
+
+TEST_P(SavedState, OfEachLayoutContinuesUnderEachOther) {
+  const auto workload = gpt(GetParam());
+  const auto all = layouts();
+  const Snapshot uninterrupted = continued(all[0], *workload, 0, 4);
+  ASSERT_FALSE(uninterrupted.state.empty());
+  for (const Training& saving : all) {
+    const Snapshot saved = continued(saving, *workload, 0, 2);
+    for (const Training& loading : all) {
+      const Snapshot found = continued(loading, *workload, 2, 4, saved);
+      const std::string which = "saved by " + name_of(saving) + ", loaded by " + name_of(loading);
+      EXPECT_EQ(first_far(uninterrupted.parameters, found.parameters), "") << which;
+      EXPECT_EQ(first_far(uninterrupted.state, found.state), "") << which;
+    }
+  }
+}
+
+TEST_P(SavedState, OfALayoutContinuesUnderItselfWithTheSameBits) {
+  const auto workload = gpt(GetParam());
+  for (const Training& layout : layouts()) {
+    const Snapshot due = continued(layout, *workload, 0, 4);
+    const Snapshot found = continued(layout, *workload, 2, 4, continued(layout, *workload, 0, 2));
+    EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << name_of(layout);
+    EXPECT_EQ(first_unlike(due.state, found.state), "") << name_of(layout);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sharded, SavedState,
+                         testing::Values("tiny,padding=off", "tiny-llama,padding=off,optimizer=momentum"),
+                         [](const auto& one) {
+                           return std::string(one.param).starts_with("tiny,") ? "Adam" : "Momentum";
+                         });
+
+}  // namespace
+}  // namespace dpbench
