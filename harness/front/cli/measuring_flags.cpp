@@ -54,7 +54,7 @@ void add_cases(CLI::App& app, Selection& what) {
                      "keep only the input of every K blocks of the model; run them twice")
           ->check(between(1, 65536)),
       "K");
-  add(app.add_option("--plugin", what.plugins, "library or Python file with strategies, workloads; it runs; repeatable")
+  add(app.add_option("--plugin", what.plugins, "library or Python file of strategies, workloads; is run; repeatable")
           ->allow_extra_args(false),
       "FILE");
   add(app.add_option("--python", what.python, "interpreter for Python files, with its torch [python3]")
