@@ -1,5 +1,6 @@
 #include "strategies/python/python_strategy.h"
 
+#include <map>
 #include <mutex>
 #include <stdexcept>
 

@@ -1,7 +1,6 @@
 // A strategy written in Python, as the harness sees it: each method calls Python.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +23,6 @@ class PythonStrategy : public Strategy {
   NamedTensors buffers() override;
   NamedTensors state() override;
   void load(const Snapshot& snapshot) override;
-  std::map<std::string, std::vector<double>> figures() override { return {}; }
 
   const Setup& setup() const { return setup_; }
   const std::string& name() const { return name_; }

@@ -17,7 +17,7 @@ using Fields = c10::Dict<std::string, std::string>;
 // allowed values of each parameter. Throws UsageError for an unknown field or value.
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params);
 
-// fields: name, summary, scaling, batch, samples, test_samples, and those of OptimizerSpec.
+// fields: name, summary, scaling, batch, samples, test_samples and the fields of OptimizerSpec, all as text.
 void register_workload(int64_t id, const Fields& fields);
 
 }  // namespace dpbench::python

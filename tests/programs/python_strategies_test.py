@@ -100,6 +100,18 @@ class Right(unittest.TestCase):
         self.assertEqual((len(report["cases"]), len(hashes)), (4, 1))
 
 
+class Launched(unittest.TestCase):
+    def test_every_rank_of_torchrun_hosts_python(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([torch_python.interpreter(), "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "2", DPBENCH,
+                                   "--python", torch_python.interpreter(), "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
+                                   "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "3", "--check", "off", "--audit", "off",
+                                   "--out", folder, "-q", "-o", "json"], capture_output=True, text=True, timeout=300, cwd=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (case,) = json.loads(done.stdout)["cases"]
+            self.assertEqual((case["strategy"], case["status"], case["world"]), ("py-ddp", "ok", 2))
+
+
 class Wrong(unittest.TestCase):
     def test_every_mistake_is_found_by_its_check_and_the_right_one_passes(self):
         cases, right = {}, []

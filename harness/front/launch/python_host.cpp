@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "harness/front/launch/worker_program.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 
@@ -41,12 +42,11 @@ fs::path python_folder(const fs::path& worker) {
 
 bool is_python(const std::string& plugin) { return plugin.ends_with(".py"); }
 
-PythonHost find_python_host(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& asked,
-                            const std::string& torch) {
+PythonHost find_python_host(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& asked) {
   if (std::ranges::none_of(plugins, is_python)) return {};
   const fs::path folder = python_folder(worker);
   return {.interpreter = find_interpreter(asked),
-          .arguments = {folder / "dpbench/host.py", folder / "libdpbench_python.so", torch}};
+          .arguments = {folder / "dpbench/host.py", folder / "libdpbench_python.so", torch_of(worker)}};
 }
 
 fs::path shipped_file(const fs::path& worker, const std::string& name) {

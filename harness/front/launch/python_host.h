@@ -9,17 +9,16 @@ namespace dpbench {
 
 struct PythonHost {
   std::string interpreter;             // empty: no Python file is among the plug-ins
-  std::vector<std::string> arguments;  // of the interpreter, before those of the worker
+  std::vector<std::string> arguments;  // the interpreter's arguments; the worker's arguments follow them
 };
 
 // True if the plug-in is a Python file.
 bool is_python(const std::string& plugin);
 
-// Returns the host for these plug-ins. asked: the flag --python; empty: python3 on PATH. torch: the version that the
-// worker was built with. Throws UsageError if there is no such interpreter, or if the worker was installed without its
-// part for Python.
+// Returns the host for these plug-ins. asked: the flag --python; empty: python3 on PATH. Throws UsageError if there is
+// no such interpreter, or if the worker was installed without its part for Python.
 PythonHost find_python_host(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
-                            const std::string& asked, const std::string& torch);
+                            const std::string& asked);
 
 // Returns a file of dpbench's own package for Python: "pytorch.py" has PyTorch's own strategies, whose names begin with
 // "py-", and "module_model.py" the model of --model MODULE:CLASS.

@@ -164,6 +164,21 @@ fs::path checked_plugin(const std::string& file) {
   return path;
 }
 
+void settle_plugins(Selection& what, const fs::path& worker) {
+  for (auto& plugin : what.plugins) plugin = checked_plugin(plugin);
+  const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
+  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference))
+    what.plugins.push_back(shipped_file(worker, "pytorch.py"));
+  const size_t colon = what.model.find(':');
+  if (colon == std::string::npos) return;
+  if (!what.workloads.empty())
+    throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
+  what.plugins.push_back(shipped_file(worker, "module_model.py"));
+  what.workloads = {what.model.substr(colon + 1)};
+  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // read by module_model.py in the processes that are started
+  what.model.clear();
+}
+
 Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const PythonHost& host) {
   const bool hosted = !host.interpreter.empty();
   Program program{
@@ -197,7 +212,7 @@ std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker
 
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& python) {
   if (std::ranges::any_of(plugins, is_python))
-    return query_catalogue(worker, plugins, find_python_host(worker, plugins, python, torch_of(worker)));
+    return query_catalogue(worker, plugins, find_python_host(worker, plugins, python));
   if (!plugins.empty()) return query_catalogue(worker, plugins);
   const Catalogue written = read_catalogue_file(worker);
   // A CUDA library that could not be loaded at build time may load now. So query the worker instead of the file if

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/cli/options.h"
 #include "harness/front/launch/python_host.h"
 #include "harness/front/plan/catalogue.h"
 
@@ -21,6 +22,10 @@ std::filesystem::path worker_of_build(const std::string& build);
 // Returns the absolute path of a plug-in file. Throws UsageError unless `file` contains a '/' and is a regular file
 // that no other user can modify.
 std::filesystem::path checked_plugin(const std::string& file);
+
+// Checks the plug-ins and makes their paths absolute. Adds dpbench's own Python files if the selection needs them: for
+// PyTorch's own strategies, whose names begin with "py-", and for --model MODULE:CLASS.
+void settle_plugins(Selection& what, const std::filesystem::path& worker);
 
 // Starts the worker program and queries its catalogue, which also proves that the worker finds its libraries. The CUDA
 // libraries are loaded only if there is a GPU. Throws UsageError with the worker's output.

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/process/open_files.h"
-#include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
 #include "workloads/base/error.h"
@@ -54,27 +52,11 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
-// Adds dpbench's own Python files to the plug-ins if what is asked for needs them.
-void add_shipped_files(Selection& what, const fs::path& worker) {
-  const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
-  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference))
-    what.plugins.push_back(shipped_file(worker, "pytorch.py"));
-  const size_t colon = what.model.find(':');
-  if (colon == std::string::npos) return;
-  if (!what.workloads.empty())
-    throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
-  what.plugins.push_back(shipped_file(worker, "module_model.py"));
-  what.workloads = {what.model.substr(colon + 1)};
-  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // read by module_model.py in the processes that are started
-  what.model.clear();
-}
-
 }  // namespace
 
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
   require_accessible(options.what.data_dir);
-  for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
-  add_shipped_files(options.what, worker);
+  settle_plugins(options.what, worker);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
@@ -130,8 +112,7 @@ Report new_report(const Prepared& prepared) {
 
 WorkerSettings worker_settings(const Prepared& prepared, const fs::path& logs) {
   return {.program = prepared.worker,
-          .python = find_python_host(prepared.worker, prepared.options.what.plugins, prepared.options.what.python,
-                                     prepared.catalogue.torch),
+          .python = find_python_host(prepared.worker, prepared.options.what.plugins, prepared.options.what.python),
           .plugins = prepared.options.what.plugins,
           .cpus = prepared.world ? cores_to_share() : prepared.machine.cpus,
           .timeout_s = prepared.options.timeout_s,

@@ -64,7 +64,7 @@ class HostedModel(nn.Module):
 
     def __init__(self, module, workload):
         super().__init__()
-        object.__setattr__(self, "module", module)  # no submodule: names stay those of the user's module
+        object.__setattr__(self, "module", module)  # not registered as a submodule, so that parameters keep their names
         self.workload = workload
         self._modules, self._parameters, self._buffers = module._modules, module._parameters, module._buffers
         self.step, self._seed, self._lent = 0, 0, None

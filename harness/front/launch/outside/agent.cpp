@@ -34,12 +34,11 @@ std::string host_name() {
   return name;
 }
 
-// Returns the plug-ins named on this process's own command line. Plug-ins named in a message from the network are never
-// loaded.
-std::vector<std::string> own_plugins(const MeasuringOptions& options) {
-  std::vector<std::string> files;
-  for (const auto& plugin : options.what.plugins) files.push_back(checked_plugin(plugin));
-  return files;
+// Returns what this process's own command line selects, with its plug-ins. Plug-ins named in a message from the network
+// are never loaded.
+Selection own_selection(Selection what, const std::string& worker) {
+  settle_plugins(what, worker);
+  return what;
 }
 
 class Agent : public RankEvents {
@@ -47,8 +46,8 @@ class Agent : public RankEvents {
   Agent(const MeasuringOptions& options, const Placement& placement)
       : placement_(placement),
         worker_(find_worker()),
-        plugins_(own_plugins(options)),
-        python_(find_python_host(worker_, plugins_, options.what.python, torch_of(worker_))),
+        plugins_(own_selection(options.what, worker_).plugins),
+        python_(find_python_host(worker_, plugins_, options.what.python)),
         relay_(worker_, placement, options.timeout_s),
         parent_(::getppid()),
         last_heard_(monotonic_seconds()),
