@@ -34,11 +34,16 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   return options;
 }
 
+int64_t rows_per_rank(const CheckRequest& request, const Workload& workload) {
+  if (workload.sum_loss()) return 1;  // a single sample keeps the exact probe's gradients powers of two
+  const int64_t rows = drawn_rows(request.seed);
+  return request.own_rows > 0 ? std::min(rows, std::max<int64_t>(2, request.own_rows)) : rows;
+}
+
 Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = data_place(request.mesh.shape(), request.world, 0).replicas,
-          // A single sample keeps the exact probe's gradients powers of two.
-          .rows_per_rank = workload.sum_loss() ? 1 : drawn_rows(request.seed),
+          .rows_per_rank = rows_per_rank(request, workload),
           .samples = workload.samples(),
           .mesh = request.mesh.shape()};
 }
@@ -118,7 +123,8 @@ class Suite {
       if (!filter_.takes_any(checks_of(scenario))) continue;
       if (large_ && !scenario.sizes) continue;
       // Mistakes of later steps are left to the workloads that run the costly scenarios, and to the unwatched run.
-      if (!costly && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
+      const bool brief = !costly || (request_.brief && !request_.workload.probe);
+      if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
       // A power of two divides whole numbers exactly.

@@ -32,6 +32,7 @@ struct CheckRequest {
   std::optional<double> own_clip = {};  // limit on the gradient's norm in an unwatched run
   double unwatched_s = 1;               // how long the oracle may compute an unwatched run
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
+  bool brief = false;      // if true, scenarios run at most two steps on workloads that are not test models
   std::string filter;      // an extended regular expression on check names; an empty one selects all checks
   // A function called after each scenario with the results that this rank recorded, and the norm to which gradients
   // were clipped.

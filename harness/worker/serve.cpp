@@ -136,9 +136,9 @@ class CommandLoop {
     if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked =
-          check_case(spec, {.filter = checks_before_timing(spec), .unwatched_s = 0.25, .begins = checking(spec)},
-                     *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked = check_case(
+          spec, {.filter = checks_before_timing(spec), .brief = true, .unwatched_s = 0.25, .begins = checking(spec)},
+          *group_, pulse_, variables_.run_dir);
       if (const auto tell = checking(spec)) tell(0, 0);  // the checks are over
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);

@@ -61,6 +61,7 @@ struct Selection {
   // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
   bool draws_worlds = false;
   bool drawn_seed = false;     // true: the seed is random, not chosen by the user
+  bool fixed_models = false;   // "all workloads" leaves out those whose model --model chooses
   bool probes = false;         // "all workloads" includes probes, models made only for checks
   bool every_backend = false;  // true: without --backend, run every suitable backend, not only the best
   // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.

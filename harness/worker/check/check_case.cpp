@@ -134,6 +134,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                spec.clip_norm,
                                options.unwatched_s,
                                spec.world <= options.whole_worlds,
+                               options.brief,
                                options.filter,
                                show,
                                options.begins,

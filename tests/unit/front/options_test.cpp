@@ -75,6 +75,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
+    EXPECT_TRUE(options.what.fixed_models);
     EXPECT_EQ(options.long_blocks, 6);
     EXPECT_EQ(options.what.default_worlds, (std::vector<int>{2}));
     EXPECT_EQ(options.launches, 1);
@@ -83,6 +84,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   }
   const RunOptions chosen = parse({"--strategy", "ddp"});
   EXPECT_FALSE(chosen.quick);
+  EXPECT_FALSE(chosen.what.fixed_models);
   EXPECT_TRUE(chosen.what.default_worlds.empty());
   EXPECT_EQ(chosen.launches, 5);
   EXPECT_EQ(chosen.sampling.samples, 10);

@@ -315,6 +315,19 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
+TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {
+  Catalogue known = catalogue();
+  known.workloads.push_back({.name = "transformer", .models = {"small", "large"}});
+  for (const bool fixed_models : {false, true}) {
+    Selection what;
+    what.fixed_models = fixed_models;
+    std::set<std::string> names;
+    for (const auto& spec : make_plan(what, known, machine(2)).cases) names.insert(spec.workload);
+    EXPECT_EQ(names.contains("transformer"), !fixed_models);
+    EXPECT_TRUE(names.contains("mnist-mlp"));
+  }
+}
+
 TEST(Plan, ReducedChecksUseAllBackendsOnlyForWorkloadsMarkedThorough) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
