@@ -161,7 +161,7 @@ void add_directory(CLI::App& app, MeasuringOptions& o) {
 void add_talk(CLI::App& app, MeasuringOptions& o) {
   const auto add = in_group("Output");
   add(app.add_flag("-q,--quiet", o.quiet, "stderr: only errors, and lines that ranks print"), "");
-  add(app.add_flag("-v,--verbose", o.verbose, "log on stderr each start and its reason"), "");
+  add(app.add_flag("-v,--verbose", o.verbose, "log each start and its reason; check: print every check"), "");
   add_named<ProgressChoice>(app, "--progress", o.progress,
                             "on stderr: a live line (auto) or one line per case (plain) [auto]")
       ->group("Output");

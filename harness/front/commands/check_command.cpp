@@ -1,6 +1,5 @@
 // dpbench check: runs the conformance suite on the planned cases. It times nothing and saves no run.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/check_files.h"
+#include "harness/front/commands/check_text.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -20,70 +20,6 @@
 namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
-
-std::string number(std::optional<double> value) {
-  if (!value) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2e", *value);
-  return text;
-}
-
-std::vector<Cells> rows_of(const Report& report) {
-  std::vector<Cells> rows = {{"CASE", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED", "DETAIL"}};
-  for (const auto& record : report.cases) {
-    for (const auto& row : record.checks) {
-      const std::string likely = row.likely.empty() ? "" : " · looks like: " + row.likely;
-      rows.push_back({record.spec.id, row.name, name_of(row.status), number(row.error), number(row.bound), row.compared,
-                      one_line(row.detail + likely, 300)});
-    }
-    if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped)
-      rows.push_back({record.spec.id, "-", name_of(record.status), "-", "-", "-", one_line(record.reason, 300)});
-  }
-  for (auto& row : rows)
-    for (auto& cell : row) cell = one_line(cell, 300);
-  return rows;
-}
-
-// Formats a case as one line per check, followed by the details of its failed checks.
-std::string section_of(const CaseRecord& record) {
-  std::string text = record.spec.id + "\n", details;
-  std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
-  for (const auto& row : record.checks) {
-    rows.push_back({"", one_line(row.name, 60), name_of(row.status), number(row.error), number(row.bound),
-                    one_line(row.compared + (row.status == CheckStatus::skipped ? ": " + row.detail : ""), 200)});
-    if (row.status == CheckStatus::failed)
-      details += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
-                 (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
-  }
-  if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
-  if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped)
-    details += "  " + record.status + ": " + one_line(record.reason, 400) + "\n";
-  return text + details;
-}
-
-int count(const Report& report, CheckStatus status) {
-  int found = 0;
-  for (const auto& record : report.cases)
-    found += static_cast<int>(std::count_if(record.checks.begin(), record.checks.end(),
-                                            [&](const CheckRow& row) { return row.status == status; }));
-  return found;
-}
-
-std::string summary_of(const Report& report) {
-  const auto checked = std::count_if(report.cases.begin(), report.cases.end(),
-                                     [](const CaseRecord& record) { return record.ok() || record.bad(); });
-  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) +
-         " cases could be checked: " + std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
-         std::to_string(count(report, CheckStatus::failed)) + " failed, " +
-         std::to_string(count(report, CheckStatus::skipped)) + " skipped; seed " +
-         std::to_string(report.config.value("seed", uint64_t{1}));
-}
-
-std::string table_of(const Report& report) {
-  std::string text = summary_of(report) + "\n";
-  for (const auto& record : report.cases) text += "\n" + section_of(record);
-  return text;
-}
 
 class CheckRun : public ReportRun {
  public:
@@ -120,7 +56,7 @@ class CheckRun : public ReportRun {
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
     excuse_probes();
-    if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
+    if (ended.usage.empty() && !ended.signal && judged() + count_checks(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
       ended.usage = "no check matched --filter '" + one_line(check_options_.check_filter, 100) + "'";
     return ended;
@@ -143,7 +79,7 @@ class CheckRun : public ReportRun {
     }
   }
 
-  int judged() const { return count(report_, CheckStatus::passed) + count(report_, CheckStatus::failed); }
+  int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
 
   // Reports "unavailable" if no check passed or failed: a run that checked nothing is not a success.
   Ending ending() const override {
@@ -163,8 +99,8 @@ class CheckRun : public ReportRun {
 
   std::string output() const override {
     if (check_options_.output == Form::json) return json_text(to_json(report_));
-    return check_options_.output == Form::table ? table_of(report_)
-                                                : rows_text(rows_of(report_), {}, check_options_.output);
+    if (check_options_.output != Form::table) return rows_text(check_rows(report_), {}, check_options_.output);
+    return check_options_.verbose ? every_check(report_) : check_summary(report_);
   }
 
   bool write_extra_files() override {
@@ -173,7 +109,7 @@ class CheckRun : public ReportRun {
     return why.empty();
   }
 
-  std::string closing_line(bool) const override { return summary_of(report_); }
+  std::string closing_line(bool) const override { return check_counts(report_); }
 
   const CheckingOptions& check_options_;
   std::optional<JunitFile> junit_;
@@ -187,7 +123,8 @@ Command check_command() {
       {.name = "check",
        .arguments = "[FLAGS]",
        .summary = "prove that strategies are right: gradients, buffers and optimizer steps",
-       .examples = {{"check --strategy ddp --cpus 2", "every check with its error and bound"},
+       .examples = {{"check --strategy ddp --cpus 2", "failed checks, by what they look like"},
+                    {"check --strategy ddp --cpus 2 --verbose", "every check with its error and bound"},
                     {"check --plugin ./mine.so --strategy mine --junit checks.xml", ""}},
        .exit_codes = {1, 3, 4, 77, 128}},
       add_check_flags, settle_check);

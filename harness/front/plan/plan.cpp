@@ -4,6 +4,7 @@
 #include <map>
 
 #include "harness/front/plan/plan_steps.h"
+#include "harness/front/text/text.h"
 #include "harness/report/text/pattern.h"
 #include "workloads/base/error.h"
 

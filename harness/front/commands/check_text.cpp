@@ -1,0 +1,196 @@
+#include "harness/front/commands/check_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t named_checks = 6, named_causes = 5;  // most names in one line, and most groups of one strategy
+
+std::string number(std::optional<double> value) {
+  if (!value) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", *value);
+  return text;
+}
+
+bool not_run(const CaseRecord& record) {
+  return record.status == CaseStatus::failed || record.status == CaseStatus::skipped ||
+         record.status == CaseStatus::unproven;
+}
+
+// Formats a case as one line per check, followed by the details of its failed checks.
+std::string section_of(const CaseRecord& record) {
+  std::string text = record.spec.id + "\n", details;
+  std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
+  for (const auto& row : record.checks) {
+    rows.push_back({"", one_line(row.name, 60), name_of(row.status), number(row.error), number(row.bound),
+                    one_line(row.compared + (row.status == CheckStatus::skipped ? ": " + row.detail : ""), 200)});
+    if (row.status == CheckStatus::failed)
+      details += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
+                 (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
+  }
+  if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
+  if (not_run(record))
+    details += "  " + std::string(name_of(record.status)) + ": " + one_line(record.reason, 400) + "\n";
+  return text + details;
+}
+
+// Returns what the descriptions of one mistake in several cases share: neither numbers nor what follows in brackets.
+std::string kind_of(const std::string& cause) {
+  std::string kind;
+  for (const char c : cause.substr(0, cause.find(" (")))
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0) kind += c;
+  return kind;
+}
+
+// Failed checks of a strategy that look like one mistake. The first one stands for all.
+struct Group {
+  std::string kind;
+  const CaseRecord* where;
+  const CheckRow* first;
+  std::vector<std::string> checks;
+  std::vector<const CaseRecord*> cases;
+};
+
+template <class Items, class Item>
+void add_once(Items& items, const Item& item) {
+  if (std::ranges::find(items, item) == items.end()) items.push_back(item);
+}
+
+std::vector<Group> grouped(const std::vector<const CaseRecord*>& cases) {
+  std::vector<Group> groups;
+  for (const CaseRecord* record : cases)
+    for (const CheckRow& row : record->checks) {
+      if (row.status != CheckStatus::failed) continue;
+      const std::string kind = row.likely.empty() ? row.name : kind_of(row.likely);
+      auto group = std::ranges::find(groups, kind, &Group::kind);
+      if (group == groups.end()) group = groups.insert(groups.end(), {kind, record, &row, {}, {}});
+      add_once(group->checks, row.name);
+      add_once(group->cases, record);
+    }
+  std::ranges::stable_sort(groups, std::greater<>(), [](const Group& group) { return group.checks.size(); });
+  return groups;
+}
+
+std::string first_names(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), named_checks);
+  std::string text = join({names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown)});
+  if (shown < names.size()) text += " and " + std::to_string(names.size() - shown) + " more";
+  return text;
+}
+
+std::string cases_text(size_t cases) { return std::to_string(cases) + (cases == 1 ? " case" : " cases"); }
+
+std::string text_of(const Group& group) {
+  const CheckRow& row = *group.first;
+  std::string text = "  " + (row.likely.empty() ? "failed" : one_line(row.likely, 300)) + "\n";
+  text += "    " + first_names(group.checks) + "; " + cases_text(group.cases.size()) + "\n";
+  text += "    " + group.where->spec.id + ": " + row.name + ": " + one_line(row.detail, 400) + "\n";
+  if (row.error) text += "    error " + number(row.error) + ", bound " + number(row.bound) + "\n";
+  return text;
+}
+
+std::string failures_of(const std::string& strategy, const std::vector<const CaseRecord*>& cases) {
+  const std::vector<Group> groups = grouped(cases);
+  if (groups.empty()) return "";
+  std::string text = "\n" + strategy + " looks like:\n";
+  for (size_t i = 0; i < std::min(groups.size(), named_causes); ++i) text += text_of(groups[i]);
+  if (groups.size() > named_causes)
+    text +=
+        "  and " + std::to_string(groups.size() - named_causes) + " other mistakes, which often follow from these\n";
+  return text;
+}
+
+std::string not_run_text(const std::vector<const CaseRecord*>& cases) {
+  std::vector<std::pair<std::string, size_t>> reasons;
+  for (const CaseRecord* record : cases) {
+    if (!not_run(*record)) continue;
+    const std::string reason = std::string(name_of(record->status)) + ": " + one_line(record->reason, 400);
+    const auto known = std::ranges::find(reasons, reason, &std::pair<std::string, size_t>::first);
+    if (known == reasons.end())
+      reasons.emplace_back(reason, 1);
+    else
+      ++known->second;
+  }
+  std::string text;
+  for (const auto& [reason, cases_here] : reasons) text += "  " + cases_text(cases_here) + " " + reason + "\n";
+  return text;
+}
+
+size_t count_of(const std::vector<const CaseRecord*>& cases, CheckStatus status) {
+  size_t found = 0;
+  for (const CaseRecord* record : cases)
+    found += static_cast<size_t>(std::ranges::count(record->checks, status, &CheckRow::status));
+  return found;
+}
+
+}  // namespace
+
+int count_checks(const Report& report, CheckStatus status) {
+  int found = 0;
+  for (const CaseRecord& record : report.cases)
+    found += static_cast<int>(std::ranges::count(record.checks, status, &CheckRow::status));
+  return found;
+}
+
+std::string check_counts(const Report& report) {
+  const auto checked =
+      std::ranges::count_if(report.cases, [](const CaseRecord& record) { return record.ok() || record.bad(); });
+  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) +
+         " cases could be checked: " + std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
+         std::to_string(count_checks(report, CheckStatus::failed)) + " failed, " +
+         std::to_string(count_checks(report, CheckStatus::skipped)) + " skipped; seed " +
+         std::to_string(report.config.value("seed", uint64_t{1}));
+}
+
+std::string check_summary(const Report& report) {
+  std::vector<std::string> names;
+  for (const CaseRecord& record : report.cases) add_once(names, record.spec.strategy);
+  std::ranges::sort(names);
+  std::vector<Cells> rows = {{"STRATEGY", "CASES", "PASSED", "FAILED", "SKIPPED"}};
+  std::string details;
+  for (const std::string& name : names) {
+    std::vector<const CaseRecord*> cases;
+    for (const CaseRecord& record : report.cases)
+      if (record.spec.strategy == name) cases.push_back(&record);
+    rows.push_back({name, std::to_string(cases.size()), std::to_string(count_of(cases, CheckStatus::passed)),
+                    std::to_string(count_of(cases, CheckStatus::failed)),
+                    std::to_string(count_of(cases, CheckStatus::skipped))});
+    details += failures_of(name, cases);
+    if (const std::string not_run = not_run_text(cases); !not_run.empty()) details += "\n" + name + ":\n" + not_run;
+  }
+  return check_counts(report) + "\n\n" + aligned(rows, {false, true, true, true, true}) + details +
+         "\n--verbose prints every check with its error and bound.\n";
+}
+
+std::string every_check(const Report& report) {
+  std::string text = check_counts(report) + "\n";
+  for (const auto& record : report.cases) text += "\n" + section_of(record);
+  return text;
+}
+
+std::vector<Cells> check_rows(const Report& report) {
+  std::vector<Cells> rows = {{"CASE", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED", "DETAIL"}};
+  for (const auto& record : report.cases) {
+    for (const auto& row : record.checks) {
+      const std::string likely = row.likely.empty() ? "" : " · looks like: " + row.likely;
+      rows.push_back({record.spec.id, row.name, name_of(row.status), number(row.error), number(row.bound), row.compared,
+                      one_line(row.detail + likely, 300)});
+    }
+    if (not_run(record))
+      rows.push_back({record.spec.id, "-", name_of(record.status), "-", "-", "-", one_line(record.reason, 300)});
+  }
+  for (auto& row : rows)
+    for (auto& cell : row) cell = one_line(cell, 300);
+  return rows;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,23 @@
+// The text that `dpbench check` prints: how each strategy fared and its failed checks by what they look like, or each
+// check of each case.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/front/run/table.h"
+#include "harness/report/record/report.h"
+
+namespace dpbench {
+
+int count_checks(const Report& report, CheckStatus status);
+// Counts cases and checks in one line.
+std::string check_counts(const Report& report);
+// Formats a line per strategy, its failed checks grouped by their likely cause, and the cases that did not run.
+std::string check_summary(const Report& report);
+// Formats every check of every case, followed by the details of those that failed.
+std::string every_check(const Report& report);
+// Returns every check as the cells of a table, with a heading.
+std::vector<Cells> check_rows(const Report& report);
+
+}  // namespace dpbench

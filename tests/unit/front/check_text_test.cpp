@@ -1,0 +1,61 @@
+// The text of `dpbench check`: counts, failures grouped by their likely cause, cases that did not run.
+#include <gtest/gtest.h>
+
+#include "harness/front/commands/check_text.h"
+#include "tests/support/contains.h"
+
+namespace dpbench {
+namespace {
+
+CaseRecord checked(const std::string& strategy, const std::string& workload, CaseStatus status,
+                   std::vector<CheckRow> checks) {
+  CaseRecord one;
+  one.spec.strategy = strategy;
+  one.spec.workload = workload;
+  one.spec.id = case_id(one.spec);
+  one.status = status;
+  one.checks = std::move(checks);
+  return one;
+}
+
+CheckRow failed(const std::string& name, const std::string& likely) {
+  return {.name = name, .status = CheckStatus::failed, .detail = "detail of " + name, .likely = likely};
+}
+
+size_t times(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(CheckText, GroupsFailuresOfAllCasesByTheirCause) {
+  Report report;
+  report.cases = {checked("sum", "toy", CaseStatus::wrong,
+                          {{.name = "output-shape", .status = CheckStatus::passed},
+                           failed("loss-value", "another rank's loss"),
+                           failed("gradient-meaning", "3 times what they should be: summed over 3 ranks"),
+                           failed("accumulation", "3 times what they should be: summed over 3 ranks")}),
+                  checked("sum", "other", CaseStatus::wrong,
+                          {failed("clip", "2 times what they should be: summed over 2 ranks (all parameters)")})};
+  const std::string text = check_summary(report);
+  EXPECT_EQ(times(text, "times what they should be"), 1u) << text;
+  expect_contains(text, {"gradient-meaning, accumulation, clip; 2 cases", "detail of gradient-meaning",
+                         "loss-value; 1 case", "1 checks passed, 4 failed"});
+  EXPECT_LT(text.find("times what"), text.find("another rank's loss"));  // the cause of most checks comes first
+  EXPECT_EQ(times(text, "output-shape"), 0u);
+  EXPECT_EQ(times(every_check(report), "output-shape"), 1u);
+}
+
+TEST(CheckText, CountsCasesThatDidNotRunByReason) {
+  Report report;
+  for (const char* workload : {"one", "two", "three"})
+    report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));
+  report.cases[0].reason = report.cases[1].reason = "needs a GPU";
+  report.cases[2].status = CaseStatus::failed, report.cases[2].reason = "rank 1 was ended by signal 9";
+  const std::string text = check_summary(report);
+  expect_contains(text, {"of 3 cases could be checked", "2 cases skipped: needs a GPU",
+                         "1 case failed: rank 1 was ended by signal 9"});
+}
+
+}  // namespace
+}  // namespace dpbench
