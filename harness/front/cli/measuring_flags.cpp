@@ -329,6 +329,26 @@ void add_train_flags(CLI::App& app, TrainingOptions& o) {
   add_talk(app, o);
 }
 
+void add_tune_flags(CLI::App& app, TuneOptions& o) {
+  const auto add = in_group("Sampling");
+  add(app.add_option("--over", o.over, "parameters of the strategy to try around their default values")
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      "NAME,..");
+  add_what(app, o.what);
+  add(app.add_option("--launches", o.launches, "process starts that judge the best values [5]")->check(between(3, 100)),
+      "N");
+  add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [10]")->check(between(1, 100000)), "N");
+  add(app.add_option("--warmup", o.sampling.warmup, "steps before the first block [20]")->check(between(0, 1e6)), "N");
+  add_check_switch(app, o, "check every case before timing it [auto]");
+  add_audit_switch(app, o, "compare steps of the timed run with the oracle [on]");
+  add_running(app, o);
+  add_config(app);
+  add_directory(app, o);
+  add_talk(app, o);
+  add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
+}
+
 void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_what(app, o.what);
   add_running(app, o);
@@ -381,6 +401,19 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
 }
 
 // Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.
+// Derives the options of `tune`: cases of one strategy, measured in pairs with its default values.
+void settle_tune(const CLI::App& app, TuneOptions& o) {
+  settle_selection(o.what);
+  o.keep_disturbed = keeps_disturbed();
+  o.what.baseline = o.takes_ranks = false;
+  if (app.count("--gpus") + app.count("--cpus") == 0) o.what.default_worlds = {2};
+  if (o.what.strategies.size() != 1) throw UsageError("tune needs one strategy: --strategy NAME");
+  if (o.over.empty() && o.what.params.empty())
+    throw UsageError("tune needs parameters: --over NAME,.. or --param NAME=V,..; " +
+                     shell_command("list " + o.what.strategies.front()) + " prints them");
+  o.what.reference = o.what.strategies.front();
+}
+
 void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;

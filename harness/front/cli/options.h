@@ -111,6 +111,10 @@ struct RunOptions : MeasuringOptions {
   int long_blocks = 0;        // blocks of a case with steps longer than a block has to be; 0: as others
 };
 
+struct TuneOptions : RunOptions {
+  std::vector<std::string> over;  // names of strategy parameters to try usual values of
+};
+
 struct CheckingOptions : MeasuringOptions {
   int seeds = 1;
   bool long_form = false;

@@ -64,7 +64,11 @@ LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t p
 LoopEnding LaunchLoop::run() {
   bool keep_going = true;
   int index = 0;
-  for (; keep_going && index < options_.launches; ++index) keep_going = launch(index, unfinished());
+  for (; keep_going && (choose_ || index < options_.launches); ++index) {
+    const std::vector<size_t> which = choose_ ? choose_(index, unfinished()) : unfinished();
+    if (choose_ && which.empty()) break;
+    keep_going = launch(index, which);
+  }
   if (keep_going) finish_launches();
   for (; keep_going && options_.max_noise_percent > 0; ++index) {
     const auto again = noisy();
@@ -215,7 +219,8 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .disturbed_blocks = outcome.disturbed_blocks,
                                    .others = outcome.others});
       finished_[which] = any_failed(record.checks);
-      if (finished_[which] || index + 1 >= options_.launches) record.status = CaseStatus::ok;
+      // Whoever chooses the cases of the next launch compares the results so far.
+      if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
   }
   return true;

@@ -25,6 +25,10 @@ class LaunchLoop {
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
              ProgressLine& progress, MakeCommand make_command, Save save, ReadCpuTimes cpu_times = {}, int cores = 0);
 
+  // Chooses the cases of a launch among those that have not failed. There are launches until it chooses none.
+  using Choose = std::function<std::vector<size_t>(int launch, const std::vector<size_t>& unfinished)>;
+  void choose_by(Choose choose) { choose_ = std::move(choose); }
+
   LoopEnding run();
 
  private:
@@ -50,6 +54,7 @@ class LaunchLoop {
   CaseRunner& runner_;
   ProgressLine& progress_;
   MakeCommand make_command_;
+  Choose choose_;  // empty: every launch runs all cases
   Save save_;
   ReadCpuTimes cpu_times_;
   int cores_;

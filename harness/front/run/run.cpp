@@ -118,10 +118,12 @@ bool ReportRun::measured() const {
 
 std::vector<std::string> ReportRun::complaints() const { return bad_cases(report_.cases); }
 
-LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times) {
+LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times,
+                                   LaunchLoop::Choose choose) {
   LaunchLoop loop(
       options_, report_, prepared_.plan.cases.size(), runner, *progress_, std::move(make_command),
       [this] { save(false); }, std::move(cpu_times), cores_of_run(prepared_));
+  loop.choose_by(std::move(choose));
   return loop.run();
 }
 

@@ -97,7 +97,8 @@ class ReportRun : public Run {
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
   // Runs every case in each launch.
-  LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times = {});
+  LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times = {},
+                          LaunchLoop::Choose choose = {});
 
   Report report_;
 };

@@ -171,9 +171,6 @@ void derive(CaseRecord& record, const HostOfRank& hosts) {
   }
 }
 
-namespace {
-
-// Returns the ratio reference / case of the time per sample for each pair of neighbouring blocks, per launch.
 std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference) {
   const double rows = rows_per_step(record) / rows_per_step(reference);
   std::vector<std::vector<double>> launches;
@@ -185,6 +182,8 @@ std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const Cas
   }
   return launches;
 }
+
+namespace {
 
 void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
   Derived& d = record.derived;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "harness/report/record/report.h"
 
@@ -18,6 +19,9 @@ HostOfRank hosts_of_ranks(const Json& env);
 void derive(CaseRecord& record, const HostOfRank& hosts);
 // Fills the speed-ups of all cases, which depend on other cases. Call it after derive() has run for every case.
 void derive_speedups(Report& report);
+
+// Returns the ratio reference / case of the time per sample for each pair of neighbouring blocks, per launch.
+std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference);
 
 // Returns the case with world 1 and the same strategy, parameters, backend and batch (global for strong scaling, per
 // device for weak) as `spec`, or null if the report has no such measured case.

@@ -70,9 +70,9 @@ class LaunchLoopTest : public testing::Test {
   LoopEnding run() {
     ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
     const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
-    return LaunchLoop(
-               options_, report_, report_.cases.size(), runner_, progress, command, [&] { ++saves_; }, load_, 2)
-        .run();
+    LaunchLoop loop(options_, report_, report_.cases.size(), runner_, progress, command, [&] { ++saves_; }, load_, 2);
+    loop.choose_by(choose_);
+    return loop.run();
   }
 
   CaseRecord& record(const std::string& strategy) {
@@ -84,6 +84,7 @@ class LaunchLoopTest : public testing::Test {
   Report report_;
   FakeRunner runner_;
   ReadCpuTimes load_;
+  LaunchLoop::Choose choose_;
   int saves_ = 0;
   ProgressStyle style_ = ProgressStyle::none;
 };
@@ -146,6 +147,20 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
     EXPECT_EQ(one.launches[1].index, 1);
     EXPECT_TRUE(one.step_time_ns);
   }
+}
+
+TEST_F(LaunchLoopTest, RunsTheChosenCasesUntilNoneIsChosen) {
+  std::vector<bool> measured;  // whether dp has a speed when the next launch is chosen
+  choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
+    measured.push_back(record("dp").ok() && record("dp").step_time_ns);
+    if (launch == 0) return unfinished;
+    return launch < 4 ? std::vector<size_t>{1} : std::vector<size_t>{};
+  };
+  run();
+  EXPECT_EQ(record("dp").launches.size(), 4u);
+  EXPECT_EQ(record("cpu").launches.size(), 1u);
+  EXPECT_EQ(measured, (std::vector<bool>{false, true, true, true, true}));
+  EXPECT_EQ(report_.status, RunStatus::complete);
 }
 
 TEST_F(LaunchLoopTest, SendsTheLaunchNumberToWorkers) {

@@ -1,0 +1,135 @@
+// dpbench tune: finds the fastest parameter values of a strategy.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/measuring_flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/run/table.h"
+#include "harness/front/run/timed_run.h"
+#include "harness/front/text/text.h"
+#include "harness/report/judge/tuning.h"
+#include "harness/report/text/shell.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr auto first_judged = "judged_from_launch";  // key in a report's config
+
+std::string short_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+// Returns the values that are usually tried: each word, or a quarter to four times a number.
+std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
+  const bool integer = param.values == "integer", number = param.values == "number";
+  if (!integer && !number && !param.values.empty()) return split(param.values, '|');
+  if (param.values.empty() && (param.fallback == "on" || param.fallback == "off")) return {"on", "off"};
+  double fallback = 0;
+  const auto [end, error] =
+      std::from_chars(param.fallback.data(), param.fallback.data() + param.fallback.size(), fallback);
+  if (error != std::errc{} || end != param.fallback.data() + param.fallback.size() || !(fallback > 0))
+    throw UsageError("--over " + param.name + ": no usual values around its default, '" + param.fallback +
+                     "'; give them with --param " + strategy.name + "." + param.name + "=V,..");
+  std::vector<std::string> values;
+  for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0}) {
+    const std::string value = short_text(integer ? std::max(1.0, std::round(factor * fallback)) : factor * fallback);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  }
+  return values;
+}
+
+std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
+  const std::string prefix = strategy.name + ".";
+  const std::string name = given.starts_with(prefix) ? given.substr(prefix.size()) : given;
+  const ParamEntry* param = find_entry(strategy.params, name);
+  if (param) return prefix + name + "=" + join(usual_values(strategy, *param), ",");
+  std::vector<std::string> known;
+  for (const ParamEntry& one : strategy.params) known.push_back(one.name);
+  throw UsageError("--over " + one_line(given, 80) + ": " + strategy.name + " has no such parameter" +
+                   did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
+}
+
+class TuneRun : public TimedRun {
+ public:
+  TuneRun(const TuneOptions& options, World* world) : TimedRun(options, world), tune_options_(options) {}
+
+  void plan() override {
+    Selection& what = prepared_.options.what;
+    const StrategyEntry* strategy = find_entry(prepared_.catalogue.strategies, what.strategies.front());
+    if (strategy)
+      for (const std::string& name : tune_options_.over) what.params.push_back(axis_text(*strategy, name));
+    TimedRun::plan();
+    if (std::ranges::all_of(prepared_.plan.cases, [](const CaseSpec& spec) { return spec.params.empty(); }))
+      throw UsageError("tune: nothing to choose from, every case has the default values");
+  }
+
+ private:
+  Start begin() override {
+    Start start = TimedRun::begin();
+    size_t work = 0, settings = 0;
+    for (const CaseSpec& spec : prepared_.plan.cases) settings += spec.params.empty();
+    for (size_t left = prepared_.plan.cases.size() - settings; left > settings; left = (left + 1) / 2)
+      work += left + settings;
+    start.cases = work + 2 * settings * static_cast<size_t>(options_.launches);
+    start.launches = 1;
+    return start;
+  }
+
+  // Halves the candidates until one is left in each setting, then measures it in as many launches as --launches says.
+  LaunchLoop::Choose choose() override {
+    return [this](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
+      if (launch == 0) left_ = unfinished;
+      std::erase_if(left_, [&](size_t i) { return std::ranges::find(unfinished, i) == unfinished.end(); });
+      if (judged_from_ < 0 && launch > 0) left_ = faster_half(report_, left_);
+      if (judged_from_ < 0 && launch > 0 && one_is_left(report_, left_)) {
+        judged_from_ = launch;
+        report_.config[first_judged] = launch;
+      }
+      if (judged_from_ >= 0 && launch >= judged_from_ + options_.launches) return {};
+      return left_;
+    };
+  }
+
+  std::string output() const override {
+    if (options_.output == Form::json) return json_text(to_json(report_));
+    if (options_.output == Form::none) return "";
+    const TableView view{.sort = "speedup:desc"};
+    std::string text =
+        options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
+    const std::vector<Tuned> found = judged_from_ < 0 ? std::vector<Tuned>{} : tuned(report_, judged_from_);
+    if (found.empty()) return text + "\nNo candidate was measured often enough to judge it.\n";
+    text += "\n";
+    for (const Tuned& one : found) text += tuned_text(one) + "\n";
+    return text;
+  }
+
+  std::vector<std::string> hints() const override {
+    return {"Charts: " + shell_command("report " + shell_word(directory_->path().string()) + " --html report.html")};
+  }
+
+  const TuneOptions& tune_options_;
+  std::vector<size_t> left_;
+  int judged_from_ = -1;  // the first launch that judges the candidates that are left; -1: there are several
+};
+
+}  // namespace
+
+Command tune_command() {
+  return measuring_command<TuneOptions, TuneRun>(
+      {.name = "tune",
+       .arguments = "--strategy NAME --over NAME,.. [FLAGS]",
+       .summary = "find the fastest parameter values of a strategy",
+       .examples = {{"tune --strategy ddp --over bucket_mb,overlap --workload mnist-mlp --cpus 2", ""},
+                    {"tune --strategy ddp --param ddp.bucket_mb=1,5,25,100 --gpus 8", "the values to try"}},
+       .exit_codes = {1, 3, 4, 77, 128}},
+      add_tune_flags, settle_tune);
+}
+
+}  // namespace dpbench

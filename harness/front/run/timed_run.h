@@ -1,0 +1,38 @@
+// A run of timed blocks: measures every planned case against its reference, in alternating blocks.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/front/run/run.h"
+
+namespace dpbench {
+
+class TimedRun : public ReportRun {
+ public:
+  TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), run_options_(options) {}
+
+  void prepare() override;
+  void plan() override;
+
+ protected:
+  Start begin() override;
+  LoopEnding run_cases() override;
+  std::string output() const override;
+  Ending ending() const override;
+  bool write_extra_files() override;
+  std::string closing_line(bool saved) const override;
+  std::vector<std::string> hints() const override;
+  // Returns which cases a launch measures; empty: every launch measures all.
+  virtual LaunchLoop::Choose choose() { return {}; }
+
+  const RunOptions& run_options_;
+
+ private:
+  LoopEnding run_pairs(LaunchLoop::MakeCommand make_command);
+  Json order(const std::filesystem::path& traces, int launch) const;
+  std::string answer() const;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,85 @@
+#include "harness/report/judge/tuning.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "harness/report/figures/derived.h"
+#include "harness/report/figures/summarise.h"
+
+namespace dpbench {
+namespace {
+
+// Returns the candidates of each setting by its reference, in the order of the report. Leaves out cases without a speed
+// relative to the reference, and those whose steps compute something else.
+std::map<std::string, std::vector<size_t>> candidates(const Report& report, const std::vector<size_t>& which) {
+  std::map<std::string, std::vector<size_t>> all;
+  for (const size_t i : which) {
+    const CaseRecord& record = report.cases[i];
+    const CaseRecord* reference = reference_of(report, record.spec);
+    if (reference && reference != &record && record.derived.speedup && record.means == reference->means)
+      all[reference->spec.id].push_back(i);
+  }
+  return all;
+}
+
+bool is_reference(const Report& report, const CaseRecord& record) {
+  return reference_of(report, record.spec) == &record;
+}
+
+std::string values_text(const CaseSpec& spec) {
+  std::string text;
+  for (const auto& [name, value] : spec.params) text += " --param " + spec.strategy + "." + name + "=" + value;
+  return text.substr(1);
+}
+
+}  // namespace
+
+std::vector<size_t> faster_half(const Report& report, const std::vector<size_t>& which) {
+  std::vector<size_t> kept;
+  for (const size_t i : which)
+    if (is_reference(report, report.cases[i])) kept.push_back(i);
+  for (auto& [reference, members] : candidates(report, which)) {
+    std::ranges::stable_sort(members, std::greater<>(), [&](size_t i) { return *report.cases[i].derived.speedup; });
+    members.resize((members.size() + 1) / 2);
+    kept.insert(kept.end(), members.begin(), members.end());
+  }
+  std::ranges::sort(kept);
+  return kept;
+}
+
+bool one_is_left(const Report& report, const std::vector<size_t>& which) {
+  return std::ranges::all_of(candidates(report, which), [](const auto& setting) { return setting.second.size() == 1; });
+}
+
+std::vector<Tuned> tuned(const Report& report, int first) {
+  std::vector<Tuned> found;
+  for (const CaseRecord& record : report.cases) {
+    const CaseRecord* reference = reference_of(report, record.spec);
+    if (!record.ok() || !reference || reference == &record) continue;
+    CaseRecord last = record;
+    std::erase_if(last.launches, [&](const LaunchRecord& launch) { return launch.index < first; });
+    const std::vector<double> speedups = launch_medians(pair_ratios(last, *reference));
+    if (speedups.size() < launches_for_t) continue;
+    const Interval interval = log_t_interval(speedups);
+    found.push_back({.best = &record,
+                     .speedup = median(speedups),
+                     .low = interval.low,
+                     .high = interval.high,
+                     .launches = static_cast<int>(speedups.size())});
+  }
+  return found;
+}
+
+std::string tuned_text(const Tuned& tuned) {
+  const CaseSpec& spec = tuned.best->spec;
+  char ratio[96];
+  std::snprintf(ratio, sizeof ratio, "%.2fx (%.2f to %.2f) of the default's speed in %d launches after the choice",
+                tuned.speedup, tuned.low, tuned.high, tuned.launches);
+  const std::string place = spec.workload + ", world " + std::to_string(spec.world) + ": ";
+  if (tuned.faster()) return place + "use " + values_text(spec) + ": " + ratio;
+  return place + "keep the default values; the best candidate, " + values_text(spec) + ", has " + ratio;
+}
+
+}  // namespace dpbench

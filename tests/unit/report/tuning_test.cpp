@@ -1,0 +1,76 @@
+// Halving of tuning candidates, and the judgement of the one that is left.
+#include <gtest/gtest.h>
+
+#include "harness/report/judge/tuning.h"
+#include "tests/support/contains.h"
+#include "tests/unit/report/sample_reports.h"
+
+namespace dpbench {
+namespace {
+
+// Returns a case of ddp whose blocks take `block_ns` in each launch, beside a reference of 1,000 ns a step.
+CaseRecord candidate(const std::string& bucket, const std::vector<int64_t>& blocks_ns) {
+  CaseRecord record = test::measured("ddp", 2, Scaling::weak, 64, blocks_ns);
+  if (!bucket.empty()) record.spec.params = {{"bucket_mb", bucket}};
+  record.spec.id = case_id(record.spec);
+  record.means = batch_mean;
+  for (LaunchRecord& launch : record.launches) launch.reference_ns.assign(3, 1000);
+  return record;
+}
+
+Report with(std::vector<CaseRecord> cases) {
+  Report report = test::report_of(std::move(cases));
+  report.config = {{"reference", "ddp"}};
+  summarise(report);
+  return report;
+}
+
+// The default values take 1,000 ns a step, the candidates 900, 1,100, 800 and 1,200.
+Report five_cases() {
+  return with({candidate("", {10000}), candidate("1", {9000}), candidate("2", {11000}), candidate("3", {8000}),
+               candidate("4", {12000})});
+}
+
+TEST(Tuning, KeepsTheDefaultAndTheFasterHalf) {
+  const Report report = five_cases();
+  const auto kept = faster_half(report, {0, 1, 2, 3, 4});
+  EXPECT_EQ(kept, (std::vector<size_t>{0, 1, 3}));
+  EXPECT_FALSE(one_is_left(report, kept));
+  const auto last = faster_half(report, kept);
+  EXPECT_EQ(last, (std::vector<size_t>{0, 3}));
+  EXPECT_TRUE(one_is_left(report, last));
+}
+
+TEST(Tuning, DropsWhatComputesSomethingElse) {
+  Report report = five_cases();
+  report.cases[3].means = "local steps";
+  EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
+}
+
+TEST(Tuning, JudgesByTheLaunchesAfterTheChoiceAlone) {
+  // Fast in the first launch, by luck; as fast as the default in the others.
+  const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
+  const auto found = tuned(report, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].launches, 3);
+  EXPECT_NEAR(found[0].speedup, 1, 1e-3);
+  EXPECT_FALSE(found[0].faster());
+  expect_contains(tuned_text(found[0]), {"keep the default", "ddp.bucket_mb=1"});
+}
+
+TEST(Tuning, NamesTheFlagsOfAFasterCandidate) {
+  const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("5", {9000, 8000, 8010, 7990})});
+  const auto found = tuned(report, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].faster());
+  EXPECT_NEAR(found[0].speedup, 1.25, 0.01);
+  expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "3 launches"});
+}
+
+TEST(Tuning, DoesNotJudgeFewLaunches) {
+  const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
+  EXPECT_TRUE(tuned(report, 0).empty());
+}
+
+}  // namespace
+}  // namespace dpbench
