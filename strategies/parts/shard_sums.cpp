@@ -2,14 +2,16 @@
 
 namespace dpbench {
 
-void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group) {
+void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group,
+                const std::vector<at::Tensor>& copies) {
   at::Tensor squares = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(device));
   for (const at::Tensor& gradient : gradients)
     squares += at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble).square();
   std::vector<at::Tensor> sum = {squares};
   if (group && group->getSize() > 1) group->allreduce(sum)->wait();
   const at::Tensor factor = (limit / (sum[0].sum().sqrt() + 1e-6)).clamp_max(1.0);  // zero-dimensional
-  for (at::Tensor gradient : gradients) gradient.mul_(factor.to(gradient.scalar_type()));
+  for (const auto* list : {&gradients, &copies})
+    for (const at::Tensor& gradient : *list) gradient.mul_(factor.to(gradient.scalar_type()));
 }
 
 std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parameters, const NamedTensors& state,

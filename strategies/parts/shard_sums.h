@@ -11,8 +11,9 @@
 namespace dpbench {
 
 // Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
-// is at most `limit`. Collective.
-void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group);
+// is at most `limit`. copies: gradients that another rank counts; they are scaled too. Collective.
+void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group,
+                const std::vector<at::Tensor>& copies = {});
 
 // Returns the optimizer's step count of each of these parameters, from the ranks that have a part of it. state: this
 // rank's optimizer state by name. Collective.

@@ -25,6 +25,12 @@ void PrintTo(const Case& one, std::ostream* out) {
        << one.world;
 }
 
+// Returns the mesh of a strategy that is not data parallel; empty for all others.
+std::string mesh_of(const StrategyInfo& strategy, int world) {
+  if (std::ranges::count(strategy.axes, "dp") > 0 || strategy.parallelism != Parallelism::ranks) return "";
+  return strategy.axes.front() + "=" + std::to_string(world);
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
@@ -135,13 +141,15 @@ class Conformance : public testing::TestWithParam<Case> {};
 TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
   RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name +
                              " " + GetParam().workload + " " + std::to_string(GetParam().world));
-  const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
+  const StrategyInfo& strategy = strategy_registry().at(GetParam().strategy);
+  const std::string mesh = GetParam().mesh.empty() ? mesh_of(strategy, GetParam().world) : GetParam().mesh;
+  const auto rows = check_in_threads({.strategy = strategy,
                                       .workload = workload_registry().at(GetParam().workload),
                                       .world = GetParam().world,
                                       .dtype = GetParam().dtype,
                                       .params = GetParam().variant.params,
                                       .long_form = true,
-                                      .mesh = GetParam().mesh});
+                                      .mesh = mesh});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);

@@ -28,6 +28,7 @@ std::vector<Mutant> all(bool equivalent) {
                            traffic_mutants(),
                            sharded_mutants(),
                            sharded_gradient_mutants(),
+                           pipeline_mutants(),
                            odd_strategies(),
                            right_features(),
                            equivalents()})

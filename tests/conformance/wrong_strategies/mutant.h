@@ -55,6 +55,7 @@ std::vector<Mutant> mesh_mutants();
 std::vector<Mutant> traffic_mutants();
 std::vector<Mutant> sharded_mutants();
 std::vector<Mutant> sharded_gradient_mutants();
+std::vector<Mutant> pipeline_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty

@@ -317,7 +317,7 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
 
 TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {
   Catalogue known = catalogue();
-  known.workloads.push_back({.name = "transformer", .models = {"small", "large"}});
+  known.workloads.push_back({.name = "transformer", .summary = "", .models = {"small", "large"}});
   for (const bool fixed_models : {false, true}) {
     Selection what;
     what.fixed_models = fixed_models;

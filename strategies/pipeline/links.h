@@ -1,0 +1,66 @@
+// Transfers between the ranks of a pipeline. The sender of a tensor tells its shape once for each size of a batch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "strategies/api/mesh.h"
+
+namespace dpbench::pipeline {
+
+// A tensor on its way. wait() returns it at the receiver.
+struct Transfer {
+  at::Tensor tensor;
+  c10::intrusive_ptr<c10d::Work> work;
+
+  at::Tensor wait() {
+    if (work) work->wait();
+    work.reset();
+    return tensor;
+  }
+};
+
+// What crosses a boundary between two stages: the same kind has the same shape for the same number of samples.
+struct Cargo {
+  int stage = 0;  // the stage that sends it
+  bool training = true;
+  int64_t rows = 0;  // samples
+
+  friend auto operator<=>(const Cargo&, const Cargo&) = default;
+};
+
+class Links {
+ public:
+  // poison: received tensors hold NaN until they arrive, for tests.
+  Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
+
+  // tag: tells apart what is on the way between two ranks.
+  Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
+  Transfer receive(int from, int tag, const Cargo& cargo);
+  // A gradient has the shape and dtype of the activation, which both sides know.
+  Transfer send_like(const at::Tensor& tensor, int to, int tag);
+  Transfer receive_like(const at::Tensor& activation, int from, int tag);
+
+  // Returns the tensor of `root`, on every rank. An undefined tensor stays undefined.
+  at::Tensor share(const at::Tensor& tensor, int root);
+
+ private:
+  struct Shape {
+    at::ScalarType dtype = at::kFloat;
+    std::vector<int64_t> sizes;
+  };
+  at::Tensor space(const Shape& shape) const;
+
+  Axis axis_;
+  at::Device device_;
+  bool poison_;
+  std::map<Cargo, Shape> known_;  // shapes that this rank has received
+  std::set<Cargo> told_;          // cargo whose shape this rank has sent
+};
+
+}  // namespace dpbench::pipeline

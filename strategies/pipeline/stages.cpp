@@ -1,0 +1,81 @@
+#include "strategies/pipeline/stages.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace dpbench::pipeline {
+namespace {
+
+std::vector<size_t> even_sizes(size_t blocks, size_t stages) {
+  std::vector<size_t> sizes(stages, blocks / stages);
+  for (size_t i = 0; i < blocks % stages; ++i) ++sizes[i];
+  return sizes;
+}
+
+std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t stages) {
+  std::vector<size_t> sizes;
+  size_t sum = 0;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    size_t size = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, size);
+    if (error != std::errc{} || rest != text.data() + end || size == 0)
+      throw UsageError("pp.blocks=" + text + ": write the number of blocks of each stage, such as 2+3+1");
+    sizes.push_back(size);
+    sum += size;
+    at = end + 1;
+  }
+  if (sizes.size() != stages || sum != blocks)
+    throw UsageError("pp.blocks=" + text + " has " + std::to_string(sum) + " blocks in " +
+                     std::to_string(sizes.size()) + " stages; the model has " + std::to_string(blocks) +
+                     " blocks, the schedule " + std::to_string(stages) + " stages");
+  return sizes;
+}
+
+// Returns each tensor once, under its first name, with the stages whose layers list it.
+template <class Items, class ListOf>
+std::vector<Placed> placed(const Items& items, const Model& model, const std::vector<Stage>& stages,
+                           const ListOf& list_of) {
+  std::vector<Placed> all;
+  for (const auto& item : items) {
+    const at::Tensor& tensor = item.value();
+    if (std::ranges::any_of(all, [&](const Placed& other) { return other.tensor.is_same(tensor); })) continue;
+    Placed one{.name = item.key(), .tensor = tensor, .stages = {}};
+    for (size_t s = 0; s < stages.size(); ++s) {
+      bool uses = false;
+      for (size_t b = stages[s].first; b < stages[s].last; ++b)
+        for (const auto& layer : model.blocks()[b].layers)
+          for (const at::Tensor& other : list_of(*layer)) uses = uses || other.is_same(tensor);
+      if (uses) one.stages.push_back(static_cast<int>(s));
+    }
+    if (one.stages.empty()) one.stages.push_back(0);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of,
+                              const std::string& blocks_per_stage) {
+  const size_t blocks = model.blocks().size(), stages = rank_of.size();
+  const std::vector<size_t> sizes =
+      blocks_per_stage.empty() ? even_sizes(blocks, stages) : parse_sizes(blocks_per_stage, blocks, stages);
+  std::vector<Stage> all;
+  size_t first = 0;
+  for (size_t s = 0; s < stages; ++s) {
+    all.push_back({.first = first, .last = first + sizes[s], .rank = rank_of[s]});
+    first += sizes[s];
+  }
+  return all;
+}
+
+std::vector<Placed> placed_parameters(const Model& model, const std::vector<Stage>& stages) {
+  return placed(model.named_parameters(), model, stages, [](const auto& layer) { return layer.parameters(); });
+}
+
+std::vector<Placed> placed_buffers(const Model& model, const std::vector<Stage>& stages) {
+  return placed(model.named_buffers(), model, stages, [](const auto& layer) { return layer.buffers(); });
+}
+
+}  // namespace dpbench::pipeline

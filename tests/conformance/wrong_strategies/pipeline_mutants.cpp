@@ -1,0 +1,303 @@
+// Mistakes of pipelines: in the division by the micro-batches, in transfers, tied parameters, clipping, buffers. Also
+// contains right variants.
+#include <optional>
+
+#include <ATen/ATen.h>
+
+#include "strategies/parts/broadcast.h"
+#include "strategies/parts/replica.h"
+#include "strategies/parts/shard_sums.h"
+#include "strategies/pipeline/links.h"
+#include "strategies/pipeline/owned.h"
+#include "strategies/pipeline/stages.h"
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using namespace pipeline;
+
+enum class Mistake {
+  none,
+  backward_in_reverse,  // right: the sums of gradients round differently
+  not_divided,
+  divided_twice,
+  divided_after_each_micro_batch,
+  last_backward_dropped,
+  only_the_last_counts,
+  sent_before_it_is_ready,
+  input_overwritten,
+  gradient_sent_twice,
+  gradient_of_the_neighbour,
+  tie_not_summed,
+  tie_summed_each_micro_batch,
+  tie_averaged,
+  clipped_by_stage,
+  tie_clipped_twice,
+  targets_of_the_first,
+  ids_of_the_first,
+  buffers_of_stage_0,
+  first_stage_not_trained,
+  loss_of_the_last_micro_batch,
+  stages_without_broadcast,
+  trains_while_evaluating,
+};
+
+// One stage on each rank. All forward passes come before all backward passes.
+class PipelineReference : public Strategy {
+ public:
+  PipelineReference(const Setup& setup, Mistake mistake)
+      : workload_(setup.workload),
+        mistake_(mistake),
+        axis_(setup.mesh.axis("pp")),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
+        clip_norm_(setup.clip_norm),
+        links_(axis_, setup.devices.at(0), false) {
+    if (!is(Mistake::stages_without_broadcast)) broadcast_from(0, axis_.group, replica_.detached());
+    std::vector<int> ranks;
+    for (int r = 0; r < axis_.size; ++r) ranks.push_back(r);
+    stages_ = cut_stages(*replica_.shared_model(), ranks, "");
+    parameters_ = placed_parameters(*replica_.shared_model(), stages_);
+    buffers_ = placed_buffers(*replica_.shared_model(), stages_);
+    for (const Placed& one : parameters_)
+      if (mine(one) && one.tensor.requires_grad()) own_.push_back({one.name, one.tensor});
+    optimizer_.emplace(workload_.optimizer(), own_);
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases&) override {
+    replica_.clear_gradients();
+    live_.assign(micro.size(), {});
+    for (size_t k = 0; k < micro.size(); ++k) forward_pass(step, micro, k);
+    for (size_t k = 0; k < micro.size(); ++k)
+      backward_pass(micro.size(), is(Mistake::backward_in_reverse) ? micro.size() - 1 - k : k);
+    for (Transfer& sent : sent_) sent.wait();
+    sent_.clear();
+    if (!is(Mistake::tie_not_summed) && !is(Mistake::tie_summed_each_micro_batch)) sum_tied();
+    if (clip_norm_) clip();
+    if (!(is(Mistake::first_stage_not_trained) && axis_.rank == 0)) optimizer_->step(step);
+    StepResult result;
+    for (Live& one : live_)
+      if (is_last()) add_micro(result, one.output.detach(), one.loss.detach());
+    if (is(Mistake::loss_of_the_last_micro_batch) && is_last()) result.loss = live_.back().loss.detach();
+    return {links_.share(result.output, axis_.size - 1), links_.share(result.loss, axis_.size - 1)};
+  }
+
+  at::Tensor forward(const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    if (!is(Mistake::trains_while_evaluating)) replica_.shared_model()->eval();
+    at::Tensor output;
+    for (int rank = 0; rank < axis_.size; ++rank) {
+      const at::Tensor ids = links_.share(batch.ids, rank);
+      at::Tensor x = replica_.to_device({links_.share(batch.input, rank), {}, ids}).input;
+      for (size_t s = 0; s < stages_.size(); ++s) {
+        if (static_cast<int>(s) == axis_.rank) x = replica_.forward_span(stages_[s].first, stages_[s].last, x, 0, ids);
+        x = links_.share(x, static_cast<int>(s));
+      }
+      if (rank == axis_.rank) output = x;
+    }
+    replica_.shared_model()->train();
+    return output;
+  }
+
+  NamedTensors parameters() override {
+    const auto found = whole([](const Placed& one) { return one.tensor; });
+    NamedTensors all;
+    for (const auto& [name, tensor] : replica_.parameters())
+      for (size_t i = 0; i < parameters_.size(); ++i)
+        if (parameters_[i].tensor.is_same(tensor)) all.emplace_back(name, found[i]);
+    return all;
+  }
+
+  NamedTensors gradients() override {
+    const auto found = whole([](const Placed& one) { return one.tensor.grad(); });
+    NamedTensors all;
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      if (parameters_[i].tensor.requires_grad()) all.emplace_back(parameters_[i].name, found[i]);
+    return all;
+  }
+
+  NamedTensors buffers() override {
+    std::vector<int> owners;
+    std::vector<Whole> wholes;
+    for (const Placed& one : buffers_) {
+      owners.push_back(is(Mistake::buffers_of_stage_0) ? 0 : one.stages.front());
+      wholes.push_back({one.tensor.sizes().vec(), one.tensor.scalar_type()});
+    }
+    const auto found = from_owners(axis_, at::kCPU, owners, wholes, [&](size_t i) { return buffers_[i].tensor; });
+    NamedTensors all;
+    for (size_t i = 0; i < buffers_.size(); ++i) all.emplace_back(buffers_[i].name, found[i]);
+    return all;
+  }
+
+  NamedTensors state() override { return {}; }
+
+  void load(const Snapshot& snapshot) override {
+    const at::NoGradGuard no_grad;
+    for (const Placed& one : parameters_) one.tensor.detach().copy_(*find(snapshot.parameters, one.name));
+    for (const Placed& one : buffers_) one.tensor.detach().copy_(*find(snapshot.buffers, one.name));
+  }
+
+ private:
+  struct Live {
+    at::Tensor input, output, loss;
+  };
+
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+  bool is_last() const { return axis_.rank + 1 == axis_.size; }
+  bool mine(const Placed& one) const { return std::ranges::count(one.stages, axis_.rank) > 0; }
+
+  void forward_pass(int64_t step, std::span<const Batch> micro, size_t k) {
+    Live& here = live_[k];
+    const Batch batch = replica_.to_device(micro[k]);
+    here.input = batch.input;
+    if (axis_.rank > 0) {
+      here.input = links_.receive(axis_.rank - 1, static_cast<int>(2 * k), {axis_.rank - 1, true, batch.rows()}).wait();
+      here.input.requires_grad_(here.input.is_floating_point());
+    }
+    const Stage& stage = stages_[static_cast<size_t>(axis_.rank)];
+    const at::Tensor& ids = is(Mistake::ids_of_the_first) && micro[0].rows() >= batch.rows()
+                                ? micro[0].ids.narrow(0, 0, batch.rows())
+                                : batch.ids;
+    here.output =
+        stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
+    if (!is_last()) {
+      at::Tensor sent = here.output;
+      if (is(Mistake::sent_before_it_is_ready)) sent = k == 0 ? at::zeros_like(sent) : live_[k - 1].output;
+      if (sent.sizes() != here.output.sizes()) sent = here.output;
+      sent_.push_back(links_.send(sent, axis_.rank + 1, static_cast<int>(2 * k), {axis_.rank, true, batch.rows()}));
+      return;
+    }
+    const size_t divisor = is(Mistake::not_divided) || is(Mistake::divided_after_each_micro_batch) ? 1 : micro.size();
+    at::Tensor target = batch.target;
+    if (is(Mistake::targets_of_the_first) && micro[0].rows() >= batch.rows())
+      target = replica_.to_device(micro[0]).target.narrow(0, 0, batch.rows());
+    here.loss = micro_loss(workload_, here.output, target, divisor);
+    if (is(Mistake::divided_twice)) here.loss = here.loss / static_cast<double>(micro.size());
+    // A receive buffer is filled again before the backward pass reads it.
+    if (is(Mistake::input_overwritten) && k > 0 && here.input.sizes() == live_[k - 1].input.sizes())
+      live_[k - 1].input.data().copy_(here.input.data());
+  }
+
+  void backward_pass(size_t micros, size_t k) {
+    Live& here = live_[k];
+    at::Tensor slope;
+    if (!is_last()) slope = links_.receive_like(here.output, axis_.rank + 1, static_cast<int>(2 * k + 1)).wait();
+    if (is(Mistake::only_the_last_counts) && k > 0) replica_.clear_gradients();
+    const bool dropped = is(Mistake::last_backward_dropped) && k + 1 == micros && micros > 1 && axis_.rank == 0;
+    if (is_last())
+      here.loss.backward();
+    else if (here.output.requires_grad() && !dropped)
+      here.output.backward(slope);
+    if (is(Mistake::divided_after_each_micro_batch))
+      for (const Parameter& one : own_)
+        if (one.tensor.grad().defined()) one.tensor.mutable_grad().detach().div_(static_cast<double>(micros));
+    if (axis_.rank > 0) {
+      at::Tensor back = here.input.grad().defined() ? here.input.grad() : at::zeros_like(here.input);
+      if (is(Mistake::gradient_sent_twice)) back = 2 * back;
+      const at::Tensor& other = live_[k == 0 ? 0 : k - 1].input;
+      if (is(Mistake::gradient_of_the_neighbour) && k > 0 && other.sizes() == back.sizes()) back = other.grad();
+      sent_.push_back(links_.send_like(back, axis_.rank - 1, static_cast<int>(2 * k + 1)));
+    }
+    if (is(Mistake::tie_summed_each_micro_batch)) sum_tied();
+  }
+
+  void sum_tied() {
+    for (const Placed& one : parameters_) {
+      if (one.stages.size() < 2) continue;
+      at::Tensor sum = mine(one) ? one.tensor.grad().detach().clone() : at::zeros_like(one.tensor).detach();
+      std::vector<at::Tensor> tensors = {sum};
+      axis_.group->allreduce(tensors)->wait();
+      if (is(Mistake::tie_averaged)) sum.div_(static_cast<double>(one.stages.size()));
+      if (mine(one)) one.tensor.mutable_grad().detach().copy_(sum);
+    }
+  }
+
+  void clip() {
+    std::vector<at::Tensor> counted, copies;
+    for (const Placed& one : parameters_) {
+      if (!mine(one) || !one.tensor.grad().defined()) continue;
+      const bool counts = one.stages.front() == axis_.rank || is(Mistake::tie_clipped_twice);
+      (counts ? counted : copies).push_back(one.tensor.grad());
+    }
+    clip_parts(counted, *clip_norm_, at::kCPU, is(Mistake::clipped_by_stage) ? nullptr : axis_.group.get(), copies);
+  }
+
+  std::vector<at::Tensor> whole(const std::function<at::Tensor(const Placed&)>& choose) const {
+    std::vector<int> owners;
+    std::vector<Whole> wholes;
+    for (const Placed& one : parameters_) {
+      owners.push_back(one.stages.front());
+      wholes.push_back({one.tensor.sizes().vec(), one.tensor.scalar_type()});
+    }
+    return from_owners(axis_, at::kCPU, owners, wholes, [&](size_t i) { return choose(parameters_[i]); });
+  }
+
+  const Workload& workload_;
+  Mistake mistake_;
+  Axis axis_;
+  Replica replica_;
+  std::optional<double> clip_norm_;
+  Links links_;
+  std::vector<Stage> stages_;
+  std::vector<Placed> parameters_, buffers_;
+  std::vector<Parameter> own_;
+  std::optional<Optimizer> optimizer_;
+  std::vector<Live> live_;
+  std::vector<Transfer> sent_;
+};
+
+Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
+              const std::string& workload = "probe-blocks") {
+  const auto info = [=]() -> StrategyInfo {
+    return {.name = "pipeline-reference",
+            .summary = "",
+            .gradient = Gradient::mean_of_means,
+            .buffers = Buffers::rank0,
+            .axes = {"pp"},
+            .make = [=](const Setup& setup) { return std::make_unique<PipelineReference>(setup, mistake); },
+            .collective_evaluation = true};
+  };
+  return {.name = name,
+          .killed_by = killed_by,
+          .key_term = key_term,
+          .strategy = info,
+          .workload = workload,
+          .mesh = "pp=3"};
+}
+
+}  // namespace
+
+std::vector<Mutant> pipeline_mutants() {
+  using enum Mistake;
+  return {
+      mutant("pipeline-loss-not-divided", not_divided, "accumulation", "not divided by the"),
+      mutant("pipeline-loss-divided-twice", divided_twice, "accumulation", "micro-batches twice"),
+      mutant("pipeline-divides-after-each-micro-batch", divided_after_each_micro_batch, "accumulation",
+             "after each micro-batch, not once"),
+      mutant("pipeline-drops-the-last-backward-pass", last_backward_dropped, "accumulation", "embed_positions", "gpt"),
+      mutant("pipeline-counts-the-last-micro-batch-alone", only_the_last_counts, "accumulation",
+             "the last micro-batch only"),
+      mutant("pipeline-sends-before-it-is-ready", sent_before_it_is_ready, "output-value", "samples of another"),
+      mutant("pipeline-overwrites-a-stage-input", input_overwritten, "accumulation", "last.weight"),
+      mutant("pipeline-sends-a-gradient-twice", gradient_sent_twice, "gradient-meaning", "counted twice"),
+      mutant("pipeline-sends-the-gradient-of-the-neighbour", gradient_of_the_neighbour, "accumulation", "wide.weight"),
+      mutant("pipeline-tie-not-summed", tie_not_summed, "gradient-meaning", "embed_tokens", "gpt"),
+      mutant("pipeline-tie-summed-in-each-micro-batch", tie_summed_each_micro_batch, "accumulation",
+             "micro-batches have the shares", "gpt"),
+      mutant("pipeline-tie-averaged", tie_averaged, "gradient-meaning", "embed_tokens", "gpt"),
+      mutant("pipeline-clips-by-stage", clipped_by_stage, "clip", "gradients changed after it"),
+      mutant("pipeline-counts-a-tie-twice-in-the-norm", tie_clipped_twice, "clip", "clipped below the limit", "gpt"),
+      mutant("pipeline-targets-of-the-first-micro-batch", targets_of_the_first, "loss-value", "wrong targets"),
+      mutant("pipeline-dropout-of-the-first-micro-batch", ids_of_the_first, "accumulation", "dropout masks", "gpt"),
+      mutant("pipeline-buffers-of-stage-0", buffers_of_stage_0, "buffers", "not written back", "convnet"),
+      mutant("pipeline-first-stage-not-trained", first_stage_not_trained, "optimizer-replay", "not updated", "gpt"),
+      mutant("pipeline-loss-of-the-last-micro-batch", loss_of_the_last_micro_batch, "loss-value", "not the mean"),
+      mutant("pipeline-stages-without-broadcast", stages_without_broadcast, "initial-broadcast", "another rank's"),
+      mutant("pipeline-trains-while-evaluating", trains_while_evaluating, "evaluation", "training mode", "convnet"),
+      mutant("pipeline-right", none, "", ""),
+      mutant("pipeline-right-tied", none, "", "", "gpt"),
+      mutant("pipeline-backward-in-reverse", backward_in_reverse, "", "", "gpt"),
+  };
+}
+
+}  // namespace dpbench::wrong

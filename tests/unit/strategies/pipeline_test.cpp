@@ -1,0 +1,128 @@
+// The strategy pp against accumulation of the same micro-batches on one device, its cut of models, and its errors.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "strategies/pipeline/stages.h"
+#include "tests/support/contains.h"
+#include "tests/unit/strategies/sharded_runs.h"
+
+namespace dpbench {
+namespace {
+
+using namespace sharded_runs;
+
+struct Setting {
+  std::string name, workload, model;
+  int ranks;
+  int64_t micros;
+  Given params = {};
+};
+
+void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
+
+// Micro-batches of different samples; the last one is smaller.
+std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
+  std::vector<Batch> all;
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t rows = k + 1 == count ? 2 : 3, first = (step * count + k) * 3;
+    all.push_back(workload.batch(at::arange(first, first + rows)));
+  }
+  return all;
+}
+
+Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros) {
+  for (int64_t step = 0; step < 3; ++step) {
+    Phases phases;
+    strategy.step(step, micro_batches(workload, micros, step), phases);
+  }
+  return {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
+}
+
+class BitsOfAccumulation : public testing::TestWithParam<Setting> {};
+
+// A stage adds the gradients of the micro-batches in ascending order, as one device does. Its tied parameters are the
+// exception: they are summed once over stages, not in each micro-batch.
+TEST_P(BitsOfAccumulation, AreThoseOfOneDevice) {
+  const Setting& run = GetParam();
+  const auto workload = workload_registry().at(run.workload).make({.model = run.model});
+  Outcome expected;
+  expect_no_errors(on_ranks(1, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh(""), "ddp", *workload, {}, at::kFloat, {});
+    expected = after_steps(*strategy, *workload, run.micros);
+  }));
+  expect_no_errors(on_ranks(run.ranks, [&](Rank& me) {
+    const auto strategy =
+        made_on(me.mesh("pp=" + std::to_string(run.ranks)), "pp", *workload, run.params, at::kFloat, {});
+    const Outcome found = after_steps(*strategy, *workload, run.micros);
+    if (me.rank != 0) return;
+    expect_same_bits(expected, found, run.name);
+  }));
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  for (const std::string schedule : {"gpipe", "1f1b"})
+    for (const int ranks : {2, 3, 4})
+      for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
+        all.push_back({schedule + "_" + std::to_string(ranks) + "_" + std::to_string(micros),
+                       "gpt",
+                       "tiny-llama",
+                       ranks,
+                       micros,
+                       {{"schedule", schedule}, {"poison", "on"}}});
+  all.push_back({"interleaved", "gpt", "tiny-llama", 2, 4, {{"schedule", "interleaved"}}});
+  all.push_back({"tied_integers", "gpt-exact", "", 3, 4, {}});
+  all.push_back({"batch_norm", "convnet", "", 3, 4, {}});
+  all.push_back({"own_cut", "convnet", "", 2, 3, {{"blocks", "1+4"}}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, BitsOfAccumulation, testing::ValuesIn(settings()),
+                         [](const auto& one) { return one.param.name; });
+
+TEST(Stages, AreSpansWhoseLengthsDifferByAtMostOne) {
+  const auto model = workload_registry().at("convnet").make({})->model(1);
+  const size_t blocks = model->blocks().size();
+  for (const int stages : {1, 2, 3, 7}) {
+    const auto cut = pipeline::cut_stages(*model, std::vector<int>(static_cast<size_t>(stages), 0), "");
+    size_t next = 0;
+    for (const auto& stage : cut) {
+      EXPECT_EQ(stage.first, next);
+      EXPECT_LE(stage.last - stage.first, blocks / static_cast<size_t>(stages) + 1);
+      next = stage.last;
+    }
+    EXPECT_EQ(next, blocks);
+  }
+}
+
+TEST(Stages, ATiedParameterBelongsToBothStages) {
+  const auto model = gpt()->model(1);
+  const auto stages = pipeline::cut_stages(*model, {0, 1}, "");
+  size_t tied = 0;
+  for (const auto& one : pipeline::placed_parameters(*model, stages)) tied += one.tied();
+  EXPECT_EQ(tied, 1u);
+}
+
+std::string refusal(const Given& params, const std::string& workload = "convnet") {
+  const auto made = workload_registry().at(workload).make({});
+  std::string text;
+  on_ranks(2, [&](Rank& me) {
+    try {
+      made_on(me.mesh("pp=2"), "pp", *made, params, at::kFloat, {});
+    } catch (const UsageError& error) {
+      if (me.rank == 0) text = error.what();
+    }
+  });
+  return text;
+}
+
+TEST(Pipeline, RefusesWhatItCannotRunByName) {
+  expect_contains(refusal({{"blocks", "1+"}}), {"pp.blocks=1+", "2+3+1"});
+  expect_contains(refusal({{"blocks", "1+1"}}), {"pp.blocks=1+1 has 2 blocks", "the model has"});
+  expect_contains(refusal({{"microbatches", "2"}}), {"pp.microbatches=2", "running_mean", "--accumulate"});
+  expect_contains(refusal({{"microbatches", "0"}}), {"pp.microbatches=0", "1 or more"});
+}
+
+}  // namespace
+}  // namespace dpbench
