@@ -55,6 +55,7 @@ class Pipeline : public Strategy {
     stages_ = cut_stages(model, schedules_.rank_of_stages(), options_.blocks);
     parameters_ = placed_parameters(model, stages_);
     buffers_ = placed_buffers(model, stages_);
+    if (axis_.size == 1) options_.microbatches = 1;  // nothing to overlap
     refuse_parts_of_batch_statistics();
     for (const Placed& one : parameters_)
       wholes_.push_back({.sizes = one.tensor.sizes().vec(), .dtype = one.tensor.scalar_type()});
@@ -417,7 +418,6 @@ const RegisterStrategy pipeline_strategy{
      .collective_evaluation = true,
      .promise = [](StrategyInfo&, const Params& params) { options_of(params); },
      .variants = {{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
-                  {"parts", {{"microbatches", "3"}, {"poison", "on"}}},
                   {"interleaved", {{"schedule", "interleaved"}}}}}};
 
 }  // namespace

@@ -114,6 +114,17 @@ std::vector<Case> sharded() {
   return all;
 }
 
+// Returns cases of the pipeline that cuts micro-batches into parts, on models whose samples do not influence each
+// other.
+std::vector<Case> in_parts() {
+  std::vector<Case> all;
+  for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "probe-tied", "probe-blocks"})
+    for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"parts", {{"microbatches", "3"}}},
+                                       {"interleaved_parts", {{"microbatches", "3"}, {"schedule", "interleaved"}}}})
+      all.push_back({"pp", workload, 3, {name, params}});
+  return all;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
   std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
@@ -169,6 +180,7 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
+INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 
 // Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.

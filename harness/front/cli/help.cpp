@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-constexpr char title[] = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch";
+constexpr char title[] = "dpbench " DPBENCH_VERSION ": benchmark and proof of parallelism strategies on LibTorch";
 
 // Formats the flags of a command for its help, without the usage line that CLI11 would add.
 class FlagFormatter : public CLI::Formatter {

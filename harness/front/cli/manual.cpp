@@ -50,7 +50,7 @@ bool has_code(const Command& command, int code) {
 
 std::string man_page(const std::vector<Command>& commands) {
   std::string text = ".TH DPBENCH 1 \"\" \"dpbench " DPBENCH_VERSION "\" \"User Commands\"\n.SH NAME\n" +
-                     troff("dpbench - benchmark and proof of data-parallel strategies on LibTorch") +
+                     troff("dpbench - benchmark and proof of parallelism strategies on LibTorch") +
                      "\n.SH SYNOPSIS\n.B dpbench\n[COMMAND] [FLAGS]\n.PP\nWithout a command: " + commands.front().name +
                      ".\n.SH COMMANDS\n";
   for (const Command& command : commands) text += man_command(commands, command);

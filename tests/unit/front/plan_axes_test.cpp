@@ -315,9 +315,25 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
+TEST(Plan, PutsAStrategyThatIsNotDataParallelOnItsOwnAxis) {
+  Catalogue known = catalogue();
+  StrategyEntry pipe = *find_entry(known.strategies, "ddp");
+  pipe.name = "pipe", pipe.axes = {"pp"};
+  known.strategies.push_back(pipe);
+  Selection what;
+  what.strategies = {"pipe", "ddp"};
+  what.workloads = {"mnist-mlp"};
+  what.cpus = {1, 2};
+  what.baseline = false;
+  std::map<std::string, std::string> meshes;
+  for (const auto& spec : make_plan(what, known, machine(2)).cases)
+    meshes[spec.strategy + std::to_string(spec.world)] = spec.mesh;
+  EXPECT_EQ(meshes, (std::map<std::string, std::string>{{"pipe1", ""}, {"pipe2", "pp=2"}, {"ddp1", ""}, {"ddp2", ""}}));
+}
+
 TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {
   Catalogue known = catalogue();
-  known.workloads.push_back({.name = "transformer", .summary = "", .models = {"small", "large"}});
+  known.workloads.push_back({.name = "transformer", .summary = "", .batch = 64, .models = {"small", "large"}});
   for (const bool fixed_models : {false, true}) {
     Selection what;
     what.fixed_models = fixed_models;

@@ -117,6 +117,48 @@ std::string refusal(const Given& params, const std::string& workload = "convnet"
   return text;
 }
 
+struct Scale : torch::nn::Module {
+  Scale() { factor = register_parameter("factor", at::ones({4})); }
+  at::Tensor factor;
+};
+
+// A model of three blocks, of which the second throws in step 1.
+struct FaultyModel : Model {
+  FaultyModel() {
+    for (const std::string name : {"a", "b", "c"}) {
+      const auto layer = register_module(name, std::make_shared<Scale>());
+      add_block({name, {layer}, [=](const at::Tensor& x, const Context& context) {
+                   if (name == "b" && context.step == 1) throw std::runtime_error("no more");
+                   return x * layer->factor;
+                 }});
+    }
+  }
+};
+
+class Faulty : public Workload {
+ public:
+  int64_t samples() const override { return 100; }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<FaultyModel>(); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.mean(); }
+  OptimizerSpec optimizer() const override { return {.learning_rate = 0.125}; }
+  Batch batch(const at::Tensor& ids) const override {
+    const at::Tensor input = at::ones({ids.size(0), 4});
+    return {input, input, ids};
+  }
+};
+
+TEST(Pipeline, NamesTheActionThatFailed) {
+  const Faulty workload;
+  const auto errors = on_ranks(3, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh("pp=3"), "pp", workload, {}, at::kFloat, {});
+    for (int64_t step = 0; step < 2; ++step) {
+      Phases phases;
+      strategy->step(step, micro_batches(workload, 3, step), phases);
+    }
+  });
+  expect_contains(errors.at(1), {"pp: rank 1, action 1F0 (stage 1, micro-batch 0)", "no more"});
+}
+
 TEST(Pipeline, RefusesWhatItCannotRunByName) {
   expect_contains(refusal({{"blocks", "1+"}}), {"pp.blocks=1+", "2+3+1"});
   expect_contains(refusal({{"blocks", "1+1"}}), {"pp.blocks=1+1 has 2 blocks", "the model has"});
