@@ -20,12 +20,17 @@ JUNIT = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
 
 
 class Check(Runs):
-    def test_check_prints_one_row_per_check_and_saves_no_run(self):
+    def test_check_counts_the_checks_of_each_strategy_and_saves_no_run(self):
         done = self.run_it("check", "--workload", "toy")
-        self.assertEqual(len([line for line in done.stdout.splitlines() if " passed " in line and not line.startswith("3 of 3 cases")]), 6, "2 checks of cpu and of ddp in two worlds")
-        self.assertEqual(len(set(re.findall(r"^ddp/toy/cpu:\d", done.stdout, re.MULTILINE))), 2)
+        rows = {words[0]: words[1:] for words in map(str.split, done.stdout.splitlines()) if words[1:] and words[-1].isdigit()}
+        self.assertEqual((rows["cpu"], rows["ddp"]), (["1", "2", "0", "0"], ["2", "4", "0", "0"]))
         self.assertRegex(done.stderr, r"\b6\b.* passed.*\b0 failed")
         self.assertEqual(os.listdir(self.directory), [])
+
+    def test_verbose_prints_one_row_per_check(self):
+        done = self.run_it("check", "--workload", "toy", "--verbose")
+        self.assertEqual(len(re.findall(r"^  \S+ +passed ", done.stdout, re.MULTILINE)), 6, "2 checks of cpu and of ddp in two worlds")
+        self.assertEqual(len(set(re.findall(r"^ddp/toy/cpu:\d", done.stdout, re.MULTILINE))), 2)
 
     def test_a_failed_check_exits_1_with_its_likely_cause(self):
         done = self.run_it("check", "--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--param", "fault=wrong", "--junit",
@@ -118,7 +123,7 @@ class Check(Runs):
                 file.seek(0)
                 table, mark, document = file.read().partition("<?xml")
                 self.assertTrue(table.startswith("before\n"), table)
-                self.assertIn("CHECK ", table)
+                self.assertIn("STRATEGY ", table)
                 self.assertEqual(xml.etree.ElementTree.fromstring(mark + document).tag, "testsuites")
         with open(self.directory + "/third", "w+", encoding="utf-8") as file:
             self.run_it(*JUNIT, f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()])

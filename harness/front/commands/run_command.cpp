@@ -10,7 +10,7 @@ Command run_command() {
       {.name = "run",
        .arguments = "[FLAGS]",
        .summary = "measure strategies",
-       .examples = {{"", "every strategy on the small models, in a world of 2, within a minute"},
+       .examples = {{"", "every strategy on the small models, in a minute"},
                     {"--strategy ddp --gpus 1,2,4,8", "scaling of one strategy over GPUs"},
                     {"--strategy dp,ddp --cpus 1,2 --workload mnist-mlp --scaling strong --batch 512", ""},
                     {"--strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown", ""},

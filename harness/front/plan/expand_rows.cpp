@@ -159,7 +159,8 @@ class Expansion {
     spec.params = params;
     spec.mesh = place.mesh;
     // Without --mesh, all ranks of a strategy that is not data parallel are on its own axis.
-    if (spec.mesh.empty() && spec.processes > 1 && !strategy.missing_axis({{"dp", spec.world}}).empty())
+    if (spec.mesh.empty() && spec.processes > 1 && !strategy.axes.empty() &&
+        !strategy.missing_axis({{"dp", spec.world}}).empty())
       spec.mesh = text_of(MeshShape{{strategy.axes.front(), spec.world}});
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is
