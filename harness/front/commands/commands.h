@@ -27,10 +27,10 @@ Command validate_command();
 
 // Returns all commands in the order of the help. The first one runs if the command line has only flags.
 inline std::vector<Command> commands() {
-  return {run_command(),    check_command(),    train_command(),    tune_command(),    list_command(),
-          doctor_command(), env_command(),      advise_command(),   compare_command(),
-          duel_command(),   project_command(),  schedule_command(), export_command(),
-          report_command(), validate_command(), schema_command(),   help_command()};
+  return {run_command(),     check_command(),    train_command(),  tune_command(),    list_command(),
+          doctor_command(),  env_command(),      advise_command(), compare_command(), duel_command(),
+          project_command(), schedule_command(), export_command(), report_command(),  validate_command(),
+          schema_command(),  help_command()};
 }
 
 }  // namespace dpbench
