@@ -1,6 +1,6 @@
 # Target `programs`: all programs and libraries that `dpbench` needs at run time.
 add_custom_target(programs)
-foreach(part dpbench dpbench-worker dpbench_cuda)
+foreach(part dpbench dpbench-worker dpbench_python dpbench_cuda)
   if(TARGET ${part})
     add_dependencies(programs ${part})
   endif()
