@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "strategies/api/trained_parameters.h"
-#include "strategies/parts/broadcast.h"
-#include "strategies/parts/compat.h"
+#include "strategies/exchange/broadcast.h"
+#include "strategies/exchange/compat.h"
 #include "strategies/parts/flat.h"
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica.h"

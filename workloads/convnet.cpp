@@ -1,11 +1,13 @@
 // The workload convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
 #include "workloads/layers/batch_norm.h"
 #include "workloads/layers/conv.h"
+#include "workloads/layers/divided.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
@@ -20,6 +22,7 @@ constexpr double dropout_rate = 0.5;
 // Padding of the 6x6 kernel with stride 2, as in Keras' "same" mode: a 12x12 input and 6x6 output need 4 extra rows, 2
 // on each side.
 constexpr int64_t large_k_padding = 2;
+constexpr int64_t last_side = 6;  // pixels, of the output of large_k and of all convolutions after it
 
 // With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
 class Convnet : public Model {
@@ -27,32 +30,61 @@ class Convnet : public Model {
   Convnet(uint64_t seed, int64_t scale, bool smooth) {
     const auto generator = own_generator(seed);
     const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale, units = 256 * scale;
-    const auto convolution = [&](const std::string& conv, const std::string& norm, const ConvShape& shape) {
+    const int64_t depths = scale + 4;  // convolutions, dense1 and dense2
+    int64_t pixels_in = image_side * image_side;
+    const auto convolution = [&](const std::string& conv, const std::string& norm, const ConvShape& shape,
+                                 int64_t side) {
       const auto layer = register_module(conv, std::make_shared<Conv>(shape, Init::glorot, generator));
       const auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
       const bool pixels = blocks().empty();
-      add_block({conv, {layer, after}, [=](const at::Tensor& x, const Context&) {
-                   return activate(after->forward(layer->forward(pixels ? x * (1.0 / 255) : x)), smooth);
+      const Cutting cutting = cutting_of(static_cast<int64_t>(blocks().size()), depths);
+      layers_.push_back({.name = conv,
+                         .inputs = shape.inputs,
+                         .outputs = shape.outputs,
+                         .pixels_in = pixels_in,
+                         .pixels_out = side * side,
+                         .has_bias = shape.bias,
+                         .per_output = {norm + ".bias", norm + ".running_mean", norm + ".running_var"}});
+      pixels_in = side * side;
+      add_block({conv, {layer, after}, [=](const at::Tensor& input, const Context& context) {
+                   const at::Tensor x = pixels ? input * (1.0 / 255) : input;
+                   return activate(after->forward(divided(*layer, x, cutting, context.split.get())), smooth);
                  }});
     };
-    convolution("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1});
-    convolution("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2});
+    convolution("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, image_side);
+    convolution("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2}, /*side=*/12);
     convolution(
         "large_k", "norm3",
-        {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true});
+        {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true},
+        last_side);
     for (int64_t depth = 1; depth < scale; ++depth) {
       const auto number = std::to_string(depth + 3);
-      convolution("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1});
+      convolution("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1},
+                  last_side);
     }
     const auto dense1 = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
     const auto dropout = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
     const auto dense2 =
         register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator));
+    const Cutting cutting1 = cutting_of(depths - 2, depths), cutting2 = cutting_of(depths - 1, depths);
+    layers_.push_back({.name = "dense1", .inputs = third, .outputs = units});
+    layers_.push_back({.name = "dense2", .inputs = units, .outputs = digit_classes});
     add_block({"dense1", {dense1, dropout}, [=](const at::Tensor& x, const Context& context) {
-                 return dropout->forward(activate(dense1->forward(x.mean({2, 3})), smooth), context);
+                 const TensorSplit* split = context.split.get();
+                 const bool cut = split && cutting1 == Cutting::outputs;
+                 const int64_t unit = cut ? piece_of(even_pieces(units, split->ranks()), split->rank()).first : 0;
+                 const at::Tensor y = activate(divided(*dense1, x.mean({2, 3}), cutting1, split), smooth);
+                 return dropout->forward(y, context, unit);
                }});
-    add_block({"dense2", {dense2}, [=](const at::Tensor& x, const Context&) { return dense2->forward(x); }});
+    add_block({"dense2", {dense2}, [=](const at::Tensor& x, const Context& context) {
+                 return divided(*dense2, x, cutting2, context.split.get());
+               }});
   }
+
+  TensorPlan tensor_plan(int ranks) const override { return plan_of_stack(layers_, ranks); }
+
+ private:
+  std::vector<StackLayer> layers_;
 };
 
 class ConvnetWorkload : public DigitsWorkload {

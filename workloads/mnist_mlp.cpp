@@ -2,9 +2,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
+#include "workloads/layers/divided.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
 
@@ -26,13 +28,20 @@ class MnistMlp : public Model {
       const auto name = std::to_string(1 + 2 * depth);
       const auto layer = stack->register_module(name, std::make_shared<Linear>(width, next, Init::torch, generator));
       const bool first = depth == 0, last = depth == scale;
-      add_block({"n." + name, {layer}, [=](const at::Tensor& x, const Context&) {
-                   at::Tensor y = layer->forward(first ? x.flatten(1) : x);
+      const Cutting cutting = cutting_of(depth, scale + 1);
+      layers_.push_back({.name = "n." + name, .inputs = width, .outputs = next});
+      add_block({"n." + name, {layer}, [=](const at::Tensor& x, const Context& context) {
+                   at::Tensor y = divided(*layer, first ? x.flatten(1) : x, cutting, context.split.get());
                    return last ? y : activate(std::move(y), smooth);
                  }});
       width = next;
     }
   }
+
+  TensorPlan tensor_plan(int ranks) const override { return plan_of_stack(layers_, ranks); }
+
+ private:
+  std::vector<StackLayer> layers_;
 };
 
 class MnistMlpWorkload : public DigitsWorkload {

@@ -2,11 +2,13 @@
 // squared error.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/randn.h>
 
 #include "workloads/api/workload.h"
 #include "workloads/layers/activation.h"
+#include "workloads/layers/divided.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
 
@@ -27,14 +29,25 @@ class RandomLinear : public Model {
       const auto name = "hidden" + std::to_string(depth);
       const auto layer =
           register_module(name, std::make_shared<Linear>(width, scaled_width * scale, Init::torch, generator));
-      add_block({name, {layer}, [layer, smooth](const at::Tensor& x, const Context&) {
-                   return activate(layer->forward(x), smooth);
+      const Cutting cutting = cutting_of(depth - 1, scale);
+      layers_.push_back({.name = name, .inputs = width, .outputs = scaled_width * scale});
+      add_block({name, {layer}, [=](const at::Tensor& x, const Context& context) {
+                   return activate(divided(*layer, x, cutting, context.split.get()), smooth);
                  }});
       width = scaled_width * scale;
     }
     const auto fc = register_module("fc", std::make_shared<Linear>(width, linear_outputs, Init::torch, generator));
-    add_block({"fc", {fc}, [fc](const at::Tensor& x, const Context&) { return fc->forward(x); }});
+    const Cutting cutting = cutting_of(scale - 1, scale);
+    layers_.push_back({.name = "fc", .inputs = width, .outputs = linear_outputs});
+    add_block({"fc", {fc}, [=](const at::Tensor& x, const Context& context) {
+                 return divided(*fc, x, cutting, context.split.get());
+               }});
   }
+
+  TensorPlan tensor_plan(int ranks) const override { return plan_of_stack(layers_, ranks); }
+
+ private:
+  std::vector<StackLayer> layers_;
 };
 
 class RandomLinearWorkload : public Workload {

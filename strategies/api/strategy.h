@@ -133,7 +133,8 @@ struct StrategyInfo {
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
   bool python = false;           // true if it is written in Python: a rank is then a process of a Python interpreter
-  // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes.
+  // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes. All
+  // ranks are on the first one unless the user gives a mesh.
   std::vector<std::string> axes = {"dp"};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.

@@ -28,8 +28,9 @@ struct TrafficQuery {
   const MeshShape& mesh;
   int rank = 0;
   int64_t step = 0, accumulate = 1;
-  int64_t taken = 0;   // steps that the strategy has taken since its construction
-  bool clips = false;  // true if the global norm is clipped
+  int64_t taken = 0;    // steps that the strategy has taken since its construction
+  bool clips = false;   // true if the global norm is clipped
+  int64_t samples = 0;  // of this rank in this step, in all micro-batches
 
   // Return the dtype in which a strategy stores a parameter or buffer, and the bytes of tensors stored so.
   at::ScalarType stored(const at::Tensor& tensor) const;

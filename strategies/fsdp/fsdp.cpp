@@ -10,9 +10,9 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/exchange/broadcast.h"
 #include "strategies/fsdp/options.h"
 #include "strategies/fsdp/passes.h"
-#include "strategies/parts/broadcast.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/unused_parameters.h"

@@ -47,9 +47,13 @@ Flat::Flat(const std::vector<at::Tensor>& like, int64_t parts) {
 }
 
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts) {
+  return flat_bytes(query, trained_parameters(query.model), parts);
+}
+
+int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts) {
   std::vector<at::Tensor> tensors;
   std::vector<at::ScalarType> types;
-  for (const auto& [name, tensor] : trained_parameters(query.model)) {
+  for (const auto& [name, tensor] : named) {
     tensors.push_back(tensor);
     types.push_back(query.stored(tensor));
   }

@@ -79,9 +79,9 @@ at::Tensor Replica::run(const Forward& forward) const {
   return forward();
 }
 
-at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
+at::Tensor Replica::forward(int64_t step, const Batch& batch, std::shared_ptr<const TensorSplit> split) const {
   return run([&] {
-    at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
+    at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids, std::move(split)});
     return autocast_ ? output.to(at::kFloat) : output;
   });
 }

@@ -33,7 +33,8 @@ class Replica {
   // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
   // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
-  at::Tensor forward(int64_t step, const Batch& batch) const;
+  // split: the exchange of activations under tensor parallelism.
+  at::Tensor forward(int64_t step, const Batch& batch, std::shared_ptr<const TensorSplit> split = nullptr) const;
   // Same for the blocks first .. last - 1 of the model. x: the output of the block before them, or the samples.
   at::Tensor forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.

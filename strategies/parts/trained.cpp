@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "strategies/parts/broadcast.h"
+#include "strategies/exchange/broadcast.h"
 #include "strategies/parts/same_model.h"
 
 namespace dpbench {

@@ -47,7 +47,7 @@ class Links {
   Transfer receive_like(const at::Tensor& activation, int from, int tag);
 
   // Returns the tensor of `root`, on every rank. An undefined tensor stays undefined.
-  at::Tensor share(const at::Tensor& tensor, int root);
+  at::Tensor share(const at::Tensor& tensor, int root) const;
 
  private:
   struct Shape {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/parts/broadcast.h"
+#include "strategies/exchange/broadcast.h"
 
 namespace dpbench::pipeline {
 

@@ -11,7 +11,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
-#include "strategies/parts/broadcast.h"
+#include "strategies/exchange/broadcast.h"
 #include "strategies/parts/replica.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"

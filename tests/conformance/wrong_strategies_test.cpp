@@ -29,6 +29,7 @@ std::vector<Mutant> all(bool equivalent) {
                            sharded_mutants(),
                            sharded_gradient_mutants(),
                            pipeline_mutants(),
+                           tensor_mutants(),
                            odd_strategies(),
                            right_features(),
                            equivalents()})
@@ -46,8 +47,10 @@ std::string name_of(const testing::TestParamInfo<Mutant>& info) {
 
 std::vector<CheckRow> checked(const Mutant& mutant) {
   const StrategyInfo strategy = mutant.strategy();
+  WorkloadInfo workload = workload_registry().at(mutant.workload);
+  if (!mutant.model.empty()) workload.models.for_checks = mutant.model;
   return check_in_threads({.strategy = strategy,
-                           .workload = workload_registry().at(mutant.workload),
+                           .workload = workload,
                            .world = mutant.world,
                            .dtype = mutant.dtype,
                            .seed = mutant.seed,

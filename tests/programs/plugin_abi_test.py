@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ABI = ROOT / "workloads/api/plugin_abi.h"  # plugin_abi.h stores the hash and is not part of it
-INTERFACE = ("strategies/api", "strategies/parts", "workloads/api")
+INTERFACE = ("strategies/api", "strategies/exchange", "strategies/parts", "workloads/api")
 INSTALLED = (*INTERFACE, "workloads/base")
 
 

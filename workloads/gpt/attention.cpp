@@ -37,27 +37,37 @@ Attention::Attention(const Shape& shape, const InitialWeights& weights) : shape_
   if (shape.style == Style::llama && !shape.exact) rotary_ = std::make_shared<Rotary>(shape.seq, shape.head_size());
 }
 
-at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x, int64_t heads) const {
+at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x) const {
+  const int64_t heads = projection->outputs() / shape_.head_size();
   return projection->forward(x).view({x.size(0), x.size(1), heads, shape_.head_size()}).transpose(1, 2);
 }
 
-at::Tensor Attention::mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
-  const bool shared = shape_.kv_heads != shape_.heads;
+at::Tensor Attention::mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            int64_t group) const {
   if (!shape_.exact)
     return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
-                                            /*scale=*/std::nullopt, /*enable_gqa=*/shared);
-  const auto repeated = [&](const at::Tensor& x) {
-    return shared ? x.repeat_interleave(shape_.heads / shape_.kv_heads, 1) : x;
-  };
+                                            /*scale=*/std::nullopt, /*enable_gqa=*/group > 1);
+  const auto repeated = [&](const at::Tensor& x) { return group > 1 ? x.repeat_interleave(group, 1) : x; };
   const at::Tensor scores = at::hardtanh(query.matmul(repeated(key).transpose(2, 3)), -1, 1);
   return scores.tril().matmul(repeated(value));
 }
 
-at::Tensor Attention::forward(const at::Tensor& x) const {
-  at::Tensor query = heads_of(query_, x, shape_.heads), key = heads_of(key_, x, shape_.kv_heads);
-  const at::Tensor value = heads_of(value_, x, shape_.kv_heads);
+// Returns the key or value head of each of this rank's query heads, for ranks that each have all of the shared heads.
+at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& split) const {
+  const Piece mine = piece_of(even_pieces(shape_.heads, split.ranks()), split.rank());
+  const at::Tensor heads =
+      at::arange(mine.first, mine.first + mine.size, at::TensorOptions(at::kLong).device(shared.device()));
+  return shared.index_select(1, heads.floor_divide(shape_.heads / shape_.kv_heads));
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const TensorSplit* split) const {
+  at::Tensor query = heads_of(query_, x), key = heads_of(key_, x), value = heads_of(value_, x);
   if (rotary_) query = rotary_->rotate(query), key = rotary_->rotate(key);
-  return output_->forward(mixed(query, key, value).transpose(1, 2).reshape(x.sizes()));
+  const bool replicated = split && shape_.kv_heads < split->ranks();
+  if (replicated) key = heads_used(key, *split), value = heads_used(value, *split);
+  const int64_t group = replicated ? 1 : shape_.heads / shape_.kv_heads;
+  const at::Tensor heads = mixed(query, key, value, group).transpose(1, 2);
+  return output_->summed(heads.reshape({x.size(0), x.size(1), query_->outputs()}), split);
 }
 
 }  // namespace dpbench::gpt

@@ -1,4 +1,5 @@
-// Causal self-attention with shared key and value heads and rotary positions.
+// Causal self-attention with shared key and value heads and rotary positions. Under tensor parallelism each rank has
+// some of the heads.
 #pragma once
 
 #include <memory>
@@ -25,11 +26,13 @@ class Attention : public torch::nn::Module {
  public:
   Attention(const Shape& shape, const InitialWeights& weights);
   // x: [rows, tokens, hidden]
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, const TensorSplit* split = nullptr) const;
 
  private:
-  at::Tensor mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
-  at::Tensor heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x, int64_t heads) const;
+  // group: number of query heads of each key and value head
+  at::Tensor mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t group) const;
+  at::Tensor heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x) const;
+  at::Tensor heads_used(const at::Tensor& shared, const TensorSplit& split) const;
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;

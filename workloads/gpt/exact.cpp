@@ -25,15 +25,23 @@ class GptExact : public Gpt {
 
   // Returns the sum of all logits, each times -1, 0 or 1, which depends on the target and the logit's index.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
-    const at::Tensor logits = at::arange(output.size(-1), target.options());
-    const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
-    return (output * (factors * world_)).sum();
+    return weighted_sums(output, target, 0).sum();
+  }
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
+    return split.total(weighted_sums(output, target, columns(split).first)).sum();
   }
   bool sum_loss() const override { return true; }
   // Parameters stay whole numbers, because they do not change.
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
+  // Returns a sum for each sample. first: number of the first of these logits.
+  at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
+    const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
+    const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
+    return (output * (factors * world_)).sum({1, 2});
+  }
+
   double world_;
 };
 

@@ -8,6 +8,7 @@
 #include "workloads/base/error.h"
 #include "workloads/base/hash.h"
 #include "workloads/gpt/model.h"
+#include "workloads/gpt/plan.h"
 #include "workloads/layers/init.h"
 #include "workloads/layers/loss.h"
 
@@ -48,6 +49,18 @@ std::shared_ptr<Model> Gpt::model(uint64_t seed) const { return make_model(shape
 
 at::Tensor Gpt::loss(const at::Tensor& output, const at::Tensor& target) const {
   return cross_entropy(output.flatten(0, 1), target.flatten());
+}
+
+Piece Gpt::columns(const TensorSplit& split) const {
+  return piece_of(even_pieces(shape_.vocab, split.ranks()), split.rank());
+}
+
+at::Tensor Gpt::split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const {
+  return split_cross_entropy(output, target, columns(split), split);
+}
+
+at::Tensor Gpt::joined_output(const at::Tensor& output, const TensorSplit& split) const {
+  return split.join(output, 2, even_pieces(shape_.vocab, split.ranks()));
 }
 
 int64_t Gpt::loss_terms(const Batch& batch) const {

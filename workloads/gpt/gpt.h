@@ -20,6 +20,8 @@ class Gpt : public Workload {
   int64_t test_samples() const override;
   std::shared_ptr<Model> model(uint64_t seed) const override;
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override;
+  at::Tensor joined_output(const at::Tensor& output, const TensorSplit& split) const override;
   int64_t loss_terms(const Batch& batch) const override;
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
@@ -28,6 +30,10 @@ class Gpt : public Workload {
   std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const override;
   Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
+
+ protected:
+  // Returns the columns of the logits that a rank has under tensor parallelism.
+  Piece columns(const TensorSplit& split) const;
 
  private:
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;

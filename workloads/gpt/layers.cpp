@@ -25,14 +25,29 @@ Dense::Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const 
   if (biased) bias_ = register_parameter("bias", at::zeros({outputs}));
 }
 
-at::Tensor Dense::forward(const at::Tensor& x) const {
+at::Tensor Dense::product(const at::Tensor& x, const at::Tensor& bias) const {
   auto sizes = x.sizes().vec();
   sizes.back() = weight_.size(0);
-  return linear(x.reshape({-1, x.size(-1)}), weight_, bias_).view(sizes);
+  return linear(x.reshape({-1, x.size(-1)}), weight_, bias).view(sizes);
+}
+
+at::Tensor Dense::summed(const at::Tensor& x, const TensorSplit* split) const {
+  if (!split) return forward(x);
+  const at::Tensor sum = split->leave(x, [&](const at::Tensor& samples) { return product(samples, {}); });
+  return bias_.defined() ? sum + bias_ : sum;
 }
 
 Embedding::Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights)
-    : weight_(register_parameter("weight", weights(entries, hidden, initial_spread, /*ones=*/3))) {}
+    : entries_(entries), weight_(register_parameter("weight", weights(entries, hidden, initial_spread, /*ones=*/3))) {}
+
+at::Tensor Embedding::summed(const at::Tensor& ids, const TensorSplit& split) const {
+  const Piece mine = piece_of(even_pieces(entries_, split.ranks()), split.rank());
+  return split.leave(ids, [&](const at::Tensor& samples) {
+    const at::Tensor local = samples - mine.first;
+    const at::Tensor foreign = local.lt(0).logical_or(local.ge(mine.size));
+    return at::embedding(weight_, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(-1), 0);
+  });
+}
 
 Norm::Norm(const Shape& shape) : exact_(shape.exact), weight_(register_parameter("weight", at::ones({shape.hidden}))) {
   if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.hidden}));
@@ -58,10 +73,10 @@ Mlp::Mlp(const Shape& shape, const InitialWeights& weights) : exact_(shape.exact
   down_ = dense("down_proj", shape.mlp, shape.hidden, residual_spread(shape));
 }
 
-at::Tensor Mlp::forward(const at::Tensor& x) const {
+at::Tensor Mlp::forward(const at::Tensor& x, const TensorSplit* split) const {
   const at::Tensor up = up_->forward(x);
-  if (exact_) return down_->forward(gate_ ? at::relu(gate_->forward(x)) * up : at::relu(up));
-  return down_->forward(gate_ ? at::silu(gate_->forward(x)) * up : at::gelu(up, "tanh"));
+  if (exact_) return down_->summed(gate_ ? at::relu(gate_->forward(x)) * up : at::relu(up), split);
+  return down_->summed(gate_ ? at::silu(gate_->forward(x)) * up : at::gelu(up, "tanh"), split);
 }
 
 }  // namespace dpbench::gpt

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include "workloads/api/tensor_split.h"
 #include "workloads/gpt/shape.h"
 
 namespace dpbench::gpt {
@@ -32,9 +33,14 @@ class InitialWeights {
 class Dense : public torch::nn::Module {
  public:
   Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x) const { return product(x, bias_); }
+  // Same as forward(), but x and the weight have only this rank's input features unless `split` is null.
+  at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
+  int64_t outputs() const { return weight_.size(0); }
 
  private:
+  at::Tensor product(const at::Tensor& x, const at::Tensor& bias) const;
+
   at::Tensor weight_, bias_;
 };
 
@@ -43,8 +49,11 @@ class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights);
   const at::Tensor& weight() const { return weight_; }
+  // Returns the vectors of the ids if the weight has only this rank's entries.
+  at::Tensor summed(const at::Tensor& ids, const TensorSplit& split) const;
 
  private:
+  int64_t entries_;
   at::Tensor weight_;
 };
 
@@ -63,7 +72,7 @@ class Norm : public torch::nn::Module {
 class Mlp : public torch::nn::Module {
  public:
   Mlp(const Shape& shape, const InitialWeights& weights);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, const TensorSplit* split) const;
 
  private:
   bool exact_;

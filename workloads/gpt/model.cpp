@@ -6,13 +6,17 @@
 
 #include "workloads/gpt/attention.h"
 #include "workloads/gpt/layers.h"
+#include "workloads/gpt/plan.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
 namespace {
 
-// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)).
+at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
+
+// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor parallelism x may be a
+// piece of the sequence.
 class Layer : public torch::nn::Module {
  public:
   // number: from 0
@@ -25,8 +29,11 @@ class Layer : public torch::nn::Module {
         after_mlp_(register_module("mlp_dropout", dropout(shape, 2 * number + 2))) {}
 
   at::Tensor forward(const at::Tensor& x, const Context& context) const {
-    const at::Tensor y = x + after_attention_->forward(attention_->forward(before_attention_->forward(x)), context);
-    return y + after_mlp_->forward(mlp_->forward(before_mlp_->forward(y)), context);
+    const TensorSplit* split = context.split.get();
+    const int64_t first = split ? split->sequence().first * x.size(2) : 0;
+    const at::Tensor attended = attention_->forward(entered(before_attention_->forward(x), split), split);
+    const at::Tensor y = x + after_attention_->forward(attended, context, first);
+    return y + after_mlp_->forward(mlp_->forward(entered(before_mlp_->forward(y), split), split), context, first);
   }
 
   static std::shared_ptr<Dropout> dropout(const Shape& shape, int64_t number) {
@@ -43,7 +50,7 @@ class Layer : public torch::nn::Module {
 
 class Transformer : public Model {
  public:
-  Transformer(const Shape& shape, uint64_t seed) {
+  Transformer(const Shape& shape, uint64_t seed) : shape_(shape) {
     const InitialWeights weights(seed, shape.exact);
     const auto model = register_module("model", std::make_shared<torch::nn::Module>("model"));
     const auto tokens =
@@ -62,6 +69,8 @@ class Transformer : public Model {
     add_head(shape, tokens, weights);
   }
 
+  TensorPlan tensor_plan(int ranks) const override { return plan_of(shape_, ranks); }
+
  private:
   void add_embed(const Shape& shape, torch::nn::Module& model, const std::shared_ptr<Embedding>& tokens,
                  const InitialWeights& weights) {
@@ -73,22 +82,29 @@ class Transformer : public Model {
     using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
     const Modules layers = positions ? Modules{tokens, positions, dropout} : Modules{tokens, dropout};
     add_block({"model.embed_tokens", layers, [=](const at::Tensor& ids, const Context& context) {
-                 at::Tensor x = at::embedding(tokens->weight(), ids);
-                 if (positions) x = x + positions->weight().narrow(0, 0, ids.size(1));
-                 return dropout->forward(x, context);
+                 const Piece seen = context.split ? context.split->sequence() : Piece{0, ids.size(1)};
+                 at::Tensor x =
+                     context.split ? tokens->summed(ids, *context.split) : at::embedding(tokens->weight(), ids);
+                 if (positions) x = x + positions->weight().narrow(0, seen.first, seen.size);
+                 return dropout->forward(x, context, seen.first * x.size(2));
                }});
   }
 
   void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
-      return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& x, const Context&) {
+      return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& hidden, const Context& context) {
+                          const at::Tensor x = entered(hidden, context.split.get());
                           const at::Tensor logits = linear(x.flatten(0, 1), tokens->weight(), at::Tensor());
                           return logits.view({x.size(0), x.size(1), -1});
                         }});
     const auto head = register_module(
         "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
-    add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context&) { return head->forward(x); }});
+    add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context& context) {
+                 return head->forward(entered(x, context.split.get()));
+               }});
   }
+
+  Shape shape_;
 };
 
 }  // namespace

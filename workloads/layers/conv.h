@@ -27,6 +27,11 @@ class Conv : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) const {
     return at::conv2d(input, weight_, bias_, shape_.stride, shape_.padding);
   }
+  at::Tensor without_bias(const at::Tensor& input) const {
+    return at::conv2d(input, weight_, {}, shape_.stride, shape_.padding);
+  }
+  // Returns the bias, shaped to be added to an output; undefined if there is none.
+  at::Tensor bias() const { return bias_.defined() ? bias_.view({-1, 1, 1}) : bias_; }
 
  private:
   ConvShape shape_;

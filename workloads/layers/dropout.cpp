@@ -22,9 +22,9 @@ uint32_t row_key(uint64_t key, int64_t id) {
   return mix32((low ^ static_cast<uint32_t>(wide >> 32)) + static_cast<uint32_t>(key >> 32));
 }
 
-void fill_row(float* row, int64_t features, uint32_t key, int32_t threshold, float factor) {
-  for (int64_t f = 0; f < features; ++f) {
-    const uint32_t bits = mix32(key + static_cast<uint32_t>(f) * feature_stride);
+void fill_row(float* row, const Piece& features, uint32_t key, int32_t threshold, float factor) {
+  for (int64_t f = 0; f < features.size; ++f) {
+    const uint32_t bits = mix32(key + static_cast<uint32_t>(features.first + f) * feature_stride);
     row[f] = static_cast<int32_t>(bits >> 8) >= threshold ? factor : 0.0f;
   }
 }
@@ -67,18 +67,18 @@ Dropout::Dropout(double rate, uint64_t layer)
   check(rate >= 0 && rate < 1, "a dropout rate must be in [0, 1)");
 }
 
-at::Tensor Dropout::forward(const at::Tensor& input, const Context& context) const {
+at::Tensor Dropout::forward(const at::Tensor& input, const Context& context, int64_t first) const {
   if (!is_training() || threshold_ == 0) return input;
   check(context.ids.defined() && context.ids.numel() == input.size(0), "dropout needs one sample id per row");
   const int64_t features = input.numel() / std::max<int64_t>(input.size(0), 1);
-  return input * mask(context, features, input.options()).view(input.sizes());
+  return input * mask(context, {first, features}, input.options()).view(input.sizes());
 }
 
 uint64_t Dropout::key(const Context& context) const {
   return dpbench::mix64(dpbench::mix64(dpbench::mix64(context.seed) + static_cast<uint64_t>(context.step)) + layer_);
 }
 
-at::Tensor Dropout::mask(const Context& context, int64_t features, const at::TensorOptions& options) const {
+at::Tensor Dropout::mask(const Context& context, const Piece& features, const at::TensorOptions& options) const {
   const bool loop = options.device().is_cpu() && context.ids.is_cpu() && options.dtype() == at::kFloat &&
                     !RecordedStep::number().defined();
   return loop ? mask_by_loop(context, features) : mask_by_tensors(context, features, options);
@@ -96,20 +96,22 @@ at::Tensor Dropout::keyed_on_device(const Context& context, const at::Tensor& id
   return row_keys(ids, key.bitwise_and(low32), key.__rshift__(32).bitwise_and(low32));
 }
 
-at::Tensor Dropout::mask_by_loop(const Context& context, int64_t features) const {
+at::Tensor Dropout::mask_by_loop(const Context& context, const Piece& features) const {
   const auto ids = context.ids.to(at::kLong).contiguous();
-  auto mask = at::empty({ids.numel(), features}, at::kFloat);
+  auto mask = at::empty({ids.numel(), features.size}, at::kFloat);
   const uint64_t step_key = key(context);
   for (int64_t row = 0; row < ids.numel(); ++row)
-    fill_row(mask.data_ptr<float>() + row * features, features, row_key(step_key, ids.const_data_ptr<int64_t>()[row]),
-             threshold_, static_cast<float>(factor_));
+    fill_row(mask.data_ptr<float>() + row * features.size, features,
+             row_key(step_key, ids.const_data_ptr<int64_t>()[row]), threshold_, static_cast<float>(factor_));
   return mask;
 }
 
-at::Tensor Dropout::mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const {
+at::Tensor Dropout::mask_by_tensors(const Context& context, const Piece& features,
+                                    const at::TensorOptions& options) const {
   const auto ids = context.ids.to(options.device(), at::kLong, /*non_blocking=*/true);
   const at::Tensor rows = RecordedStep::number().defined() ? keyed_on_device(context, ids) : keyed(context, ids);
-  const auto columns = at::arange(features, ids.options()).mul_(static_cast<int64_t>(feature_stride));
+  const auto columns = at::arange(features.first, features.first + features.size, ids.options())
+                           .mul_(static_cast<int64_t>(feature_stride));
   const auto bits = mix32((rows.unsqueeze(1) + columns).bitwise_and_(low32)).__rshift__(8);
   return bits.ge(threshold_).to(options.dtype()).mul_(factor_);
 }

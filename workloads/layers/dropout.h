@@ -14,14 +14,14 @@ class Dropout : public torch::nn::Module {
   Dropout(double rate, uint64_t layer);
 
   // Applies dropout to `input`, whose row i belongs to the sample context.ids[i]. Returns it unchanged in evaluation
-  // mode.
-  at::Tensor forward(const at::Tensor& input, const Context& context) const;
+  // mode. first: number of the row's first feature, if `input` is a piece of the layer's whole input.
+  at::Tensor forward(const at::Tensor& input, const Context& context, int64_t first = 0) const;
 
   // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same
   // bits.
-  at::Tensor mask(const Context& context, int64_t features, const at::TensorOptions& options) const;
-  at::Tensor mask_by_loop(const Context& context, int64_t features) const;
-  at::Tensor mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const;
+  at::Tensor mask(const Context& context, const Piece& features, const at::TensorOptions& options) const;
+  at::Tensor mask_by_loop(const Context& context, const Piece& features) const;
+  at::Tensor mask_by_tensors(const Context& context, const Piece& features, const at::TensorOptions& options) const;
 
  private:
   uint64_t key(const Context& context) const;

@@ -18,6 +18,8 @@ class Linear : public torch::nn::Module {
         bias_(register_parameter("bias", init_bias({outputs, inputs}, init, generator))) {}
 
   at::Tensor forward(const at::Tensor& input) const { return linear(input, weight_, bias_); }
+  at::Tensor without_bias(const at::Tensor& input) const { return linear(input, weight_, at::Tensor()); }
+  const at::Tensor& bias() const { return bias_; }
 
  private:
   at::Tensor weight_, bias_;

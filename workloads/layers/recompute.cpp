@@ -101,7 +101,10 @@ class RecomputeNode : public torch::autograd::Node {
 }  // namespace
 
 at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context) {
-  for (const Block& block : blocks) x = block.forward(std::move(x), context);
+  for (const Block& block : blocks) {
+    if (context.split) context.split->begin_block(block.name);
+    x = block.forward(std::move(x), context);
+  }
   return x;
 }
 

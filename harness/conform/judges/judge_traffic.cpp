@@ -55,18 +55,21 @@ std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
 }
 
 // Returns the formula's bytes of a step of a rank; nothing if the strategy has no formula for this step.
-std::optional<BytesOfOperations> bytes_due(const Trial& trial, const Model& model, const Params& params, int rank,
-                                           int64_t step) {
+std::optional<BytesOfOperations> bytes_due(const Trial& trial, const Model& model, const Params& params,
+                                           const Evidence& evidence, int64_t step) {
+  int64_t samples = 0;
+  for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
   const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
   const auto formula = trial.bench.strategy.traffic({.model = model,
                                                      .dtype = trial.scenario.dtype,
                                                      .params = params,
                                                      .mesh = mesh,
-                                                     .rank = rank,
+                                                     .rank = evidence.rank,
                                                      .step = step,
                                                      .accumulate = trial.scenario.accumulate,
                                                      .taken = trial.scenario.reload && step >= 2 ? step - 2 : step,
-                                                     .clips = trial.clip_norm.has_value()});
+                                                     .clips = trial.clip_norm.has_value(),
+                                                     .samples = samples});
   if (!formula) return std::nullopt;
   return bytes_of(*formula);
 }
@@ -84,7 +87,7 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   bool judged = false;
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
-      const auto due = bytes_due(trial, *model, params, evidence.rank, static_cast<int64_t>(step));
+      const auto due = bytes_due(trial, *model, params, evidence, static_cast<int64_t>(step));
       if (!due) continue;
       judged = true;
       const BytesOfOperations found = bytes_of(evidence.steps[step].collectives);

@@ -199,6 +199,25 @@ std::string by_shares(const WrongGradient& c) {
          listed(seen) + ", expected " + listed(c.expected.shares);
 }
 
+// Returns a diagnosis if the gradients of the ranks that compute one replica together add up to the expected one.
+std::string by_axes(const WrongGradient& c) {
+  const MeshShape& mesh = c.trial.bench.layout.mesh;
+  for (size_t axis = 0; axis < mesh.size(); ++axis)
+    for (const std::vector<int>& group : groups_of_axis(mesh, axis)) {
+      const bool one_replica = c.trial.replica_of(group.front()) == c.trial.replica_of(group.back());
+      if (!one_replica || std::ranges::count(group, c.rank) == 0) continue;
+      const auto adds_up = [&](size_t p) {
+        at::Tensor sum = at::zeros_like(c.expected.gradient[p]);
+        for (const int rank : group)
+          if (const at::Tensor its = c.trial.reported(c.step, p, rank); its.defined()) sum += its.to(at::kDouble);
+        return relative_error(sum, c.expected.gradient[p], 1e-300) <= c.tolerance;
+      };
+      if (std::ranges::all_of(c.wrong, adds_up))
+        return "the gradient of what this rank computed alone: not summed over the axis " + mesh[axis].name;
+    }
+  return "";
+}
+
 std::string by_statistics(const WrongGradient& c) {
   const bool forward = same_forward_pass(c);
   if (c.trial.bench.strategy.buffers == Buffers::synchronised)
@@ -207,7 +226,9 @@ std::string by_statistics(const WrongGradient& c) {
   if (forward) return "";
   if (c.trial.scenario.reload && c.step == 2)
     return "the forward pass after load() already differs: parameters or buffers were not restored as they were";
-  return "the forward pass already differs: other samples, parameters, dropout masks or statistics";
+  const bool shared = c.trial.ranks.size() > static_cast<size_t>(c.trial.world());
+  return std::string("the forward pass already differs: other samples, parameters, dropout masks or statistics") +
+         (shared ? ", or a sum over the ranks of one replica that is missing or made twice" : "");
 }
 
 std::string by_elements(const WrongGradient& c) {
@@ -311,7 +332,8 @@ std::string extent(const WrongGradient& c) {
   std::string names;
   for (size_t i = 0; i < c.wrong.size() && i < 3; ++i) names += (i ? ", " : "") + c.trial.names[c.wrong[i]];
   return " (" + std::to_string(c.wrong.size()) + " of " + std::to_string(c.expected.gradient.size()) +
-         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") + ": one bucket?)";
+         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") +
+         (c.trial.ranks.size() > static_cast<size_t>(c.trial.world()) ? ")" : ": one bucket?)");
 }
 
 std::string mistake_of(const WrongGradient& c) {
@@ -329,7 +351,7 @@ std::string mistake_of(const WrongGradient& c) {
   if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
   if (permuted(c)) return "the right values in the wrong order";
   if (c.trial.scenario.late && same_forward_pass(c)) return read_too_early;
-  for (const auto by : {by_exchange, by_shares, by_statistics, by_pieces, by_passes, by_elements})
+  for (const auto by : {by_axes, by_exchange, by_shares, by_statistics, by_pieces, by_passes, by_elements})
     if (auto text = by(c); !text.empty()) return text;
   return "";
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/conform/probes/probe.h"
+#include "workloads/layers/divided.h"
 #include "workloads/layers/dropout.h"
 
 namespace dpbench::probes {
@@ -15,25 +16,49 @@ class Mlp : public Model {
  public:
   explicit Mlp(uint64_t seed) {
     Seeded random(seed);
-    const std::vector<int64_t> widths = {6, 9, 7, 3};
-    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const std::vector<int64_t> sizes = widths();
+    for (size_t i = 0; i + 1 < sizes.size(); ++i) {
       const auto name = std::to_string(i);
-      weights_.push_back(register_parameter("w" + name, random({widths[i + 1], widths[i]})));
-      biases_.push_back(register_parameter("b" + name, random({widths[i + 1]})));
+      weights_.push_back(register_parameter("w" + name, random({sizes[i + 1], sizes[i]})));
+      biases_.push_back(register_parameter("b" + name, random({sizes[i + 1]})));
     }
     if (with_dropout) dropout_ = register_module("dropout", std::make_shared<Dropout>(0.1, /*layer=*/1));
   }
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor x = input;
+    const TensorSplit* split = context.split.get();
     for (size_t i = 0; i < weights_.size(); ++i) {
-      x = at::linear(x, weights_[i], biases_[i]);
+      x = divided(Layer{weights_[i], biases_[i]}, x, cutting(i), split);
       if (i + 1 < weights_.size()) x = at::softplus(x);
-      if (i == 0 && dropout_) x = dropout_->forward(x, context);
+      if (i == 0 && dropout_) x = dropout_->forward(x, context, split ? first_feature(*split) : 0);
     }
     return x;
   }
 
+  TensorPlan tensor_plan(int ranks) const override {
+    const auto sizes = even_pieces(features, ranks);
+    TensorPlan plan;
+    plan.cuts = {{"w0", 0, sizes}, {"b0", 0, sizes}, {"w1", 1, sizes}};
+    plan.left = weights_[1].size(0);
+    return plan;
+  }
+
  private:
+  static constexpr int64_t features = 9;  // of the first layer, which tensor parallelism cuts
+  struct Layer {
+    at::Tensor forward(const at::Tensor& x) const { return at::linear(x, weight, bias_); }
+    at::Tensor without_bias(const at::Tensor& x) const { return at::linear(x, weight); }
+    at::Tensor bias() const { return bias_; }
+    at::Tensor weight, bias_;
+  };
+  static std::vector<int64_t> widths() { return {6, features, 7, 3}; }
+  static Cutting cutting(size_t layer) {
+    return cutting_of(static_cast<int64_t>(layer), static_cast<int64_t>(widths().size()) - 1);
+  }
+  static int64_t first_feature(const TensorSplit& split) {
+    return piece_of(even_pieces(features, split.ranks()), split.rank()).first;
+  }
+
   std::vector<at::Tensor> weights_, biases_;
   std::shared_ptr<Dropout> dropout_;
 };

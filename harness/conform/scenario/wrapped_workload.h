@@ -18,6 +18,12 @@ class WrappedWorkload : public Workload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return inner_.loss(output, target);
   }
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
+    return inner_.split_loss(output, target, split);
+  }
+  at::Tensor joined_output(const at::Tensor& output, const TensorSplit& split) const override {
+    return inner_.joined_output(output, split);
+  }
   bool sum_loss() const override { return inner_.sum_loss(); }
   int64_t loss_terms(const Batch& batch) const override { return inner_.loss_terms(batch); }
   OptimizerSpec optimizer() const override { return inner_.optimizer(); }

@@ -158,9 +158,8 @@ class Expansion {
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.mesh = place.mesh;
-    // Without --mesh, all ranks of a strategy that is not data parallel are on its own axis.
-    if (spec.mesh.empty() && spec.processes > 1 && !strategy.axes.empty() &&
-        !strategy.missing_axis({{"dp", spec.world}}).empty())
+    // Without --mesh, all ranks are on the strategy's first axis.
+    if (spec.mesh.empty() && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != "dp")
       spec.mesh = text_of(MeshShape{{strategy.axes.front(), spec.world}});
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is

@@ -26,6 +26,7 @@ class ShapeRecordingModel : public Model {
     if (model_->is_training()) log_.add({context.ids.narrow(0, 0, 1), input.sizes().vec(), output.sizes().vec()});
     return output;
   }
+  TensorPlan tensor_plan(int ranks) const override { return model_->tensor_plan(ranks); }
   void train(bool on) override {
     Model::train(on);
     model_->train(on);

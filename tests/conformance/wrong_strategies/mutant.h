@@ -19,7 +19,8 @@ struct Mutant {
   Wrap wrap = {};
   at::ScalarType dtype = at::kFloat;  // dtype of the training step
   uint64_t seed = 1;
-  std::string mesh = {};  // such as "dp=2,tp=2"
+  std::string mesh = {};   // such as "dp=2,tp=2"
+  std::string model = {};  // of the workload; empty: its model for checks
 };
 
 // Returns a factory of the reference strategy (reference.h) with `change` applied to its parts.
@@ -56,6 +57,7 @@ std::vector<Mutant> traffic_mutants();
 std::vector<Mutant> sharded_mutants();
 std::vector<Mutant> sharded_gradient_mutants();
 std::vector<Mutant> pipeline_mutants();
+std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty

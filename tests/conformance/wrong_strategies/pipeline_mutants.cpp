@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/parts/broadcast.h"
+#include "strategies/exchange/broadcast.h"
 #include "strategies/parts/replica.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/pipeline/links.h"

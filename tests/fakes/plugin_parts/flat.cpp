@@ -1,7 +1,7 @@
 // Registers a strategy "own-flat", built from strategies/parts: all gradients of a dtype travel in one buffer.
 #include <ATen/ATen.h>
 
-#include "strategies/parts/broadcast.h"
+#include "strategies/exchange/broadcast.h"
 #include "strategies/parts/flat.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/trained.h"

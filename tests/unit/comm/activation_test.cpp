@@ -1,6 +1,6 @@
 // Types of activations: the combinations that an operation accepts.
 #define DPBENCH_TYPED_ACTIVATIONS 1
-#include "strategies/parts/activation.h"
+#include "strategies/exchange/activation.h"
 
 #include <gtest/gtest.h>
 

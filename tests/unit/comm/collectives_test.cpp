@@ -1,5 +1,5 @@
 // The differentiable collectives: values of the forward pass, and <y, A x> = <A^T y, x> in integers.
-#include "strategies/parts/collectives.h"
+#include "strategies/exchange/collectives.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -54,19 +54,23 @@ struct Collective {
 
 std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
   using enum Type;
-  using Plain = at::Tensor (*)(const at::Tensor&, const Axis&);
-  using Cutting = at::Tensor (*)(const at::Tensor&, const Axis&, const Cut&);
-  const auto cutting = [=](Cutting function) {
-    return [=](const at::Tensor& tensor, const Axis& axis) { return function(tensor, axis, cut); };
+  using Plain = at::Tensor (*)(const at::Tensor&, const Axis&, const Around&);
+  using Cutting = at::Tensor (*)(const at::Tensor&, const Axis&, const Cut&, const Around&);
+  const auto plain = [=](Plain function) {
+    return [=](const at::Tensor& tensor, const Axis& axis) { return function(tensor, axis, {}); };
   };
-  return {{"invariant_to_replicate", invariant, replicated, cut, cut, Plain{invariant_to_replicate}},
-          {"partial_to_invariant", partial, invariant, cut, cut, Plain{partial_to_invariant}},
-          {"partial_to_replicate", partial, replicated, cut, cut, Plain{partial_to_replicate}},
+  const auto cutting = [=](Cutting function) {
+    return [=](const at::Tensor& tensor, const Axis& axis) { return function(tensor, axis, cut, {}); };
+  };
+  return {{"invariant_to_replicate", invariant, replicated, cut, cut, plain(invariant_to_replicate)},
+          {"partial_to_invariant", partial, invariant, cut, cut, plain(partial_to_invariant)},
+          {"partial_to_replicate", partial, replicated, cut, cut, plain(partial_to_replicate)},
           {"varying_to_replicate", varying, replicated, cut, cut, cutting(varying_to_replicate)},
           {"varying_to_invariant", varying, invariant, cut, cut, cutting(varying_to_invariant)},
           {"partial_to_varying", partial, varying, cut, cut, cutting(partial_to_varying)},
           {"invariant_to_varying", invariant, varying, cut, cut, cutting(invariant_to_varying)},
-          {"replicate_to_varying", replicated, varying, cut, cut, cutting(replicate_to_varying)},
+          {"replicate_to_varying", replicated, varying, cut, cut,
+           [=](const at::Tensor& tensor, const Axis& axis) { return replicate_to_varying(tensor, axis, cut); }},
           {"varying_to_varying", varying, varying, cut, other,
            [=](const at::Tensor& tensor, const Axis& axis) { return varying_to_varying(tensor, axis, cut, other); }}};
 }

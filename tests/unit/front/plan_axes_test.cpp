@@ -315,20 +315,24 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
-TEST(Plan, PutsAStrategyThatIsNotDataParallelOnItsOwnAxis) {
+TEST(Plan, PutsAllRanksOnTheFirstAxisOfAStrategy) {
   Catalogue known = catalogue();
-  StrategyEntry pipe = *find_entry(known.strategies, "ddp");
+  StrategyEntry pipe = *find_entry(known.strategies, "ddp"), tensor = pipe;
   pipe.name = "pipe", pipe.axes = {"pp"};
+  tensor.name = "tensor", tensor.axes = {"tp", "dp"};
   known.strategies.push_back(pipe);
+  known.strategies.push_back(tensor);
   Selection what;
-  what.strategies = {"pipe", "ddp"};
+  what.strategies = {"pipe", "tensor", "ddp"};
   what.workloads = {"mnist-mlp"};
   what.cpus = {1, 2};
   what.baseline = false;
   std::map<std::string, std::string> meshes;
   for (const auto& spec : make_plan(what, known, machine(2)).cases)
     meshes[spec.strategy + std::to_string(spec.world)] = spec.mesh;
-  EXPECT_EQ(meshes, (std::map<std::string, std::string>{{"pipe1", ""}, {"pipe2", "pp=2"}, {"ddp1", ""}, {"ddp2", ""}}));
+  EXPECT_EQ(meshes,
+            (std::map<std::string, std::string>{
+                {"pipe1", ""}, {"pipe2", "pp=2"}, {"tensor1", ""}, {"tensor2", "tp=2"}, {"ddp1", ""}, {"ddp2", ""}}));
 }
 
 TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {

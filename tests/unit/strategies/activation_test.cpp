@@ -1,6 +1,6 @@
 // Activations in a build without assertions: the tensor alone, and no refusals.
 #define DPBENCH_TYPED_ACTIVATIONS 0
-#include "strategies/parts/activation.h"
+#include "strategies/exchange/activation.h"
 
 #include <gtest/gtest.h>
 

@@ -121,8 +121,8 @@ TEST(Dropout, MasksComputedByALoopAndByTensorOperationsAreEqual) {
   for (const double rate : {0.1, 0.5, 0.9}) {
     const Dropout dropout(rate, 2);
     const auto context = at_step(123'456'789'012, ids, 0xfedcba9876543210u);
-    EXPECT_TRUE(same_bits(dropout.mask_by_loop(context, 300),
-                          dropout.mask_by_tensors(context, 300, at::TensorOptions(at::kFloat))));
+    EXPECT_TRUE(same_bits(dropout.mask_by_loop(context, {0, 300}),
+                          dropout.mask_by_tensors(context, {0, 300}, at::TensorOptions(at::kFloat))));
   }
 }
 
@@ -133,26 +133,26 @@ TEST(Dropout, MaskIsEqualIfTheStepNumberIsATensor) {
       for (const uint64_t layer : {uint64_t{0}, uint64_t{3}}) {
         const Dropout dropout(0.5, layer);
         const RecordedStep recorded(at::full({1}, step, at::kLong));
-        EXPECT_TRUE(same_bits(dropout.mask_by_loop(at_step(step, ids, seed), 300),
-                              dropout.mask(at_step(-1, ids, seed), 300, at::TensorOptions(at::kFloat))))
+        EXPECT_TRUE(same_bits(dropout.mask_by_loop(at_step(step, ids, seed), {0, 300}),
+                              dropout.mask(at_step(-1, ids, seed), {0, 300}, at::TensorOptions(at::kFloat))))
             << seed << ' ' << step << ' ' << layer;
       }
 }
 
 TEST(Dropout, MaskDependsOnSeedStepLayerSampleAndFeature) {
   const auto ids = at::arange(64);
-  const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), 256);
+  const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), {0, 256});
   const auto agreement = [&](const at::Tensor& other) { return mask.eq(other).to(at::kDouble).mean().item<double>(); };
-  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(2, ids), 256)), 0.5, 0.02);
-  EXPECT_NEAR(agreement(Dropout(0.5, 1).mask_by_loop(at_step(1, ids), 256)), 0.5, 0.02);
-  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids, 8), 256)), 0.5, 0.02);
-  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids + 64), 256)), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(2, ids), {0, 256})), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 1).mask_by_loop(at_step(1, ids), {0, 256})), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids, 8), {0, 256})), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids + 64), {0, 256})), 0.5, 0.02);
   EXPECT_NEAR(agreement(mask.roll(1, 1)), 0.5, 0.02);
 }
 
 TEST(Dropout, DropsTheGivenRateAndScalesTheRestToKeepTheMean) {
   for (const double rate : {0.2, 0.5, 0.75}) {
-    const auto mask = Dropout(rate, 0).mask_by_loop(at_step(1, at::arange(1000)), 256);
+    const auto mask = Dropout(rate, 0).mask_by_loop(at_step(1, at::arange(1000)), {0, 256});
     EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), rate, 0.005);
     EXPECT_FLOAT_EQ(mask.max().item<float>(), static_cast<float>(1 / (1 - rate)));
   }
@@ -175,7 +175,7 @@ TEST(Dropout, PassesGradientsOfKeptFeatures) {
   const Dropout dropout(0.5, 0);
   const auto x = at::randn({4, 8}, at::kDouble).set_requires_grad(true);
   dropout.forward(x, at_step(0, at::arange(4))).sum().backward();
-  EXPECT_TRUE(at::equal(x.grad(), dropout.mask_by_loop(at_step(0, at::arange(4)), 8).to(at::kDouble)));
+  EXPECT_TRUE(at::equal(x.grad(), dropout.mask_by_loop(at_step(0, at::arange(4)), {0, 8}).to(at::kDouble)));
 }
 
 }  // namespace

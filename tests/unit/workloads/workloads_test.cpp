@@ -193,7 +193,7 @@ TEST(Convnet, ComputesTheNetworkOfTheKerasGuide) {
   x = norm(F::conv2d(same, p["large_k.weight"], F::Conv2dFuncOptions().stride(2).bias(p["large_k.bias"])),
            "norm3.bias");
   x = torch::relu(torch::linear(x.mean({2, 3}), p["dense1.weight"], p["dense1.bias"]));
-  x = x * Dropout(0.5, 0).mask_by_loop(context, 256);
+  x = x * Dropout(0.5, 0).mask_by_loop(context, {0, 256});
   x = torch::linear(x, p["dense2.weight"], p["dense2.bias"]);
   EXPECT_TRUE(at::allclose(model->forward(batch.input, context), x, 1e-4, 1e-5));
 }

@@ -1,4 +1,4 @@
-#include "strategies/parts/collectives.h"
+#include "strategies/exchange/collectives.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "strategies/parts/compat.h"
+#include "strategies/exchange/compat.h"
 
 namespace dpbench {
 namespace {
@@ -95,6 +95,11 @@ class Pieces {
   int64_t whole_ = 0, largest_ = 0;
 };
 
+LinearMap with(const Around& around, LinearMap map) {
+  if (!around) return map;
+  return [around, map = std::move(map)](const at::Tensor& tensor) { return around([&] { return map(tensor); }); };
+}
+
 LinearMap all_reduce(const Axis& axis) {
   return [group = axis.group](const at::Tensor& tensor) {
     std::vector<at::Tensor> sum = {tensor.clone(at::MemoryFormat::Contiguous)};
@@ -116,14 +121,24 @@ LinearMap all_gather(const Axis& axis, const Cut& cut) {
   };
 }
 
-LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
-  return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) {
-    pieces.require(whole, pieces.whole());
-    const at::Tensor all = pieces.stacked(whole);
-    at::Tensor mine = at::empty_like(all[0]), flat = all.view({-1}), out = mine.view({-1});
-    reduce_scatter_flat(*axis.group, out, flat);
+// Starts a reduce-scatter. Returns a function that waits for this rank's piece.
+PendingSum begin_scatter(const Axis& axis, const Pieces& pieces, const at::Tensor& whole) {
+  pieces.require(whole, pieces.whole());
+  const at::Tensor all = pieces.stacked(whole);
+  at::Tensor mine = at::empty_like(all[0]), flat = all.view({-1}), out = mine.view({-1});
+  return [=, work = begin_reduce_scatter(*axis.group, out, flat)] {
+    work->wait();
     return pieces.unpadded(mine, static_cast<size_t>(axis.rank)).contiguous();
   };
+}
+
+LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
+  return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
+}
+
+// Applies a map whose result is under way, and its adjoint in the backward pass.
+PendingSum pending(const at::Tensor& tensor, const PendingSum& sum, const LinearMap& adjoint, const Around& around) {
+  return [=] { return Adjoint::apply(tensor, with(around, [sum](const at::Tensor&) { return sum(); }), adjoint); };
 }
 
 LinearMap slice(const Axis& axis, const Cut& cut) {
@@ -166,40 +181,69 @@ Cut even_cut(int64_t dim, int64_t size, const Axis& axis) {
   return cut;
 }
 
-at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis) {
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, same, all_reduce(axis));
+at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, same, with(around, all_reduce(axis)));
 }
 
-at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis) {
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, all_reduce(axis), same);
+at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, with(around, all_reduce(axis)), same);
 }
 
-at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis) {
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, all_reduce(axis), all_reduce(axis));
+PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
+  if (axis.size == 1) return [tensor] { return tensor; };
+  PendingSum sum;
+  with(around, [&](const at::Tensor& mine) {
+    std::vector<at::Tensor> sums = {mine.clone(at::MemoryFormat::Contiguous)};
+    sum = [sums, work = axis.group->allreduce(sums)] {
+      work->wait();
+      return sums[0];
+    };
+    return mine;
+  })(tensor.detach());
+  return pending(tensor, sum, same, around);
 }
 
-at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut) {
-  return axis.size == 1 ? piece : Adjoint::apply(piece, all_gather(axis, cut), reduce_scatter(axis, cut));
+at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
+  const LinearMap sum = with(around, all_reduce(axis));
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, sum, sum);
 }
 
-at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut) {
-  return axis.size == 1 ? piece : Adjoint::apply(piece, all_gather(axis, cut), slice(axis, cut));
+at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
+  if (axis.size == 1) return piece;
+  return Adjoint::apply(piece, with(around, all_gather(axis, cut)), with(around, reduce_scatter(axis, cut)));
 }
 
-at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
-  return axis.size == 1 ? whole : Adjoint::apply(whole, reduce_scatter(axis, cut), all_gather(axis, cut));
+at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
+  return axis.size == 1 ? piece : Adjoint::apply(piece, with(around, all_gather(axis, cut)), slice(axis, cut));
 }
 
-at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
-  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), all_gather(axis, cut));
+at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
+  if (axis.size == 1) return whole;
+  return Adjoint::apply(whole, with(around, reduce_scatter(axis, cut)), with(around, all_gather(axis, cut)));
+}
+
+PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
+  if (axis.size == 1) return [whole] { return whole; };
+  PendingSum piece;
+  with(around, [&](const at::Tensor& mine) {
+    piece = begin_scatter(axis, Pieces(axis, cut), mine);
+    return mine;
+  })(whole.detach());
+  return pending(whole, piece, with(around, all_gather(axis, cut)), around);
+}
+
+at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
+  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), with(around, all_gather(axis, cut)));
 }
 
 at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
   return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), zeros_around(axis, cut));
 }
 
-at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to) {
-  return axis.size == 1 ? piece : Adjoint::apply(piece, all_to_all(axis, from, to), all_to_all(axis, to, from));
+at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
+                              const Around& around) {
+  if (axis.size == 1) return piece;
+  return Adjoint::apply(piece, with(around, all_to_all(axis, from, to)), with(around, all_to_all(axis, to, from)));
 }
 
 }  // namespace dpbench

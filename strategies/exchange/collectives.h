@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -38,15 +39,24 @@ struct Cut {
 // Returns a cut into pieces whose sizes differ by at most 1. The larger pieces come first.
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis);
 
-at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis);
-at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis);
-at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis);
-at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut);
-at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut);
-at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
-at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
+// Runs each collective call of a forward and a backward pass, for example to time it. Empty: they are run directly.
+using Around = std::function<at::Tensor(const std::function<at::Tensor()>& call)>;
+
+at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
+at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
+at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
+at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around = {});
+at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around = {});
+at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around = {});
+at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around = {});
 at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
+// Start partial_to_invariant() and partial_to_varying(); the returned function waits for the result.
+using PendingSum = std::function<at::Tensor()>;
+PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
+PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut,
+                                    const Around& around = {});
 // Joins the pieces along from.dim and cuts along to.dim, as Ulysses attention does with sequence and heads.
-at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to);
+at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
+                              const Around& around = {});
 
 }  // namespace dpbench

@@ -1,0 +1,17 @@
+// Tensors that one rank tells the others, together with their shapes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "strategies/api/mesh.h"
+
+namespace dpbench {
+
+// The dtype and sizes of a tensor as int64 words, which ranks can send before the tensor itself.
+inline constexpr int64_t header_dimensions = 8, header_words = header_dimensions + 2;
+at::Tensor header_of(const at::Tensor& tensor);
+
+// Returns the tensor of the axis's rank `root`, on every rank. An undefined tensor stays undefined. Collective.
+at::Tensor share(const at::Tensor& tensor, int root, const Axis& axis, at::Device device);
+
+}  // namespace dpbench

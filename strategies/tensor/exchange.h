@@ -1,0 +1,45 @@
+// The exchange of activations between the ranks that compute one model together.
+#pragma once
+
+#include <string>
+
+#include "strategies/api/phases.h"
+#include "strategies/exchange/collectives.h"
+#include "strategies/tensor/options.h"
+#include "workloads/api/tensor_split.h"
+
+namespace dpbench::tensor {
+
+class Exchange : public TensorSplit {
+ public:
+  // tokens: length of the sequence, if the model has one. phases: charged with the time of the collectives; may be
+  // null.
+  Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
+
+  int rank() const override { return axis_.rank; }
+  int ranks() const override { return axis_.size; }
+  void begin_block(const std::string& name) const override { block_ = name; }
+  Piece sequence() const override;
+  at::Tensor enter(const at::Tensor& x) const override;
+  at::Tensor leave(const at::Tensor& x, const Product& product) const override;
+  at::Tensor join(const at::Tensor& piece, int64_t dim, const std::vector<int64_t>& sizes) const override;
+  at::Tensor total(const at::Tensor& x) const override;
+  at::Tensor maximum(const at::Tensor& x) const override;
+
+ protected:
+  // Returns a wrapper of collective calls that times them and adds the block's name to their errors.
+  Around around(const std::string& operation) const;
+  // With tp.verify, throws if this tensor, or the gradient that arrives at it, differs between ranks.
+  at::Tensor verified(const at::Tensor& x, bool forward, bool backward, const std::string& operation) const;
+
+  Axis axis_;
+  Options options_;
+  Cut tokens_;
+  Phases* phases_;
+  mutable std::string block_;
+};
+
+// Throws std::runtime_error, with `what`, if the tensor is not the same on every rank of the axis. Collective.
+void require_equal(const at::Tensor& tensor, const Axis& axis, const std::string& what);
+
+}  // namespace dpbench::tensor

@@ -1,0 +1,88 @@
+#include "strategies/tensor/options.h"
+
+#include <algorithm>
+
+#include "strategies/api/trained_parameters.h"
+#include "strategies/parts/flat.h"
+#include "workloads/api/tensor_split.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::tensor {
+namespace {
+
+int place_on(const MeshShape& mesh, const std::string& name, int rank) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis)
+    if (mesh[axis].name == name) return mesh_text::place_on(mesh, axis, rank);
+  return 0;
+}
+
+const TensorCut* cut_of(const TensorPlan& plan, const std::string& name) {
+  const auto found = std::ranges::find(plan.cuts, name, &TensorCut::name);
+  return found == plan.cuts.end() ? nullptr : &*found;
+}
+
+// Returns a rank's pieces of a whole model's tensors.
+NamedTensors pieces(NamedTensors tensors, const TensorPlan& plan, int place) {
+  for (auto& [name, tensor] : tensors)
+    if (const TensorCut* cut = cut_of(plan, name)) {
+      const Piece piece = piece_of(cut->sizes, place);
+      tensor = tensor.narrow(cut->dim, piece.first, piece.size);
+    }
+  return tensors;
+}
+
+// Returns the whole parameters whose gradients are summed over tp.
+NamedTensors summed(const Model& model, const TensorPlan& plan, bool sequence) {
+  NamedTensors all;
+  for (const auto& [name, tensor] : trained_parameters(model))
+    if (sequence ? !cut_of(plan, name) : std::ranges::count(plan.partial, name) > 0) all.emplace_back(name, tensor);
+  return all;
+}
+
+}  // namespace
+
+std::vector<ParamInfo> parameters() {
+  return {{"sequence", "off", "on: cut activations outside of divided layers along the sequence, which saves memory"},
+          {"chunks", "1", "parts of a product; each is summed over ranks while the next is computed", "integer"},
+          {"verify", "off", "compare tensors that must be equal on all ranks, for tests"}};
+}
+
+Options options_of(const Params& params) {
+  Options options{
+      .sequence = params.flag("sequence"), .chunks = params.integer("chunks"), .verify = params.flag("verify")};
+  if (options.chunks < 1) throw UsageError("tp.chunks=" + params.text("chunks") + " must be 1 or more");
+  return options;
+}
+
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
+  const Options options = options_of(query.params);
+  // Under autocast the dtype of an activation is the layer's choice. Recomputation sums some activations again.
+  if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
+  const int ranks = size_of(query.mesh, "tp");
+  const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();
+  const int place = place_on(query.mesh, "tp", query.rank);
+  std::vector<Traffic> all;
+  if (size_of(query.mesh, "dp") > 1)
+    all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), plan, place))},
+           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), plan, place))}};
+  if (ranks == 1) return all;
+  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));  // the loss of a float32 model is float32 too
+  const int64_t activations = query.samples * size * (plan.left + plan.entered);
+  int64_t sums = query.samples * size * (plan.totals + plan.maxima) +
+                 flat_bytes(query, summed(query.model, plan, options.sequence)) +
+                 (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
+  int64_t gathered = query.samples * size * plan.joined;
+  if (options.sequence) {
+    // Each is gathered in one direction and reduce-scattered in the other, with padding of the shorter pieces.
+    const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
+    gathered += piece;
+    all.push_back({"tp", "reduce_scatter", piece * ranks});
+  } else {
+    sums += activations;
+  }
+  all.push_back({"tp", "allreduce", sums});
+  all.push_back({"tp", "allgather", gathered});
+  return all;
+}
+
+}  // namespace dpbench::tensor

@@ -1,0 +1,24 @@
+// The parameters of the strategy "tp", and the formula of its traffic.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "strategies/api/params.h"
+#include "strategies/api/traffic.h"
+
+namespace dpbench::tensor {
+
+struct Options {
+  bool sequence = false;  // activations outside of divided layers are cut along the sequence
+  int64_t chunks = 1;     // parts of a product, each summed over ranks while the next is computed
+  bool verify = false;
+};
+
+std::vector<ParamInfo> parameters();
+// Throws UsageError for a value that is out of range.
+Options options_of(const Params& params);
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
+
+}  // namespace dpbench::tensor

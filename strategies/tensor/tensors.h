@@ -1,0 +1,34 @@
+// The tensors of a divided model: this rank's pieces of the cut parameters and buffers, and whole tensors from them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/api/mesh.h"
+#include "strategies/api/named_tensors.h"
+#include "workloads/api/tensor_split.h"
+#include "workloads/api/workload.h"
+
+namespace dpbench::tensor {
+
+class CutTensors {
+ public:
+  CutTensors(TensorPlan plan, const Axis& axis);
+
+  // Replaces the cut parameters and buffers of a whole model by this rank's pieces.
+  void cut(const Model& model) const;
+
+  bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }
+  // Returns this rank's piece of a whole tensor, or the tensor itself if this name is not cut.
+  at::Tensor piece(const std::string& name, const at::Tensor& whole) const;
+  // Returns the whole tensor from the ranks' pieces. Collective. An undefined tensor stays undefined.
+  at::Tensor whole(const std::string& name, const at::Tensor& piece) const;
+
+ private:
+  const TensorCut* find_cut(const std::string& name) const;
+
+  TensorPlan plan_;
+  Axis axis_;
+};
+
+}  // namespace dpbench::tensor

@@ -1,0 +1,349 @@
+// Mistakes of tensor and sequence parallelism: in the exchange of activations, the loss over a divided vocabulary, the
+// gradients of whole parameters, clipping, dropout, state. Also contains right variants.
+#include <ATen/ATen.h>
+
+#include "strategies/parts/shard_sums.h"
+#include "strategies/tensor/tensor_parallel.h"
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using namespace tensor;
+
+enum class Mistake {
+  none,
+  // of the exchange
+  column_input_not_summed,
+  column_input_averaged,
+  column_input_summed_in_attention_only,
+  product_not_summed,
+  product_averaged,
+  sum_has_a_gradient_sum,
+  bias_added_by_each_rank,
+  border_token_embedded_twice,
+  first_chunk_again,
+  sequence_gather_loses_its_sum,
+  // of the sequence
+  masks_of_the_first_piece,
+  last_norm_not_summed,
+  norms_not_summed,
+  row_biases_not_summed,
+  whole_gradients_averaged,
+  // of the loss
+  border_label_counted_twice,
+  label_on_its_own_rank_only,
+  maximum_of_the_own_piece,
+  denominator_of_the_own_piece,
+  padding_counted,
+  loss_by_ranks,
+  pieces_joined_in_reverse,
+  // of the gradients
+  shared_heads_not_summed,
+  whole_gradients_summed,
+  replicas_not_averaged,
+  averaged_over_all_ranks,
+  ids_of_replica_0,
+  // of clipping
+  whole_gradients_clipped_by_each,
+  clipped_by_rank,
+  cut_gradients_clipped_once,
+  // of the state
+  starts_without_broadcast,
+  loads_the_first_piece,
+  samples_of_rank_0_evaluated,
+};
+
+class WrongExchange : public Exchange {
+ public:
+  WrongExchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases, Mistake mistake,
+                const Model& model)
+      : Exchange(axis, options, tokens, phases), mistake_(mistake), model_(model) {}
+
+  void begin_block(const std::string& name) const override {
+    Exchange::begin_block(name);
+    entered_ = 0, left_ = 0;
+  }
+
+  Piece sequence() const override {
+    Piece piece = Exchange::sequence();
+    if (is(Mistake::masks_of_the_first_piece) && block_ != "model.embed_tokens") piece.first = 0;
+    return piece;
+  }
+
+  at::Tensor enter(const at::Tensor& x) const override {
+    const bool attention = entered_++ == 0;
+    if (is(Mistake::column_input_not_summed)) return x;
+    if (is(Mistake::column_input_summed_in_attention_only) && !attention) return x;
+    if (is(Mistake::sequence_gather_loses_its_sum) && options_.sequence) return gathered_without_sum(x);
+    at::Tensor whole = Exchange::enter(x);
+    if (is(Mistake::column_input_averaged)) divide_gradient(whole);
+    return whole;
+  }
+
+  at::Tensor leave(const at::Tensor& x, const Product& product) const override {
+    const int number = left_++;
+    // The sum is made in a copy.
+    if (is(Mistake::product_not_summed) && block_ == "model.layers.1") return product(x);
+    if (is(Mistake::border_token_embedded_twice) && block_ == "model.embed_tokens") return embedded_twice(x, product);
+    if (is(Mistake::first_chunk_again) && x.size(0) > 1)
+      return Exchange::leave(x, [&](const at::Tensor& part) {
+        return product(part.size(0) < x.size(0) ? x.narrow(0, 0, part.size(0)) : part);
+      });
+    const at::Tensor sum = Exchange::leave(x, product);
+    if (is(Mistake::product_averaged)) return sum / ranks();
+    if (is(Mistake::sum_has_a_gradient_sum)) return sum + (sum - sum.detach()) * (ranks() - 1);
+    if (is(Mistake::bias_added_by_each_rank)) return with_biases(sum, number);
+    return sum;
+  }
+
+  at::Tensor join(const at::Tensor& piece, int64_t dim, const std::vector<int64_t>& sizes) const override {
+    const at::Tensor whole = Exchange::join(piece, dim, sizes);
+    if (!is(Mistake::pieces_joined_in_reverse)) return whole;
+    auto pieces = whole.split_with_sizes(sizes, dim);
+    std::ranges::reverse(pieces);
+    return at::cat(pieces, dim);
+  }
+
+  at::Tensor maximum(const at::Tensor& x) const override {
+    return is(Mistake::maximum_of_the_own_piece) ? x : Exchange::maximum(x);
+  }
+
+  at::Tensor total(const at::Tensor& x) const override {
+    if (is(Mistake::denominator_of_the_own_piece)) return at::stack({x[0], Exchange::total(x)[1]});
+    if (is(Mistake::label_on_its_own_rank_only)) return at::stack({Exchange::total(x)[0], x[1]});
+    return Exchange::total(x);
+  }
+
+ private:
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+
+  void divide_gradient(const at::Tensor& tensor) const {
+    if (tensor.requires_grad())
+      tensor.register_hook([by = ranks()](const at::Tensor& gradient) { return gradient / by; });
+  }
+
+  // The gradient of a piece of the sequence is this rank's own, not the sum over ranks.
+  at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
+
+  at::Tensor with_biases(const at::Tensor& sum, int number) const {
+    const std::string layer = number == 0 ? ".self_attn.o_proj.bias" : ".mlp.down_proj.bias";
+    const auto parameters = model_.named_parameters();
+    const at::Tensor* bias = parameters.find(block_ + layer);
+    return bias ? sum + *bias * (ranks() - 1) : sum;
+  }
+
+  // A rank that takes "up to and including" as the end of its piece of the vocabulary also embeds the next token, as
+  // its last one.
+  at::Tensor embedded_twice(const at::Tensor& ids, const Product& product) const {
+    const int64_t vocabulary = 257, next = even_pieces(vocabulary, ranks()).front();
+    return Exchange::leave(ids, [&](const at::Tensor& part) {
+      if (rank() != 0) return product(part);
+      return product(at::where(part.eq(next), next - 1, part));
+    });
+  }
+
+  Mistake mistake_;
+  const Model& model_;
+  mutable int entered_ = 0, left_ = 0;  // calls in this block
+};
+
+class WrongTensorParallel : public TensorParallel {
+ public:
+  WrongTensorParallel(const Setup& setup, Mistake mistake) : TensorParallel(setup), mistake_(mistake) {
+    if (!is(Mistake::starts_without_broadcast)) return;
+    const auto own = setup.workload.model(setup.init_seed);
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : replica_.trainable())
+      if (!tensors_.is_cut(name)) tensor.detach().copy_(own->named_parameters()[name]);
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    std::vector<Batch> batches(micro.begin(), micro.end());
+    if (is(Mistake::ids_of_replica_0))
+      for (Batch& batch : batches) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
+    return TensorParallel::step(step, batches, phases);
+  }
+
+  at::Tensor forward(const Batch& mine) override {
+    if (!is(Mistake::samples_of_rank_0_evaluated)) return TensorParallel::forward(mine);
+    std::vector<at::Tensor> input = {mine.input.clone()};
+    axis_.group->broadcast(input)->wait();
+    return TensorParallel::forward({input[0], mine.target, mine.ids});
+  }
+
+ protected:
+  std::shared_ptr<const TensorSplit> exchange(const Batch& batch, Phases* phases) const override {
+    if (axis_.size == 1) return nullptr;
+    Options options = options_;
+    if (!phases) options.sequence = false;
+    const int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
+    return std::make_shared<WrongExchange>(axis_, options, tokens, phases, mistake_, *replica_.shared_model());
+  }
+
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+                     size_t micros) const override {
+    if (is(Mistake::border_label_counted_twice))
+      return loss_with_border(output, target, *split) / static_cast<double>(micros);
+    const at::Tensor loss = TensorParallel::loss_of(output, target, split, micros);
+    if (is(Mistake::padding_counted))
+      return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
+    return is(Mistake::loss_by_ranks) ? loss / axis_.size : loss;
+  }
+
+  void sum_partial() const override {
+    const auto skips = [&](const std::string& name) {
+      const auto has = [&](const char* text) { return name.find(text) != std::string::npos; };
+      if (is(Mistake::last_norm_not_summed)) return has("model.norm");
+      if (is(Mistake::norms_not_summed)) return has("norm");
+      if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
+      return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
+    };
+    std::vector<Parameter> summed;
+    for (const Parameter& one : replica_.trainable()) {
+      const bool whole = is(Mistake::whole_gradients_summed) && !tensors_.is_cut(one.name);
+      const std::vector<std::string> names = partial();
+      if (whole || (std::ranges::count(names, one.name) > 0 && !skips(one.name))) summed.push_back(one);
+    }
+    sum_gradients(gradients_of(summed), axis_, is(Mistake::whole_gradients_averaged) ? axis_.size : 1);
+  }
+
+  void average_over_replicas() const override {
+    if (is(Mistake::replicas_not_averaged)) return;
+    if (!is(Mistake::averaged_over_all_ranks)) return TensorParallel::average_over_replicas();
+    sum_gradients(gradients_of(replica_.trainable()), replicas_, replicas_.size * axis_.size);
+  }
+
+  void clip() const override {
+    std::vector<at::Tensor> counted, copies;
+    for (const auto& [name, tensor] : replica_.trainable()) {
+      const bool cut = tensors_.is_cut(name);
+      const bool counts = is(Mistake::cut_gradients_clipped_once)        ? axis_.rank == 0
+                          : is(Mistake::whole_gradients_clipped_by_each) ? true
+                                                                         : axis_.rank == 0 || cut;
+      (counts ? counted : copies).push_back(tensor.grad());
+    }
+    clip_parts(counted, *clip_norm_, at::kCPU, is(Mistake::clipped_by_rank) ? nullptr : axis_.group.get(), copies);
+  }
+
+  void load(const Snapshot& snapshot) override {
+    TensorParallel::load(snapshot);
+    if (!is(Mistake::loads_the_first_piece)) return;
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : replica_.trainable())
+      if (tensors_.is_cut(name) && tensor.dim() > 0) {
+        const at::Tensor& whole = *find(snapshot.parameters, name);
+        for (int64_t dim = 0; dim < whole.dim(); ++dim)
+          if (whole.size(dim) != tensor.size(dim)) tensor.detach().copy_(whole.narrow(dim, 0, tensor.size(dim)));
+      }
+  }
+
+ private:
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+
+  // A rank that takes "up to and including" as the end of its piece counts the label after it too, as its last one.
+  at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const {
+    const at::Tensor right = workload_.split_loss(output, target, split);
+    const int64_t vocabulary = 257;
+    const Piece mine = piece_of(even_pieces(vocabulary, split.ranks()), split.rank());
+    const at::Tensor border = target.eq(mine.first + mine.size);
+    const at::Tensor again = output.select(2, mine.size - 1).masked_fill(border.logical_not(), 0).sum();
+    return right - split.total(again) / target.ge(0).sum().to(output.scalar_type());
+  }
+
+  Mistake mistake_;
+};
+
+std::vector<ParamInfo> with_defaults(const ParamValues& values) {
+  std::vector<ParamInfo> all = parameters();
+  for (ParamInfo& one : all)
+    if (const auto value = values.find(one.name); value != values.end()) one.fallback = value->second;
+  return all;
+}
+
+Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
+              const ParamValues& params = {}, const std::string& workload = "gpt", const std::string& mesh = "tp=3",
+              const std::string& model = "") {
+  const auto info = [=]() -> StrategyInfo {
+    return {.name = "tp",
+            .summary = "",
+            .gradient = Gradient::mean_of_means,
+            .buffers = Buffers::rank0,
+            .axes = {"tp", "dp"},
+            .params = with_defaults(params),
+            .make = [=](const Setup& setup) { return std::make_unique<WrongTensorParallel>(setup, mistake); },
+            .collective_evaluation = true};
+  };
+  return {.name = name,
+          .killed_by = killed_by,
+          .key_term = key_term,
+          .strategy = info,
+          .workload = workload,
+          .world = mesh == "tp=3" ? 3 : 4,
+          .mesh = mesh,
+          .model = model};
+}
+
+}  // namespace
+
+std::vector<Mutant> tensor_mutants() {
+  using enum Mistake;
+  const ParamValues sequence = {{"sequence", "on"}}, chunks = {{"chunks", "2"}};
+  const auto on_grid = [](const std::string& name, Mistake mistake, const std::string& check, const std::string& term,
+                          const std::string& workload = "gpt") {
+    return mutant(name, mistake, check, term, {}, workload, "dp=2,tp=2");
+  };
+  return {
+      mutant("tensor-input-gradient-not-summed", column_input_not_summed, "gradient-meaning",
+             "the backward pass is not"),
+      mutant("tensor-input-gradient-averaged", column_input_averaged, "gradient-meaning", "the backward pass is not"),
+      mutant("tensor-input-gradient-summed-in-attention-only", column_input_summed_in_attention_only,
+             "gradient-meaning", "the backward pass is not"),
+      mutant("tensor-product-not-summed", product_not_summed, "output-value", "or the wrong model"),
+      mutant("tensor-product-averaged", product_averaged, "output-value", "or the wrong model"),
+      mutant("tensor-gradient-of-a-sum-summed-again", sum_has_a_gradient_sum, "gradient-meaning",
+             "the backward pass is not"),
+      mutant("tensor-bias-added-by-each-rank", bias_added_by_each_rank, "output-value", "or the wrong model"),
+      mutant("tensor-border-token-embedded-twice", border_token_embedded_twice, "output-value", "or the wrong model"),
+      mutant("tensor-first-chunk-again", first_chunk_again, "output-value", "or the wrong model", chunks),
+      mutant("tensor-sequence-gradient-not-summed", sequence_gather_loses_its_sum, "gradient-meaning",
+             "the backward pass is not", sequence),
+      mutant("tensor-masks-of-the-first-piece", masks_of_the_first_piece, "output-value", "or the wrong model",
+             sequence),
+      mutant("tensor-last-norm-not-summed", last_norm_not_summed, "gradient-meaning", "not summed over the axis tp",
+             sequence),
+      mutant("tensor-norms-not-summed", norms_not_summed, "gradient-meaning", "not summed over the axis tp", sequence),
+      mutant("tensor-row-biases-not-summed", row_biases_not_summed, "gradient-meaning", "not summed over the axis tp",
+             sequence),
+      mutant("tensor-whole-gradients-averaged", whole_gradients_averaged, "gradient-meaning", "0.333333 times",
+             sequence),
+      mutant("tensor-border-label-counted-twice", border_label_counted_twice, "loss-value", "wrong targets"),
+      mutant("tensor-label-on-its-own-rank-only", label_on_its_own_rank_only, "loss-value", "wrong targets"),
+      mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value", "wrong targets"),
+      mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value", "wrong targets"),
+      mutant("tensor-padding-counted", padding_counted, "loss-value", "wrong targets"),
+      mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
+      mutant("tensor-pieces-joined-in-reverse", pieces_joined_in_reverse, "output-value", "wrong order"),
+      mutant("tensor-shared-heads-not-summed", shared_heads_not_summed, "gradient-meaning",
+             "not summed over the axis tp", {}, "gpt", "tp=3", "tiny-llama"),
+      mutant("tensor-whole-gradients-summed", whole_gradients_summed, "gradient-meaning", "3 times"),
+      mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip",
+             "clipped below the limit"),
+      mutant("tensor-clips-by-rank", clipped_by_rank, "clip", "gradients changed after it"),
+      mutant("tensor-counts-pieces-of-rank-0", cut_gradients_clipped_once, "clip", "times what they should be"),
+      mutant("tensor-starts-without-broadcast", starts_without_broadcast, "initial-broadcast", "not broadcast"),
+      mutant("tensor-loads-the-first-piece", loads_the_first_piece, "reload-midway", "load()", {}, "probe-mlp"),
+      mutant("tensor-evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
+      on_grid("tensor-replicas-not-averaged", replicas_not_averaged, "gradient-meaning", "not reduced"),
+      on_grid("tensor-averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2"),
+      on_grid("tensor-masks-of-replica-0", ids_of_replica_0, "output-value", "or the wrong model"),
+      mutant("tensor-right", none, "", ""),
+      mutant("tensor-right-sequence", none, "", "", sequence),
+      mutant("tensor-right-chunks", none, "", "", chunks),
+      mutant("tensor-right-integers", none, "", "", sequence, "gpt-exact"),
+      mutant("tensor-right-shared-heads", none, "", "", {}, "gpt", "tp=3", "tiny-llama"),
+      on_grid("tensor-right-on-a-grid", none, "", ""),
+  };
+}
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,19 @@
+// Tensor parallelism of a GPT: attention is cut by heads, the MLP by its inner width, embedding and head by tokens of
+// the vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "workloads/api/tensor_split.h"
+#include "workloads/gpt/shape.h"
+
+namespace dpbench::gpt {
+
+// Throws UsageError if there are fewer heads, MLP features or vocabulary entries than ranks.
+TensorPlan plan_of(const Shape& shape, int ranks);
+
+// Returns the mean cross-entropy from this rank's columns of the logits [rows, tokens, columns].
+at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
+                               const TensorSplit& split);
+
+}  // namespace dpbench::gpt

@@ -1,0 +1,44 @@
+// Tensor parallelism of a stack of layers: the output features of one layer are cut, then the input features of the
+// next, and so on. Ranks meet once for two layers, in enter() before the first and in leave() after the second.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "workloads/api/tensor_split.h"
+
+namespace dpbench {
+
+enum class Cutting { none, outputs, inputs };
+
+// Returns the cutting of layer number `depth` of a stack. A last layer whose turn it is to cut its outputs stays whole.
+inline Cutting cutting_of(int64_t depth, int64_t layers) {
+  if (depth % 2 == 1) return Cutting::inputs;
+  return depth + 1 == layers ? Cutting::none : Cutting::outputs;
+}
+
+struct StackLayer {
+  std::string name;  // of the layer; its parameters are name.weight and, unless has_bias is false, name.bias
+  int64_t inputs = 0, outputs = 0;        // features
+  int64_t pixels_in = 1, pixels_out = 1;  // values of each feature per sample
+  bool has_bias = true;
+  std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
+};
+
+// Throws UsageError if a layer has fewer features than there are ranks.
+TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks);
+
+// Computes `layer`, which has the functions forward(x) and without_bias(x), and bias() to add to the latter's result.
+template <class Layer>
+at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, const TensorSplit* split) {
+  if (!split || cutting == Cutting::none) return layer.forward(x);
+  if (cutting == Cutting::outputs) return layer.forward(split->enter(x));
+  const at::Tensor sum = split->leave(x, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
+  const at::Tensor bias = layer.bias();
+  return bias.defined() ? sum + bias : sum;
+}
+
+}  // namespace dpbench
