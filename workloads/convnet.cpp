@@ -7,7 +7,7 @@
 #include "workloads/layers/activation.h"
 #include "workloads/layers/batch_norm.h"
 #include "workloads/layers/conv.h"
-#include "workloads/layers/divided.h"
+#include "workloads/blocks/divided.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "workloads/layers/block_parameters.h"
+#include "workloads/blocks/block_parameters.h"
 
 namespace dpbench::fsdp {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "strategies/api/params.h"
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 
 namespace dpbench::pipeline {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/conform/probes/probe.h"
-#include "workloads/layers/divided.h"
+#include "workloads/blocks/divided.h"
 #include "workloads/layers/dropout.h"
 
 namespace dpbench::probes {

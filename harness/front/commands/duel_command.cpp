@@ -9,7 +9,7 @@
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/run/choose_threads.h"
-#include "harness/front/run/duel_loop.h"
+#include "harness/front/run/duel/duel_loop.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"

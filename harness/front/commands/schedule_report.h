@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/report/record/report.h"
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/simulate.h"
 #include "strategies/schedule/verify.h"
 

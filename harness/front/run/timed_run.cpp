@@ -8,7 +8,7 @@
 
 #include "harness/front/run/choose_threads.h"
 #include "harness/front/run/columns.h"
-#include "harness/front/run/paired_runner.h"
+#include "harness/front/run/duel/paired_runner.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/traces.h"
 #include "harness/report/answer/answer.h"

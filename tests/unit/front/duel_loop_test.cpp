@@ -1,6 +1,6 @@
 // DuelLoop: pairs in which a side did not have its cores are taken again if others were busy. Fake runners replace the
 // worker processes, so nothing is started or timed.
-#include "harness/front/run/duel_loop.h"
+#include "harness/front/run/duel/duel_loop.h"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // PairedRunner: blocks of a case alternate with blocks of its reference, and blocks without their cores are taken
 // again. Fake runners replace the worker processes, so nothing is started or timed.
-#include "harness/front/run/paired_runner.h"
+#include "harness/front/run/duel/paired_runner.h"
 
 #include <functional>
 #include <optional>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 
 namespace dpbench::pipeline {
 

@@ -2,7 +2,7 @@
 // full backward passes.
 #include <algorithm>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/tape.h"
 
 namespace dpbench::pipeline {

@@ -1,4 +1,4 @@
-#include "harness/front/run/paired_runner.h"
+#include "harness/front/run/duel/paired_runner.h"
 
 #include <algorithm>
 #include <utility>

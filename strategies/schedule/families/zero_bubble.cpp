@@ -2,7 +2,7 @@
 // gradients lag behind and fill the idle time at the end.
 #include <algorithm>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/tape.h"
 
 namespace dpbench::pipeline {

@@ -1,4 +1,4 @@
-#include "tests/conformance/wrong_strategies/sharded_reference.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_reference.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/of_both_references.h"
-#include "tests/conformance/wrong_strategies/sharded_division.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_division.h"
 
 namespace dpbench::wrong {
 // Named, because files that are compiled together share one unnamed namespace.

@@ -1,4 +1,4 @@
-#include "harness/front/run/duel_loop.h"
+#include "harness/front/run/duel/duel_loop.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include "tests/conformance/wrong_strategies/sharded_change.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_change.h"
 
 namespace dpbench::wrong {
 namespace sharded {

@@ -1,4 +1,4 @@
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 
 #include <algorithm>
 

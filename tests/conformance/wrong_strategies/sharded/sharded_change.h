@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
-#include "tests/conformance/wrong_strategies/sharded_reference.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_reference.h"
 
 namespace dpbench::wrong::sharded {
 

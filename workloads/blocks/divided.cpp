@@ -1,4 +1,4 @@
-#include "workloads/layers/divided.h"
+#include "workloads/blocks/divided.h"
 
 #include "workloads/base/error.h"
 

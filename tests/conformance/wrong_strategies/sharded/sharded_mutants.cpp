@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/native/Resize.h>
 
-#include "tests/conformance/wrong_strategies/sharded_change.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_change.h"
 
 namespace dpbench::wrong {
 namespace sharded {

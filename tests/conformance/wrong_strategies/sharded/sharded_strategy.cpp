@@ -5,7 +5,7 @@
 
 #include "strategies/api/trained_parameters.h"
 #include "tests/conformance/wrong_strategies/of_both_references.h"
-#include "tests/conformance/wrong_strategies/sharded_division.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_division.h"
 #include "workloads/layers/autocast.h"
 
 namespace dpbench::wrong {

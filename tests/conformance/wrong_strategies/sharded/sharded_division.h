@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/conformance/wrong_strategies/sharded_reference.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_reference.h"
 
 namespace dpbench::wrong::sharded {
 

@@ -2,7 +2,7 @@
 // that the last stage lies on the first rank.
 #include <algorithm>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/tape.h"
 
 namespace dpbench::pipeline {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/tape.h"
 
 namespace dpbench::pipeline {

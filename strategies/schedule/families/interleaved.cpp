@@ -2,7 +2,7 @@
 // them in groups of as many as there are ranks.
 #include <algorithm>
 
-#include "strategies/schedule/families.h"
+#include "strategies/schedule/families/families.h"
 #include "strategies/schedule/tape.h"
 
 namespace dpbench::pipeline {

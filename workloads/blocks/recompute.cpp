@@ -1,4 +1,4 @@
-#include "workloads/layers/recompute.h"
+#include "workloads/blocks/recompute.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 
 #include "workloads/base/error.h"
 #include "workloads/layers/autocast.h"
-#include "workloads/layers/block_parameters.h"
+#include "workloads/blocks/block_parameters.h"
 #include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
 #include "workloads/layers/recorded_step.h"

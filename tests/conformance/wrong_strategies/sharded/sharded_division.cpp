@@ -1,4 +1,4 @@
-#include "tests/conformance/wrong_strategies/sharded_division.h"
+#include "tests/conformance/wrong_strategies/sharded/sharded_division.h"
 
 #include <algorithm>
 
