@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "workloads/blocks/divided.h"
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
 #include "workloads/layers/batch_norm.h"
 #include "workloads/layers/conv.h"
-#include "workloads/blocks/divided.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"

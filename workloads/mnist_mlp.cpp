@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/blocks/divided.h"
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
-#include "workloads/blocks/divided.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
 

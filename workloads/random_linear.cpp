@@ -7,8 +7,8 @@
 #include <ATen/ops/randn.h>
 
 #include "workloads/api/workload.h"
-#include "workloads/layers/activation.h"
 #include "workloads/blocks/divided.h"
+#include "workloads/layers/activation.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
 

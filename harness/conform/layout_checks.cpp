@@ -74,7 +74,7 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
   // Batch sizes of the DataParallel tutorial: 100 samples in batches of 30 leave a last batch of 10.
   for (const int64_t batch : {30, 10}) {
     const Batch micro[] = {workload.batch(at::arange(batch))};
-    const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);
+    const at::Tensor output = strategy->step(step++, micro, phases).whole_output().detach().to(at::kCPU);
     const auto expected = chunk_sizes(batch, request.world), found = pieces_seen(output);
     rows.judged("chunk-tables", pieces_compared, expected == found,
                 std::to_string(batch) + " samples: expected " + table(expected) + ", found " + table(found),

@@ -47,6 +47,11 @@ struct Setup {
 // overwrite both tensors in the next step.
 struct StepResult {
   at::Tensor output, loss;
+  // For a strategy whose ranks each have a part of the output, in place of `output`: returns the whole one. Collective.
+  // Called at most once, before the next step, and not in timed steps.
+  std::function<at::Tensor()> gather_output = {};
+
+  at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
 };
 // Adds one micro-batch to a step's result: concatenates outputs and sums losses. `loss` must be divided by the number
 // of micro-batches already.

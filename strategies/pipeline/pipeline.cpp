@@ -354,13 +354,16 @@ class Pipeline : public Strategy {
     clip_parts(counted, *clip_norm_, replica_.device(), axis_.group.get(), copies);
   }
 
-  // Returns the output and the loss of the last stage, on every rank.
+  // Returns the loss of the last stage, on every rank. The output follows if it is asked for.
   StepResult shared_result() {
     StepResult result;
-    if (stages_.back().rank == axis_.rank)
+    const int last = stages_.back().rank;
+    if (last == axis_.rank)
       for (size_t i = 0; i < parts_.size(); ++i) add_micro(result, outputs_[i], losses_[i]);
-    return {.output = links_.share(result.output, stages_.back().rank),
-            .loss = links_.share(result.loss, stages_.back().rank)};
+    result.loss = links_.share(result.loss, last);
+    if (axis_.size > 1)
+      result.gather_output = [this, last, output = std::move(result.output)] { return links_.share(output, last); };
+    return result;
   }
 
   at::Tensor on_device(const at::Tensor& tensor) const { return tensor.to(replica_.device()); }

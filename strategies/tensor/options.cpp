@@ -71,17 +71,15 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   int64_t sums = query.samples * size * (plan.totals + plan.maxima) +
                  flat_bytes(query, summed(query.model, plan, options.sequence)) +
                  (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
-  int64_t gathered = query.samples * size * plan.joined;
   if (options.sequence) {
     // Each is gathered in one direction and reduce-scattered in the other, with padding of the shorter pieces.
     const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
-    gathered += piece;
+    all.push_back({"tp", "allgather", piece});
     all.push_back({"tp", "reduce_scatter", piece * ranks});
   } else {
     sums += activations;
   }
   all.push_back({"tp", "allreduce", sums});
-  all.push_back({"tp", "allgather", gathered});
   return all;
 }
 

@@ -69,9 +69,7 @@ StepResult TensorParallel::step(int64_t step, std::span<const Batch> micro, Phas
     at::Tensor loss = loss_of(output, batch.target, split.get(), micro.size());
     phases.enter(Phase::backward);
     backward(loss);
-    const at::NoGradGuard no_grad;
-    phases.enter(Phase::communication);
-    add_micro(result, joined(output.detach(), split.get()), std::move(loss));
+    add_micro(result, output.detach(), std::move(loss));
   }
   const at::NoGradGuard no_grad;
   phases.enter(Phase::communication);
@@ -81,6 +79,11 @@ StepResult TensorParallel::step(int64_t step, std::span<const Batch> micro, Phas
   if (clip_norm_) clip();
   phases.enter(Phase::optimizer);
   optimizer_->step(step);
+  if (const auto split = exchange(micro.back(), nullptr))
+    result.gather_output = [this, split, piece = std::move(result.output)] {
+      const at::NoGradGuard no_gradient;
+      return workload_.joined_output(piece, *split);
+    };
   return result;
 }
 
@@ -95,7 +98,8 @@ at::Tensor TensorParallel::forward(const Batch& mine) {
   for (int rank = 0; rank < axis_.size; ++rank) {
     const Batch batch = replica_.to_device({shared(mine.input, rank), {}, shared(mine.ids, rank)});
     const auto split = exchange(batch, nullptr);
-    const at::Tensor found = joined(replica_.forward(/*step=*/0, batch, split), split.get());
+    at::Tensor found = replica_.forward(/*step=*/0, batch, split);
+    if (split) found = workload_.joined_output(found, *split);
     if (rank == axis_.rank) output = found;
   }
   model->train();
@@ -171,10 +175,6 @@ std::shared_ptr<const TensorSplit> TensorParallel::exchange(const Batch& batch, 
     throw UsageError("tp.sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
                      std::to_string(axis_.size) + " ranks");
   return std::make_shared<Exchange>(axis_, options, tokens, phases);
-}
-
-at::Tensor TensorParallel::joined(const at::Tensor& output, const TensorSplit* split) const {
-  return split ? workload_.joined_output(output, *split) : output;
 }
 
 at::Tensor TensorParallel::loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,

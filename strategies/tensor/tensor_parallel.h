@@ -56,7 +56,6 @@ class TensorParallel : public Strategy {
   std::optional<Optimizer> optimizer_;
 
  private:
-  at::Tensor joined(const at::Tensor& output, const TensorSplit* split) const;
   void refuse_unused() const;
   void verify() const;
 };

@@ -34,8 +34,8 @@ class Endings(unittest.TestCase):
         self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 3), leftovers.processes_of(self.mark))
 
     def start(self, *words, variables=()):
-        command = [DPBENCH, "--workload", "random-linear", "--no-baseline", "-q", "-o", "json", *words]
-        for flag, usual in (("--out", self.folder), ("--check", "off")):
+        command = [DPBENCH, "--no-baseline", "-q", "-o", "json", *words]
+        for flag, usual in (("--workload", "random-linear"), ("--out", self.folder), ("--check", "off")):
             command += [] if flag in words else [flag, usual]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **dict([self.mark.split("=")]), **dict(variables)})
@@ -186,6 +186,16 @@ class Endings(unittest.TestCase):
         process = self.start("--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--quick", "--param", "fault=hoard")
         (case,) = self.finished(process, code=3)["cases"]
         self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")
+        self.assert_nothing_left()
+
+    def test_a_rank_killed_under_tensor_parallelism_is_named_with_the_layer(self):
+        process = self.start("--strategy", "tp", "--workload", "gpt", "--model", "small,layers=8", "--cpus", "2", "--launches", "1", "--samples", "10",
+                             "--steps", "100000", "--max-time", "60")
+        begun = lambda: len(leftovers.ranks_of(self.mark)) == 2 and self.steps_have_begun()
+        self.assertTrue(leftovers.wait_until(begun, SLACK), "the ranks never began")
+        os.kill(max(leftovers.ranks_of(self.mark)), signal.SIGKILL)
+        (case,) = self.finished(process, code=3)["cases"]
+        self.assertRegex(case["reason"], r"rank 1 was killed by signal 9.*rank 0 failed: tp: \w+ of .* in (model\.|lm_head).*rank 1 .*died")
         self.assert_nothing_left()
 
     def test_four_concurrent_runs_in_one_directory_each_save_their_report(self):

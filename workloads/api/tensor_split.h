@@ -47,9 +47,8 @@ struct TensorPlan {
   // 0.
   int64_t tokens = 0;
   // For the formula of the traffic, elements per sample: of the tensors that leave() sums in a forward pass and enter()
-  // in a backward pass (of the whole sequence), of those that the loss passes to total() and maximum(), and of this
-  // rank's largest piece that joined_output() passes to join().
-  int64_t left = 0, entered = 0, totals = 0, maxima = 0, joined = 0;
+  // in a backward pass (of the whole sequence), and of those that the loss passes to total() and maximum().
+  int64_t left = 0, entered = 0, totals = 0, maxima = 0;
 };
 
 // The exchange of activations of one micro-batch. Every rank makes the same calls in the same order.

@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "workloads/base/error.h"
-#include "workloads/layers/autocast.h"
 #include "workloads/blocks/block_parameters.h"
+#include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
 #include "workloads/layers/recorded_step.h"

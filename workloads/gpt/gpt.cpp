@@ -16,7 +16,6 @@ namespace dpbench::gpt {
 namespace {
 
 constexpr const char* default_model = "small";
-constexpr int64_t no_target = -100;  // cross_entropy() ignores this label
 constexpr int64_t test_part = 10;    // the last tenth of the rows is kept for evaluation
 constexpr double temperature = 0.8;  // below 1, likely tokens are drawn more often than the model says
 

@@ -69,7 +69,6 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
   plan.left = plan.entered = (1 + 2 * shape.layers) * shape.seq * shape.hidden;
   plan.totals = shape.exact ? 1 : 2 * shape.seq;  // the loss of a sample; or the sums and the label's logits
   plan.maxima = shape.exact ? 0 : shape.seq;
-  plan.joined = shape.seq * even_pieces(shape.vocab, ranks).front();
   return plan;
 }
 
@@ -83,7 +82,7 @@ at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& targe
   const at::Tensor foreign = local.lt(0).logical_or(local.ge(columns.size));
   const at::Tensor own = shifted.gather(1, local.masked_fill(foreign, 0).unsqueeze(1)).squeeze(1);
   const at::Tensor sums = split.total(at::stack({shifted.exp().sum(1), own.masked_fill(foreign, 0)}));
-  const at::Tensor counted = labels.ge(0);  // padding has a negative label
+  const at::Tensor counted = labels.ne(no_target);
   return (sums[0].log() - sums[1]).masked_fill(counted.logical_not(), 0).sum() / counted.sum().to(wide);
 }
 

@@ -10,6 +10,8 @@ namespace dpbench::gpt {
 // gpt2: learned positions, LayerNorm, GELU, biases. llama: rotary positions, RMSNorm, SwiGLU, no biases.
 enum class Style { gpt2, llama };
 
+inline constexpr int64_t no_target = -100;  // label of padding, which the loss ignores
+
 enum class Update { adamw, momentum, sgd };
 
 struct Shape {

@@ -199,7 +199,7 @@ class Driver {
       Phases phases;
       const StepResult result = strategy->step(step, micro, phases);
       seen.loss = snapshot(result.loss);
-      if (step + 1 == scenario_.steps) copy_all(*strategy, result.output, seen);
+      if (step + 1 == scenario_.steps) copy_all(*strategy, result, seen);
       evidence_.steps.push_back(std::move(seen));
     }
     meet();
@@ -264,13 +264,13 @@ class Driver {
     for (const auto& recorder : recorders_) recorder->step_returned();
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
-    copy_all(strategy, result.output, seen);
+    copy_all(strategy, result, seen);
     seen.collectives = stop_recording();
     evidence_.steps.push_back(std::move(seen));
   }
 
-  static void copy_all(Strategy& strategy, const at::Tensor& output, StepEvidence& seen) {
-    seen.output = snapshot(output);
+  static void copy_all(Strategy& strategy, const StepResult& result, StepEvidence& seen) {
+    seen.output = snapshot(result.whole_output());
     const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
     seen.wrong_strides = first_wrong_strides(gradients, parameters);
     seen.gradients = snapshot(gradients);

@@ -123,7 +123,8 @@ Evidence Audit::observed(int64_t steps) {
   for (int64_t step = first; step < first + steps; ++step) seen.steps.push_back({.ids = source_.ids(step)});
   StepEvidence& last = seen.steps.back();
   last.loss = timer_.result().loss.detach().cpu().clone();
-  if (timer_.result().output.defined()) last.output = timer_.result().output.detach().cpu().clone();
+  if (const at::Tensor output = timer_.result().whole_output(); output.defined())
+    last.output = output.detach().cpu().clone();
   last.parameters = copies_of(strategy_.parameters(), sample_);
   last.buffers = copies_of(strategy_.buffers(), {});
   last.state = copies_of(strategy_.state(), sample_);
