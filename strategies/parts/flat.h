@@ -35,7 +35,7 @@ class Flat {
 
 // Return the bytes of a Flat of these tensors, or of a model's trained parameters, for a strategy's formula of its
 // traffic.
-int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& tensors, int64_t parts = 1);
+int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts = 1);
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@ TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks) {
   for (size_t depth = 0; depth < layers.size(); ++depth) {
     const StackLayer& layer = layers[depth];
     const Cutting cutting = cutting_of(static_cast<int64_t>(depth), static_cast<int64_t>(layers.size()));
-    if (cutting == Cutting::inputs) {
+    if (cutting == Cutting::inputs || cutting == Cutting::whole_inputs) {
       cut(layer.name + ".weight", 1, layer.inputs);
       plan.left += layer.outputs * layer.pixels_out;
     }

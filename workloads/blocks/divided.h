@@ -12,10 +12,13 @@
 
 namespace dpbench {
 
-enum class Cutting { none, outputs, inputs };
+// A layer that cuts its inputs gets the pieces of the layer before it, or with whole_inputs the whole of them.
+enum class Cutting { none, outputs, inputs, whole_inputs };
 
-// Returns the cutting of layer number `depth` of a stack. A last layer whose turn it is to cut its outputs stays whole.
+// Returns the cutting of layer number `depth` of a stack. A last layer whose turn it is to cut its outputs stays whole,
+// unless it is the only layer.
 inline Cutting cutting_of(int64_t depth, int64_t layers) {
+  if (layers == 1) return Cutting::whole_inputs;
   if (depth % 2 == 1) return Cutting::inputs;
   return depth + 1 == layers ? Cutting::none : Cutting::outputs;
 }
@@ -36,7 +39,12 @@ template <class Layer>
 at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, const TensorSplit* split) {
   if (!split || cutting == Cutting::none) return layer.forward(x);
   if (cutting == Cutting::outputs) return layer.forward(split->enter(x));
-  const at::Tensor sum = split->leave(x, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
+  at::Tensor pieces = x;
+  if (cutting == Cutting::whole_inputs) {
+    const Piece mine = piece_of(even_pieces(x.size(1), split->ranks()), split->rank());
+    pieces = split->enter(x).narrow(1, mine.first, mine.size);
+  }
+  const at::Tensor sum = split->leave(pieces, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
   const at::Tensor bias = layer.bias();
   return bias.defined() ? sum + bias : sum;
 }

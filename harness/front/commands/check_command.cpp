@@ -62,8 +62,9 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // A strategy may refuse a probe, for example one whose branches it does not support: then the case is skipped. If it
-  // refuses a real workload, or all probes, it is unproven.
+  // A strategy may refuse a probe, for example one whose branches it does not support, or a number of ranks that a model
+  // cannot be divided among: then the case is skipped. If it refuses a real workload in every world, or all probes, it
+  // is unproven.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -71,11 +72,14 @@ class CheckRun : public ReportRun {
       return entry != workloads.end() && entry->probe;
     };
     for (CaseRecord& record : report_.cases) {
-      const bool proven_elsewhere = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
-        return other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
+      if (record.status != CaseStatus::unproven) continue;
+      const auto refused = record.reason.find("refused: ") != std::string::npos;
+      const bool excused = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
+        const bool judged = other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
+        const bool other_world = other.spec.workload == record.spec.workload && other.spec.world > 1;
+        return judged && (of_probe(record) || (refused && other_world));
       });
-      if (record.status == CaseStatus::unproven && of_probe(record) && proven_elsewhere)
-        record.status = CaseStatus::skipped;
+      if (excused) record.status = CaseStatus::skipped;
     }
   }
 

@@ -131,7 +131,7 @@ std::vector<Setting> settings() {
     for (const int ranks : {2, 3, 4}) all.push_back({"gpt", "tiny-llama", ranks, 1, params});
     all.push_back({"gpt", "tiny", 2, 2, params, 0.01});
   }
-  for (const char* workload : {"mnist-mlp", "convnet", "probe-mlp"})
+  for (const char* workload : {"mnist-mlp", "convnet", "random-linear", "probe-mlp"})
     for (const int ranks : {2, 3, 4}) all.push_back({workload, "", ranks});
   all.push_back({"convnet", "", 3, 2});
   all.push_back({"gpt", "tiny-llama", 3, 1, {}, 0.01});
