@@ -62,9 +62,9 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // A strategy may refuse a probe, for example one whose branches it does not support, or a number of ranks that a model
-  // cannot be divided among: then the case is skipped. If it refuses a real workload in every world, or all probes, it
-  // is unproven.
+  // A strategy may refuse a probe, for example one whose branches it does not support, or a number of ranks that a
+  // model cannot be divided among: then the case is skipped. If it refuses a real workload in every world, or all
+  // probes, it is unproven.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
