@@ -17,16 +17,19 @@ ALLOWED = {
     # The front (the dpbench process) may include these because they do not include torch.
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h", "strategies/schedule/"),
     # The conformance suite's test models (probes) are built from these layers and blocks.
-    "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/exchange/compat.h", "harness/report/"),
+    "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/exchange/compat.h",
+                         "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
-    "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/", "harness/worker/"),
+    "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/",
+                       "harness/worker/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
 }
 # {component: its layers, lowest first}. A layer may include itself and lower layers; files outside any layer may
 # include all.
 LAYERS = {
     "workloads/": ("base", "api", "layers", "blocks", "data"),
-    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "exchange", "parts", "graphs", "ddp", "dp"),
+    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "exchange", "parts", "graphs", "ddp", "dp",
+                    "fsdp", "pipeline", "tensor", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "projection", "export", "validate"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),

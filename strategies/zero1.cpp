@@ -19,7 +19,7 @@
 #include "strategies/parts/replica.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
-#include "strategies/unused_parameters.h"
+#include "strategies/parts/unused_parameters.h"
 
 namespace dpbench {
 namespace {
@@ -163,7 +163,7 @@ class Zero1 : public Strategy {
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
     shards_->reduce_gradients();
-    if (clip_norm_) clip_parts(shards_->gradients(), *clip_norm_, replica_.device(), group_.get());
+    if (clip_norm_) clip_parts(shards_->gradients(), *clip_norm_, replica_.device(), {group_.get()});
     phases.enter(Phase::optimizer);
     optimizer_->step(step);
     phases.enter(Phase::communication);

@@ -72,7 +72,7 @@ class Convnet : public Model {
     add_block({"dense1", {dense1, dropout}, [=](const at::Tensor& x, const Context& context) {
                  const TensorSplit* split = context.split.get();
                  const bool cut = split && cutting1 == Cutting::outputs;
-                 const int64_t unit = cut ? piece_of(even_pieces(units, split->ranks()), split->rank()).first : 0;
+                 const int64_t unit = cut ? own_piece(units, *split).first : 0;
                  const at::Tensor y = activate(divided(*dense1, x.mean({2, 3}), cutting1, split), smooth);
                  return dropout->forward(y, context, unit);
                }});

@@ -85,10 +85,19 @@ Json samples_of(const WorkloadInfo& info) {
 }
 
 Json describe(const WorkloadInfo& info) {
-  return {{"name", info.name},           {"summary", info.summary},          {"scaling", name_of(info.scaling)},
-          {"batch", info.batch},         {"samples", samples_of(info)},      {"python", info.python},
-          {"probe", info.probe},         {"thorough", info.thorough},        {"digits", info.digits},
-          {"models", info.models.names}, {"model_sizes", info.models.sizes}, {"check_model", info.models.for_checks}};
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"scaling", name_of(info.scaling)},
+          {"batch", info.batch},
+          {"samples", samples_of(info)},
+          {"python", info.python},
+          {"probe", info.probe},
+          {"thorough", info.thorough},
+          {"digits", info.digits},
+          {"models", info.models.names},
+          {"model_sizes", info.models.sizes},
+          {"check_model", info.models.for_checks},
+          {"drawn_sizes", info.models.drawn}};
 }
 
 Json describe(const BackendInfo& info) {

@@ -84,7 +84,8 @@ class TensorParallel(dpbench.Strategy):
         self.model = setup.model()
         for tensor in self.model.parameters():
             dist.broadcast(tensor.data, src=0, group=setup.group)
-        plan = {"embed_tokens": RowwiseParallel(input_layouts=Replicate()), "lm_head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)}
+        plan = {"embed_tokens": RowwiseParallel(input_layouts=Replicate()),
+                "lm_head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)}
         for number in range(LAYERS):
             for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.up_proj"):
                 plan[f"layers.{number}.{name}"] = ColwiseParallel()

@@ -23,6 +23,7 @@ class Params {
   // an unknown one.
   Params(const std::vector<ParamInfo>& known, const ParamValues& given, const std::string& owner);
 
+  const std::string& owner() const { return owner_; }
   const std::string& text(const std::string& name) const;
   double number(const std::string& name) const;
   int64_t integer(const std::string& name) const;

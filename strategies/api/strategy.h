@@ -47,8 +47,8 @@ struct Setup {
 // overwrite both tensors in the next step.
 struct StepResult {
   at::Tensor output, loss;
-  // For a strategy whose ranks each have a part of the output, in place of `output`: returns the whole one. Collective.
-  // Called at most once, before the next step, and not in timed steps.
+  // Set instead of `output` if no rank has the whole output: gathers it. Collective. Called at most once, before the
+  // next step, and not in timed steps.
   std::function<at::Tensor()> gather_output = {};
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }

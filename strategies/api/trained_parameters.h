@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include <torch/nn/module.h>
 
@@ -18,6 +19,11 @@ inline NamedTensors trained_parameters(const torch::nn::Module& model) {
     if (!known && item.value().requires_grad()) unique.emplace_back(item.key(), item.value());
   }
   return unique;
+}
+
+// Returns the first name of a tensor that may have several.
+inline const std::string& first_name(const NamedTensors& tensors, const at::Tensor& tensor) {
+  return std::ranges::find_if(tensors, [&](const auto& one) { return one.second.is_same(tensor); })->first;
 }
 
 inline NamedTensors named_buffers(const torch::nn::Module& model) {

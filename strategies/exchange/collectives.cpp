@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/exchange/compat.h"
+#include "workloads/api/tensor_split.h"
 
 namespace dpbench {
 namespace {
@@ -81,15 +82,12 @@ class Pieces {
     return at::cat(parts, cut_.dim);
   }
 
-  at::Tensor own_of(const at::Tensor& whole) const { return whole.narrow(cut_.dim, before(), mine()); }
-
- private:
-  int64_t before() const {
-    int64_t sum = 0;
-    for (int rank = 0; rank < axis_.rank; ++rank) sum += cut_.sizes[static_cast<size_t>(rank)];
-    return sum;
+  at::Tensor own_of(const at::Tensor& whole) const {
+    const Piece piece = piece_of(cut_.sizes, axis_.rank);
+    return whole.narrow(cut_.dim, piece.first, piece.size);
   }
 
+ private:
   Axis axis_;
   Cut cut_;
   int64_t whole_ = 0, largest_ = 0;
@@ -100,12 +98,17 @@ LinearMap with(const Around& around, LinearMap map) {
   return [around, map = std::move(map)](const at::Tensor& tensor) { return around([&] { return map(tensor); }); };
 }
 
-LinearMap all_reduce(const Axis& axis) {
-  return [group = axis.group](const at::Tensor& tensor) {
-    std::vector<at::Tensor> sum = {tensor.clone(at::MemoryFormat::Contiguous)};
-    group->allreduce(sum)->wait();
+// Starts an all-reduce. Returns a function that waits for the sum.
+PendingSum begin_all_reduce(const Axis& axis, const at::Tensor& tensor) {
+  std::vector<at::Tensor> sum = {tensor.clone(at::MemoryFormat::Contiguous)};
+  return [sum, work = axis.group->allreduce(sum)] {
+    work->wait();
     return sum[0];
   };
+}
+
+LinearMap all_reduce(const Axis& axis) {
+  return [axis](const at::Tensor& tensor) { return begin_all_reduce(axis, tensor)(); };
 }
 
 LinearMap all_gather(const Axis& axis, const Cut& cut) {
@@ -136,8 +139,14 @@ LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
   return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
 }
 
-// Applies a map whose result is under way, and its adjoint in the backward pass.
-PendingSum pending(const at::Tensor& tensor, const PendingSum& sum, const LinearMap& adjoint, const Around& around) {
+// Starts a sum. Returns a function that waits for it, with its adjoint in the backward pass.
+PendingSum pending(const at::Tensor& tensor, const std::function<PendingSum(const at::Tensor&)>& begin,
+                   const LinearMap& adjoint, const Around& around) {
+  PendingSum sum;
+  with(around, [&](const at::Tensor& mine) {
+    sum = begin(mine);
+    return mine;
+  })(tensor.detach());
   return [=] { return Adjoint::apply(tensor, with(around, [sum](const at::Tensor&) { return sum(); }), adjoint); };
 }
 
@@ -175,11 +184,7 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
 
 }  // namespace
 
-Cut even_cut(int64_t dim, int64_t size, const Axis& axis) {
-  Cut cut{dim, {}};
-  for (int rank = 0; rank < axis.size; ++rank) cut.sizes.push_back(size / axis.size + (rank < size % axis.size));
-  return cut;
-}
+Cut even_cut(int64_t dim, int64_t size, const Axis& axis) { return {dim, even_pieces(size, axis.size)}; }
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   return axis.size == 1 ? tensor : Adjoint::apply(tensor, same, with(around, all_reduce(axis)));
@@ -191,16 +196,7 @@ at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis, cons
 
 PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return [tensor] { return tensor; };
-  PendingSum sum;
-  with(around, [&](const at::Tensor& mine) {
-    std::vector<at::Tensor> sums = {mine.clone(at::MemoryFormat::Contiguous)};
-    sum = [sums, work = axis.group->allreduce(sums)] {
-      work->wait();
-      return sums[0];
-    };
-    return mine;
-  })(tensor.detach());
-  return pending(tensor, sum, same, around);
+  return pending(tensor, [&](const at::Tensor& mine) { return begin_all_reduce(axis, mine); }, same, around);
 }
 
 at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
@@ -224,12 +220,8 @@ at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const C
 
 PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return [whole] { return whole; };
-  PendingSum piece;
-  with(around, [&](const at::Tensor& mine) {
-    piece = begin_scatter(axis, Pieces(axis, cut), mine);
-    return mine;
-  })(whole.detach());
-  return pending(whole, piece, with(around, all_gather(axis, cut)), around);
+  const auto begin = [&](const at::Tensor& mine) { return begin_scatter(axis, Pieces(axis, cut), mine); };
+  return pending(whole, begin, with(around, all_gather(axis, cut)), around);
 }
 
 at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {

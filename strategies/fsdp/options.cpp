@@ -11,12 +11,8 @@
 namespace dpbench::fsdp {
 namespace {
 
-std::string full_name(Stage stage, const std::string& name) {
-  return (stage == Stage::fsdp ? "fsdp." : "zero2.") + name;
-}
-
-[[noreturn]] void refuse(Stage stage, const Params& params, const std::string& name, const std::string& why) {
-  throw UsageError(full_name(stage, name) + "=" + params.text(name) + " " + why);
+[[noreturn]] void refuse(const Params& params, const std::string& name, const std::string& why) {
+  throw UsageError(params.owner() + "." + name + "=" + params.text(name) + " " + why);
 }
 
 template <class Value>
@@ -24,13 +20,13 @@ using Words = std::vector<std::pair<std::string, Value>>;
 
 // Returns the value of the parameter's word.
 template <class Value>
-Value chosen(Stage stage, const Params& params, const std::string& name, const Words<Value>& words) {
+Value chosen(const Params& params, const std::string& name, const Words<Value>& words) {
   std::string allowed;
   for (const auto& [word, value] : words) {
     if (word == params.text(name)) return value;
     allowed += (allowed.empty() ? "" : ", ") + word;
   }
-  refuse(stage, params, name, "must be one of: " + allowed);
+  refuse(params, name, "must be one of: " + allowed);
 }
 
 using Narrow = std::optional<at::ScalarType>;
@@ -79,25 +75,25 @@ std::string replica_axis(const MeshShape& mesh, Reshard reshard) {
 Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype) {
   Options options{.stage = stage};
   options.blocks_per_unit = params.integer("unit");
-  if (options.blocks_per_unit < 1) refuse(stage, params, "unit", "must be 1 or more");
-  options.reduce_each_micro = chosen<bool>(stage, params, "sync", {{"each", true}, {"last", false}});
-  options.reduced = chosen(stage, params, "reduce", narrow_dtypes);
+  if (options.blocks_per_unit < 1) refuse(params, "unit", "must be 1 or more");
+  options.reduce_each_micro = chosen<bool>(params, "sync", {{"each", true}, {"last", false}});
+  options.reduced = chosen(params, "reduce", narrow_dtypes);
   options.find_unused = params.flag("find_unused");
   if (stage == Stage::zero2) {
     options.reshard = Reshard::off;
     return options;
   }
   options.prefetch = params.integer("prefetch");
-  if (options.prefetch < 0) refuse(stage, params, "prefetch", "must be 0 or more");
-  options.reshard = chosen<Reshard>(stage, params, "reshard",
-                                    {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}});
-  options.gathered = chosen(stage, params, "gather", narrow_dtypes);
+  if (options.prefetch < 0) refuse(params, "prefetch", "must be 0 or more");
+  options.reshard =
+      chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}});
+  options.gathered = chosen(params, "gather", narrow_dtypes);
   options.poison = params.flag("poison");
   if (options.gathered && dtype == at::kFloat)
-    refuse(stage, params, "gather", "needs --dtype bf16, in which the parameters are used");
+    refuse(params, "gather", "needs --dtype bf16, in which the parameters are used");
   if (options.gathered && !options.reduce_each_micro)
-    throw UsageError(full_name(stage, "gather") + "=bf16 and " + full_name(stage, "sync") +
-                     "=last cannot be combined: micro-batches would be added in bfloat16");
+    throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
+                     ".sync=last cannot be combined: micro-batches would be added in bfloat16");
   if (dtype != at::kBFloat16) options.gathered.reset();  // checks run in float64 too
   return options;
 }
@@ -152,7 +148,6 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   const Options options = options_of(stage, query.params, query.dtype);
   const std::string shard = shard_axis(query.mesh, options.reshard);
   const std::string replica = replica_axis(query.mesh, options.reshard);
-  const std::string world = query.mesh.size() > 1 ? "world" : shard;
   const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
   const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
   const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
@@ -179,9 +174,13 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back({replica, "allreduce", summed});
   if (query.clips && ranks > 1) all.push_back({shard, "allreduce", sizeof(double)});
   if (ranks == 1) return all;
-  all.push_back({world, "broadcast", query.bytes_of(named_buffers(query.model))});
-  if (options.find_unused)
-    all.push_back({world, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t))});
+  for (const std::string& axis : {replica, shard}) {
+    if (axis.empty() || ranks_of(query.mesh, axis) == 1) continue;
+    all.push_back({axis, "broadcast", query.bytes_of(named_buffers(query.model))});
+    if (options.find_unused)
+      all.push_back(
+          {axis, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t))});
+  }
   return all;
 }
 

@@ -1,7 +1,9 @@
 // How a sharded strategy stores and communicates its parameters.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -17,8 +19,13 @@ struct Storage {
   bool whole = false;  // parameters are not freed (ZeRO-2)
   // Dtypes in which matrices are gathered and gradients are reduced; nullopt: their own.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
+  // Parameters whose gradients are reduced in their own dtype, because the sum over ranks is only a part of them.
+  std::vector<at::Tensor> parts = {};
   bool poison = false;  // freed parameters are filled with NaN, and their memory is kept
 
+  bool is_part(const at::Tensor& parameter) const {
+    return std::ranges::any_of(parts, [&](const at::Tensor& one) { return one.is_same(parameter); });
+  }
   // True if parameters are freed after each use, and gathered before.
   bool frees() const { return !whole && (shard.size > 1 || gathered); }
 };

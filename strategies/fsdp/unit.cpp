@@ -20,7 +20,8 @@ Unit::Unit(std::string name, const std::vector<Parameter>& parameters, const Sto
     const auto same = [&](const Bundle& bundle) {
       const Parameter& first = bundle.parameters[0];
       return first.tensor.scalar_type() == parameter.tensor.scalar_type() &&
-             gathered_as(first, storage) == gathered_as(parameter, storage);
+             gathered_as(first, storage) == gathered_as(parameter, storage) &&
+             storage.is_part(first.tensor) == storage.is_part(parameter.tensor);
     };
     auto bundle = std::ranges::find_if(bundles_, same);
     if (bundle == bundles_.end()) bundle = bundles_.insert(bundle, Bundle{});
@@ -32,6 +33,7 @@ Unit::Unit(std::string name, const std::vector<Parameter>& parameters, const Sto
     for (const size_t i : bundle.trained) trained.push_back(bundle.parameters[i].tensor);
     Storage own = storage;
     if (storage.gathered) own.gathered = gathered_as(bundle.parameters[0], storage);
+    if (storage.is_part(bundle.parameters[0].tensor)) own.reduced.reset();
     if (!trained.empty()) bundle.gradients.emplace(trained, own);  // before the parameters change their dtype
     bundle.values.emplace(tensors_of(bundle.parameters), own);
   }
@@ -115,35 +117,28 @@ std::vector<ShardedParameter> Unit::parameters() const {
   return all;
 }
 
-void Unit::join(const std::function<at::Tensor(const ShardedParameter&)>& choose,
-                const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) const {
-  for (const Bundle& bundle : bundles_) {
-    std::vector<at::Tensor> rows;
-    bool any = false;
-    for (const ShardedParameter& one : parameters_of(bundle)) {
-      rows.push_back(choose(one));
-      any = any || rows.back().defined();
-    }
-    if (!any) continue;
-    std::vector<at::Tensor> filled = rows;
-    for (size_t i = 0; i < rows.size(); ++i)
-      if (!rows[i].defined()) filled[i] = at::zeros_like(bundle.values->rows(i));
-    const auto whole = bundle.values->joined(filled);
-    for (size_t i = 0; i < rows.size(); ++i)
-      visit(bundle.parameters[i].name, rows[i].defined() ? whole[i] : at::Tensor());
-  }
-}
-
-void Unit::set(const std::function<at::Tensor(const std::string& name)>& value_of) {
-  for (Bundle& bundle : bundles_)
-    for (size_t i = 0; i < bundle.parameters.size(); ++i) bundle.values->set(i, value_of(bundle.parameters[i].name));
-}
-
-std::optional<at::Tensor> Unit::rows_in(const std::string& name, const at::Tensor& whole) const {
+std::optional<Unit::Place> Unit::find(const std::string& name) const {
   for (const Bundle& bundle : bundles_)
     for (size_t i = 0; i < bundle.parameters.size(); ++i)
-      if (bundle.parameters[i].name == name) return bundle.values->rows_in(whole, i);
+      if (bundle.parameters[i].name == name) return Place{&bundle, i};
   return std::nullopt;
+}
+
+bool Unit::has(const std::string& name) const { return find(name).has_value(); }
+
+at::Tensor Unit::whole(const std::string& name, const at::Tensor& rows) const {
+  const Place place = find(name).value();
+  return place.bundle->values->joined(place.index, rows);
+}
+
+at::Tensor Unit::rows_in(const std::string& name, const at::Tensor& whole) const {
+  const Place place = find(name).value();
+  return place.bundle->values->rows_in(whole, place.index);
+}
+
+void Unit::set(const std::string& name, const at::Tensor& whole) const {
+  const Place place = find(name).value();
+  place.bundle->values->set(place.index, whole);
 }
 
 }  // namespace dpbench::fsdp

@@ -1,7 +1,6 @@
 // A unit: parameters that are gathered together before they are used, and freed afterwards.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,14 +41,13 @@ class Unit {
   void clear_gradients();
 
   std::vector<ShardedParameter> parameters() const;
-  // For each parameter, gathers the rows that choose() returns on each rank, and calls visit(name, unsharded tensor).
-  // If choose() returns an undefined tensor on one rank, it must do so on all. Collective.
-  void join(const std::function<at::Tensor(const ShardedParameter&)>& choose,
-            const std::function<void(const std::string& name, const at::Tensor& whole)>& visit) const;
-  // Replaces the values of the parameters by value_of(name).
-  void set(const std::function<at::Tensor(const std::string& name)>& value_of);
-  // Returns this rank's rows of a tensor with the shape of the parameter of this name.
-  std::optional<at::Tensor> rows_in(const std::string& name, const at::Tensor& whole) const;
+  bool has(const std::string& name) const;
+  // Returns the whole tensor with the shape of the parameter from the ranks' rows. Collective.
+  at::Tensor whole(const std::string& name, const at::Tensor& rows) const;
+  // Returns this rank's rows of a tensor with the shape of the parameter.
+  at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
+  // Replaces the values of the parameter.
+  void set(const std::string& name, const at::Tensor& whole) const;
 
  private:
   // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype.
@@ -59,6 +57,12 @@ class Unit {
     std::optional<ShardedGradients> gradients;
     std::optional<ShardedParameters> values;
   };
+  // A parameter of this unit.
+  struct Place {
+    const Bundle* bundle = nullptr;
+    size_t index = 0;  // in the bundle
+  };
+  std::optional<Place> find(const std::string& name) const;
   static std::vector<ShardedParameter> parameters_of(const Bundle& bundle);
 
   std::string name_;

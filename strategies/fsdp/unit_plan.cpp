@@ -14,14 +14,23 @@ bool holds(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) {
 
 }  // namespace
 
-UnitPlan plan_units(const Model& model, int64_t blocks_per_unit) {
+std::pair<size_t, size_t> UnitPlan::units_of(size_t stage) const {
+  const auto same = std::ranges::equal_range(units, stage, {}, &PlannedUnit::stage);
+  const auto first = static_cast<size_t>(same.begin() - units.begin());
+  return {first, first + same.size()};
+}
+
+UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages) {
   const std::span<const Block> blocks = model.blocks();
+  if (stages.empty()) stages = {{0, blocks.size()}};
   UnitPlan plan{.units = {}, .root = {.name = "root"}};
-  for (size_t first = 0; first < blocks.size();) {
-    const size_t last = std::min(blocks.size(), first + static_cast<size_t>(blocks_per_unit));
-    plan.units.push_back({blocks[first].name, first, last, block_parameters(blocks.subspan(first, last - first))});
-    first = last;
-  }
+  for (size_t stage = 0; stage < stages.size(); ++stage)
+    for (size_t first = stages[stage].first; first < stages[stage].last;) {
+      const size_t last = std::min(stages[stage].last, first + static_cast<size_t>(blocks_per_unit));
+      plan.units.push_back(
+          {blocks[first].name, {first, last}, stage, block_parameters(blocks.subspan(first, last - first))});
+      first = last;
+    }
   if (blocks.empty()) plan.units.push_back({.name = "model"});
   std::vector<at::Tensor> known;
   for (const at::Tensor& parameter : model.parameters()) {

@@ -4,16 +4,23 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workloads/api/workload.h"
 
 namespace dpbench::fsdp {
 
+// Blocks first .. last - 1 of a model.
+struct Span {
+  size_t first = 0, last = 0;
+};
+
 // A span of a model's blocks, and the parameters that only this span uses.
 struct PlannedUnit {
   std::string name;
-  size_t first = 0, last = 0;  // blocks first .. last - 1; none for the unit of shared parameters
+  Span blocks = {};  // none for the unit of shared parameters
+  size_t stage = 0;
   std::vector<at::Tensor> parameters = {};
 };
 
@@ -22,8 +29,13 @@ struct UnitPlan {
   std::vector<PlannedUnit> units;
   // Parameters of several spans, such as a tied embedding, or of none. They stay gathered for a whole step.
   PlannedUnit root;
+
+  // The numbers of a stage's units: first .. second - 1.
+  std::pair<size_t, size_t> units_of(size_t stage) const;
 };
 
-UnitPlan plan_units(const Model& model, int64_t blocks_per_unit);
+// Cuts each stage into units of its own. stages: those of a rank; empty: the whole model is one. With several stages in
+// a model, some parameters of `root` may belong to other ranks.
+UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages = {});
 
 }  // namespace dpbench::fsdp

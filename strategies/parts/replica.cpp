@@ -86,16 +86,17 @@ at::Tensor Replica::forward(int64_t step, const Batch& batch, std::shared_ptr<co
   });
 }
 
-at::Tensor Replica::forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step,
-                                 const at::Tensor& ids) const {
+at::Tensor Replica::forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids,
+                                 std::shared_ptr<const TensorSplit> split) const {
   return run([&] {
-    at::Tensor output = model_->forward_span(first, last, x, {step_seed_, step, ids});
+    at::Tensor output = model_->forward_span(first, last, x, {step_seed_, step, ids, std::move(split)});
     return autocast_ && last == model_->blocks().size() ? output.to(at::kFloat) : output;
   });
 }
 
-at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros) {
-  at::Tensor loss = workload.loss(output, target);
+at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
+                      const TensorSplit* split) {
+  at::Tensor loss = split ? workload.split_loss(output, target, *split) : workload.loss(output, target);
   if (micros > 1) loss = loss / static_cast<double>(micros);
   return loss;
 }

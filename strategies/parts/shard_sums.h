@@ -1,4 +1,4 @@
-// Reductions over ranks that each hold a part of the tensors. The group is null if one rank holds all of them.
+// Reductions over ranks that each hold a part of the tensors. A group is null if one rank holds all of them.
 #pragma once
 
 #include <vector>
@@ -6,14 +6,19 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "strategies/api/mesh.h"
 #include "strategies/parts/optimizer.h"
 
 namespace dpbench {
 
 // Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
-// is at most `limit`. copies: gradients that another rank counts; they are scaled too. Collective.
-void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device, c10d::ProcessGroup* group,
-                const std::vector<at::Tensor>& copies = {});
+// is at most `limit`. groups: the parts lie on the ranks of all of them. copies: gradients that another rank counts;
+// they are scaled too. Collective.
+void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device,
+                const std::vector<c10d::ProcessGroup*>& groups, const std::vector<at::Tensor>& copies = {});
+
+// Sums gradients over the ranks of an axis and divides them.
+void sum_over(const Axis& axis, const std::vector<at::Tensor>& gradients, double divisor = 1);
 
 // Returns the optimizer's step count of each of these parameters, from the ranks that have a part of it. state: this
 // rank's optimizer state by name. Collective.

@@ -1,4 +1,4 @@
-// The parameters of the strategy "pp", and the schedules that it runs.
+// The parameters of a pipeline, and the schedules that it runs.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 namespace dpbench::pipeline {
 
 struct Options {
-  const Family* family = nullptr;
-  int chunks = 1;            // stages of each rank
+  std::string owner = "pp";  // the strategy's name, for messages
+  const Family* family = find_family("1f1b");
+  int stages = 1;            // of each rank
   int64_t microbatches = 1;  // parts into which each micro-batch of a step is cut
   std::string blocks;        // blocks of each stage, such as "2+3+1"; empty: evenly
   bool poison = false;       // received tensors hold NaN until they arrive

@@ -12,7 +12,7 @@ std::vector<size_t> even_sizes(size_t blocks, size_t stages) {
   return sizes;
 }
 
-std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t stages) {
+std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t stages, const std::string& owner) {
   std::vector<size_t> sizes;
   size_t sum = 0;
   for (size_t at = 0; at <= text.size();) {
@@ -20,13 +20,13 @@ std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t s
     size_t size = 0;
     const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, size);
     if (error != std::errc{} || rest != text.data() + end || size == 0)
-      throw UsageError("pp.blocks=" + text + ": write the number of blocks of each stage, such as 2+3+1");
+      throw UsageError(owner + ".blocks=" + text + ": write the number of blocks of each stage, such as 2+3+1");
     sizes.push_back(size);
     sum += size;
     at = end + 1;
   }
   if (sizes.size() != stages || sum != blocks)
-    throw UsageError("pp.blocks=" + text + " has " + std::to_string(sum) + " blocks in " +
+    throw UsageError(owner + ".blocks=" + text + " has " + std::to_string(sum) + " blocks in " +
                      std::to_string(sizes.size()) + " stages; the model has " + std::to_string(blocks) +
                      " blocks, the schedule " + std::to_string(stages) + " stages");
   return sizes;
@@ -40,7 +40,11 @@ std::vector<Placed> placed(const Items& items, const Model& model, const std::ve
   for (const auto& item : items) {
     const at::Tensor& tensor = item.value();
     if (std::ranges::any_of(all, [&](const Placed& other) { return other.tensor.is_same(tensor); })) continue;
-    Placed one{.name = item.key(), .tensor = tensor, .stages = {}};
+    Placed one{.name = item.key(),
+               .tensor = tensor,
+               .sizes = tensor.sizes().vec(),
+               .dtype = tensor.scalar_type(),
+               .stages = {}};
     for (size_t s = 0; s < stages.size(); ++s) {
       bool uses = false;
       for (size_t b = stages[s].first; b < stages[s].last; ++b)
@@ -56,11 +60,11 @@ std::vector<Placed> placed(const Items& items, const Model& model, const std::ve
 
 }  // namespace
 
-std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of,
-                              const std::string& blocks_per_stage) {
+std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
+                              const std::string& owner) {
   const size_t blocks = model.blocks().size(), stages = rank_of.size();
   const std::vector<size_t> sizes =
-      blocks_per_stage.empty() ? even_sizes(blocks, stages) : parse_sizes(blocks_per_stage, blocks, stages);
+      blocks_per_stage.empty() ? even_sizes(blocks, stages) : parse_sizes(blocks_per_stage, blocks, stages, owner);
   std::vector<Stage> all;
   size_t first = 0;
   for (size_t s = 0; s < stages; ++s) {

@@ -18,13 +18,17 @@ struct Stage {
 
 // Cuts the blocks into as many stages as `rank_of` has entries. blocks_per_stage: such as "2+3+1"; empty: stages whose
 // numbers of blocks differ by at most 1, the longer ones first. A model without blocks is the first stage. Throws
-// UsageError if blocks_per_stage does not fit.
-std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage);
+// UsageError if blocks_per_stage does not fit. owner: the strategy's name for the message.
+std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
+                              const std::string& owner = "pp");
 
 // A parameter or buffer, and the stages that use it. One that no stage uses belongs to the first.
 struct Placed {
   std::string name;  // the first of its names
   at::Tensor tensor;
+  // Of the whole tensor.
+  std::vector<int64_t> sizes;
+  at::ScalarType dtype = at::kFloat;
   std::vector<int> stages;
 
   bool tied() const { return stages.size() > 1; }

@@ -25,10 +25,11 @@ at::Tensor largest(const at::Tensor& x, const Axis& axis) {
 }  // namespace
 
 Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases)
-    : axis_(axis), options_(options), tokens_{sequence_dim, even_pieces(tokens, axis.size)}, phases_(phases) {}
+    : axis_(axis), options_(options), tokens_(even_cut(sequence_dim, tokens, axis)), phases_(phases) {}
 
 Around Exchange::around(const std::string& operation) const {
-  return [phases = phases_, what = "tp: " + operation + " in " + block_](const std::function<at::Tensor()>& call) {
+  return [phases = phases_,
+          what = options_.owner + ": " + operation + " in " + block_](const std::function<at::Tensor()>& call) {
     try {
       const auto from = Phases::Clock::now();
       at::Tensor result = call();
@@ -42,7 +43,7 @@ Around Exchange::around(const std::string& operation) const {
 
 at::Tensor Exchange::verified(const at::Tensor& x, bool forward, bool backward, const std::string& operation) const {
   if (!options_.verify || axis_.size == 1) return x;
-  const std::string what = "tp.verify: " + operation + " in " + block_;
+  const std::string what = options_.owner + ".verify: " + operation + " in " + block_;
   if (forward) require_equal(x, axis_, what + ": the tensor");
   if (!backward || !x.requires_grad()) return x;
   at::Tensor same = x.view_as(x);

@@ -4,7 +4,7 @@
 
 #include "strategies/api/trained_parameters.h"
 #include "strategies/parts/flat.h"
-#include "workloads/api/tensor_split.h"
+#include "strategies/tensor/tensors.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::tensor {
@@ -16,26 +16,16 @@ int place_on(const MeshShape& mesh, const std::string& name, int rank) {
   return 0;
 }
 
-const TensorCut* cut_of(const TensorPlan& plan, const std::string& name) {
-  const auto found = std::ranges::find(plan.cuts, name, &TensorCut::name);
-  return found == plan.cuts.end() ? nullptr : &*found;
-}
-
 // Returns a rank's pieces of a whole model's tensors.
-NamedTensors pieces(NamedTensors tensors, const TensorPlan& plan, int place) {
-  for (auto& [name, tensor] : tensors)
-    if (const TensorCut* cut = cut_of(plan, name)) {
-      const Piece piece = piece_of(cut->sizes, place);
-      tensor = tensor.narrow(cut->dim, piece.first, piece.size);
-    }
+NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
+  for (auto& [name, tensor] : tensors) tensor = cuts.piece(name, tensor);
   return tensors;
 }
 
 // Returns the whole parameters whose gradients are summed over tp.
-NamedTensors summed(const Model& model, const TensorPlan& plan, bool sequence) {
-  NamedTensors all;
-  for (const auto& [name, tensor] : trained_parameters(model))
-    if (sequence ? !cut_of(plan, name) : std::ranges::count(plan.partial, name) > 0) all.emplace_back(name, tensor);
+NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
+  NamedTensors all = trained_parameters(model);
+  std::erase_if(all, [&](const auto& one) { return !cuts.is_partial(one.first, sequence); });
   return all;
 }
 
@@ -48,9 +38,11 @@ std::vector<ParamInfo> parameters() {
 }
 
 Options options_of(const Params& params) {
-  Options options{
-      .sequence = params.flag("sequence"), .chunks = params.integer("chunks"), .verify = params.flag("verify")};
-  if (options.chunks < 1) throw UsageError("tp.chunks=" + params.text("chunks") + " must be 1 or more");
+  Options options{.owner = params.owner(),
+                  .sequence = params.flag("sequence"),
+                  .chunks = params.integer("chunks"),
+                  .verify = params.flag("verify")};
+  if (options.chunks < 1) throw UsageError(options.owner + ".chunks=" + params.text("chunks") + " must be 1 or more");
   return options;
 }
 
@@ -60,16 +52,16 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "tp");
   const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();
-  const int place = place_on(query.mesh, "tp", query.rank);
+  const CutTensors cuts(plan, Axis{.name = "tp", .rank = place_on(query.mesh, "tp", query.rank), .size = ranks});
   std::vector<Traffic> all;
   if (size_of(query.mesh, "dp") > 1)
-    all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), plan, place))},
-           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), plan, place))}};
+    all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
+           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts))}};
   if (ranks == 1) return all;
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));  // the loss of a float32 model is float32 too
   const int64_t activations = query.samples * size * (plan.left + plan.entered);
   int64_t sums = query.samples * size * (plan.totals + plan.maxima) +
-                 flat_bytes(query, summed(query.model, plan, options.sequence)) +
+                 flat_bytes(query, summed(query.model, cuts, options.sequence)) +
                  (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
   if (options.sequence) {
     // Each is gathered in one direction and reduce-scattered in the other, with padding of the shorter pieces.

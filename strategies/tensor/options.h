@@ -1,8 +1,9 @@
-// The parameters of the strategy "tp", and the formula of its traffic.
+// The parameters of tensor parallelism, and the formula of the traffic of the strategy "tp".
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "strategies/api/params.h"
@@ -11,8 +12,9 @@
 namespace dpbench::tensor {
 
 struct Options {
-  bool sequence = false;  // activations outside of divided layers are cut along the sequence
-  int64_t chunks = 1;     // parts of a product, each summed over ranks while the next is computed
+  std::string owner = "tp";  // the strategy's name, for messages
+  bool sequence = false;     // activations outside of divided layers are cut along the sequence
+  int64_t chunks = 1;        // parts of a product, each summed over ranks while the next is computed
   bool verify = false;
 };
 

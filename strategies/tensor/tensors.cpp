@@ -17,13 +17,17 @@ const TensorCut* CutTensors::find_cut(const std::string& name) const {
   return found == plan_.cuts.end() ? nullptr : &*found;
 }
 
+bool CutTensors::is_partial(const std::string& name, bool sequence) const {
+  return sequence ? !is_cut(name) : std::ranges::count(plan_.partial, name) > 0;
+}
+
 void CutTensors::cut(const Model& model) const {
   const auto parameters = model.named_parameters();
   const auto buffers = model.named_buffers();
   for (const TensorCut& one : plan_.cuts) {
     const at::Tensor* known = parameters.find(one.name);
     if (!known) known = buffers.find(one.name);
-    if (!known) throw std::logic_error("tp: the model has no tensor " + one.name + " to divide");
+    if (!known) throw std::logic_error("the model has no tensor " + one.name + " to divide");
     at::Tensor tensor = *known;
     tensor.set_data(piece(one.name, tensor.detach()).clone(at::MemoryFormat::Contiguous));
   }

@@ -19,6 +19,9 @@ class CutTensors {
   void cut(const Model& model) const;
 
   bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }
+  // True for a whole parameter whose gradient must be summed over ranks. sequence: each rank has a piece of the
+  // sequence, so the gradient of every whole parameter covers the piece's tokens alone.
+  bool is_partial(const std::string& name, bool sequence) const;
   // Returns this rank's piece of a whole tensor, or the tensor itself if this name is not cut.
   at::Tensor piece(const std::string& name, const at::Tensor& whole) const;
   // Returns the whole tensor from the ranks' pieces. Collective. An undefined tensor stays undefined.

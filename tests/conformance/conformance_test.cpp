@@ -94,7 +94,7 @@ bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
 std::vector<Case> sharded() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all()) {
-    if (!uses_axis(strategy, "shard")) continue;
+    if (!uses_axis(strategy, "shard") || strategy.name == "layout") continue;
     for (const auto& variant : strategy.variants)
       for (const char* workload : {"gpt", "gpt-exact", "probe-optional"})
         all.push_back({strategy.name, workload, 3, variant});
@@ -125,6 +125,17 @@ std::vector<Case> in_parts() {
   return all;
 }
 
+// Returns cases of pipelines that are replicated.
+std::vector<Case> replicated_pipelines() {
+  std::vector<Case> all;
+  for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"grid", {}},
+                                     {"grid_gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
+                                     {"grid_interleaved", {{"schedule", "interleaved"}}}})
+    for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-mlp", "probe-tied", "probe-blocks"})
+      all.push_back({"pp", workload, 4, {name, params}, at::kFloat, "dp=2,pp=2"});
+  return all;
+}
+
 // Returns cases of tensor parallelism on the models that it divides.
 std::vector<Case> divided() {
   std::vector<Case> all;
@@ -141,6 +152,36 @@ std::vector<Case> divided() {
   return all;
 }
 
+// Returns cases of layouts: pairs of axes, and some products of three on 8 ranks. Some axes have three ranks, so that
+// sizes are uneven. scripts/parts/layouts runs more.
+std::vector<Case> laid_out() {
+  std::vector<Case> all;
+  const auto add = [&](const std::string& mesh, const std::vector<std::string>& workloads, const Variant& variant = {},
+                       at::ScalarType dtype = at::kFloat) {
+    for (const std::string& workload : workloads)
+      all.push_back({"layout", workload, ranks_of(parse_mesh(mesh)), variant, dtype, mesh});
+  };
+  const Variant sequence{"sequence", {{"sequence", "on"}, {"chunks", "2"}}},
+      gpipe{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
+      interleaved{"interleaved", {{"schedule", "interleaved"}, {"microbatches", "2"}}},
+      each{"each", {{"sync", "each"}, {"poison", "on"}}}, kept{"kept", {{"reshard", "off"}, {"prefetch", "2"}}},
+      narrow{"narrow", {{"gather", "bf16"}, {"reduce", "bf16"}, {"sync", "each"}}};
+  const std::vector<std::string> models = {"gpt", "gpt-exact", "convnet"};
+  add("pp=2,tp=2", {"gpt", "gpt-exact", "convnet", "mnist-mlp"});
+  for (const char* mesh : {"shard=2,pp=2", "shard=2,tp=2"}) add(mesh, models);
+  add("pp=2,shard=2", {"gpt", "probe-tied", "probe-blocks"}, each);
+  add("shard=2,pp=2", {"gpt"}, kept);
+  add("shard=2,pp=2", {"gpt"}, narrow, at::kBFloat16);
+  add("shard=2,pp=2", {"gpt"}, interleaved);
+  add("shard=3", {"probe-strided", "probe-frozen"}, each);
+  add("pp=2,tp=3", {"gpt"}, sequence);
+  add("tp=2,pp=3", {"gpt-exact"}, gpipe);
+  add("shard=3,tp=2", {"gpt-exact"}, sequence);
+  add("dp=2,pp=2,tp=2", {"gpt-exact"});
+  add("shard=2,pp=2,tp=2", {"gpt"});
+  return all;
+}
+
 // True if the strategy cannot divide the workload's model among the ranks of the mesh.
 bool is_not_divided(const Case& one, const std::string& mesh) {
   const int ranks = size_of(parse_mesh(mesh), "tp");
@@ -151,7 +192,8 @@ bool is_not_divided(const Case& one, const std::string& mesh) {
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
-  std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
+  std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" +
+                     (info.param.mesh.empty() ? std::to_string(info.param.world) : info.param.mesh);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
@@ -210,7 +252,9 @@ INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), na
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name_of);
+INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(replicated_pipelines()), name_of);
 INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(divided()), name_of);
+INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 
 // Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.

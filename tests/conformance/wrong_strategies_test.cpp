@@ -29,6 +29,7 @@ std::vector<Mutant> all(bool equivalent) {
                            sharded_mutants(),
                            sharded_gradient_mutants(),
                            pipeline_mutants(),
+                           layout_mutants(),
                            tensor_mutants(),
                            odd_strategies(),
                            right_features(),
@@ -51,7 +52,7 @@ std::vector<CheckRow> checked(const Mutant& mutant) {
   if (!mutant.model.empty()) workload.models.for_checks = mutant.model;
   return check_in_threads({.strategy = strategy,
                            .workload = workload,
-                           .world = mutant.world,
+                           .world = mutant.mesh.empty() ? mutant.world : ranks_of(parse_mesh(mutant.mesh)),
                            .dtype = mutant.dtype,
                            .seed = mutant.seed,
                            .wrap = mutant.wrap,

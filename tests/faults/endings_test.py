@@ -189,13 +189,14 @@ class Endings(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_a_rank_killed_under_tensor_parallelism_is_named_with_the_layer(self):
-        process = self.start("--strategy", "tp", "--workload", "gpt", "--model", "small,layers=8", "--cpus", "2", "--launches", "1", "--samples", "10",
-                             "--steps", "100000", "--max-time", "60")
+        process = self.start("--strategy", "tp", "--workload", "gpt", "--model", "small,layers=8", "--cpus", "2",
+                             "--launches", "1", "--samples", "10", "--steps", "100000", "--max-time", "60")
         begun = lambda: len(leftovers.ranks_of(self.mark)) == 2 and self.steps_have_begun()
         self.assertTrue(leftovers.wait_until(begun, SLACK), "the ranks never began")
         os.kill(max(leftovers.ranks_of(self.mark)), signal.SIGKILL)
         (case,) = self.finished(process, code=3)["cases"]
-        self.assertRegex(case["reason"], r"rank 1 was killed by signal 9.*rank 0 failed: tp: \w+ of .* in (model\.|lm_head).*rank 1 .*died")
+        self.assertRegex(case["reason"], r"rank 1 was killed by signal 9.*"
+                                         r"rank 0 failed: tp: \w+ of .* in (model\.|lm_head).*rank 1 .*died")
         self.assert_nothing_left()
 
     def test_four_concurrent_runs_in_one_directory_each_save_their_report(self):

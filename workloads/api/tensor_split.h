@@ -16,8 +16,8 @@ struct Piece {
   int64_t first = 0, size = 0;
 };
 
-// Cuts a dimension into pieces whose sizes are multiples of `unit` and differ by at most one unit. The larger pieces
-// come first. `size` must be a multiple of `unit`.
+// Returns the sizes of a dimension's pieces: multiples of `unit` that differ by at most one unit, the larger ones
+// first. `size` must be a multiple of `unit`.
 inline std::vector<int64_t> even_pieces(int64_t size, int ranks, int64_t unit = 1) {
   const int64_t units = size / unit, each = units / ranks, more = units % ranks;
   std::vector<int64_t> sizes;
@@ -42,12 +42,12 @@ struct TensorCut {
 // How a model is cut for a number of ranks. Parameters and buffers that are not named are whole on every rank.
 struct TensorPlan {
   std::vector<TensorCut> cuts;       // empty: the model cannot be divided
-  std::vector<std::string> partial;  // whole parameters whose gradient on a rank covers only what that rank computes
+  std::vector<std::string> partial;  // whole parameters whose gradients must be summed over ranks
   // Length of the sequence, dimension 1 of the activations outside of enter() .. leave(), if it may be cut; otherwise
   // 0.
   int64_t tokens = 0;
-  // For the formula of the traffic, elements per sample: of the tensors that leave() sums in a forward pass and enter()
-  // in a backward pass (of the whole sequence), and of those that the loss passes to total() and maximum().
+  // For the formula of the traffic, elements per sample that leave() sums in a forward pass and enter() in a backward
+  // pass (for the whole sequence), and that the loss sums in total() and compares in maximum().
   int64_t left = 0, entered = 0, totals = 0, maxima = 0;
 };
 
@@ -66,8 +66,8 @@ class TensorSplit {
   // Returns the whole activation, for layers whose output features are cut. The backward pass sums its gradient over
   // ranks.
   virtual at::Tensor enter(const at::Tensor& x) const = 0;
-  // Returns the sum over ranks of `product`(x), a function of the samples of x, for layers whose input features are
-  // cut.
+  // Returns the sum of product(x) over ranks, for layers whose input features are cut. The product of some samples must
+  // not depend on the others.
   using Product = std::function<at::Tensor(const at::Tensor& x)>;
   virtual at::Tensor leave(const at::Tensor& x, const Product& product) const = 0;
   // Returns the concatenation of all ranks' pieces along a dimension, on every rank.
@@ -76,5 +76,10 @@ class TensorSplit {
   virtual at::Tensor total(const at::Tensor& x) const = 0;
   virtual at::Tensor maximum(const at::Tensor& x) const = 0;
 };
+
+// Returns this rank's piece of a dimension that is cut evenly.
+inline Piece own_piece(int64_t size, const TensorSplit& split) {
+  return piece_of(even_pieces(size, split.ranks()), split.rank());
+}
 
 }  // namespace dpbench

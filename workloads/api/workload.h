@@ -134,6 +134,9 @@ struct Models {
   std::vector<std::string> names = {};  // predefined models; empty: the workload has a single model
   std::string sizes = {};               // names of the sizes that can be set, for help texts
   std::string for_checks = {};          // model that `dpbench check` trains unless --model is given
+  // Groups of small sizes, such as {"layers=1", "layers=3"}. `dpbench check --layouts` draws one of each group; the
+  // first is the simplest.
+  std::vector<std::vector<std::string>> drawn = {};
 };
 
 struct WorkloadInfo {

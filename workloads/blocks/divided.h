@@ -15,8 +15,8 @@ namespace dpbench {
 // A layer that cuts its inputs gets the pieces of the layer before it, or with whole_inputs the whole of them.
 enum class Cutting { none, outputs, inputs, whole_inputs };
 
-// Returns the cutting of layer number `depth` of a stack. A last layer whose turn it is to cut its outputs stays whole,
-// unless it is the only layer.
+// Returns the cutting of layer number `depth` of a stack: outputs and inputs in turn. The last layer never cuts its
+// outputs: it stays whole, or cuts its inputs if it is the only layer.
 inline Cutting cutting_of(int64_t depth, int64_t layers) {
   if (layers == 1) return Cutting::whole_inputs;
   if (depth % 2 == 1) return Cutting::inputs;
@@ -41,7 +41,7 @@ at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, con
   if (cutting == Cutting::outputs) return layer.forward(split->enter(x));
   at::Tensor pieces = x;
   if (cutting == Cutting::whole_inputs) {
-    const Piece mine = piece_of(even_pieces(x.size(1), split->ranks()), split->rank());
+    const Piece mine = own_piece(x.size(1), *split);
     pieces = split->enter(x).narrow(1, mine.first, mine.size);
   }
   const at::Tensor sum = split->leave(pieces, [&](const at::Tensor& samples) { return layer.without_bias(samples); });

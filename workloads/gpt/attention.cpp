@@ -54,7 +54,7 @@ at::Tensor Attention::mixed(const at::Tensor& query, const at::Tensor& key, cons
 
 // Returns the key or value head of each of this rank's query heads, for ranks that each have all of the shared heads.
 at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& split) const {
-  const Piece mine = piece_of(even_pieces(shape_.heads, split.ranks()), split.rank());
+  const Piece mine = own_piece(shape_.heads, split);
   const at::Tensor heads =
       at::arange(mine.first, mine.first + mine.size, at::TensorOptions(at::kLong).device(shared.device()));
   return shared.index_select(1, heads.floor_divide(shape_.heads / shape_.kv_heads));

@@ -50,9 +50,7 @@ at::Tensor Gpt::loss(const at::Tensor& output, const at::Tensor& target) const {
   return cross_entropy(output.flatten(0, 1), target.flatten());
 }
 
-Piece Gpt::columns(const TensorSplit& split) const {
-  return piece_of(even_pieces(shape_.vocab, split.ranks()), split.rank());
-}
+Piece Gpt::columns(const TensorSplit& split) const { return own_piece(shape_.vocab, split); }
 
 at::Tensor Gpt::split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const {
   return split_cross_entropy(output, target, columns(split), split);
@@ -124,7 +122,7 @@ const RegisterWorkload registered{
                                     options.data_dir);
      },
      .recipe = {.epochs = 10},
-     .models = {shape_names(), size_names(), "tiny"}}};
+     .models = {shape_names(), size_names(), "tiny", drawn_sizes()}}};
 
 // By default `dpbench check` runs gpt in the shape of GPT-2 alone.
 const RegisterWorkload llama{{.name = "probe-llama",

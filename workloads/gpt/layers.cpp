@@ -41,7 +41,7 @@ Embedding::Embedding(int64_t entries, int64_t hidden, const InitialWeights& weig
     : entries_(entries), weight_(register_parameter("weight", weights(entries, hidden, initial_spread, /*ones=*/3))) {}
 
 at::Tensor Embedding::summed(const at::Tensor& ids, const TensorSplit& split) const {
-  const Piece mine = piece_of(even_pieces(entries_, split.ranks()), split.rank());
+  const Piece mine = own_piece(entries_, split);
   return split.leave(ids, [&](const at::Tensor& samples) {
     const at::Tensor local = samples - mine.first;
     const at::Tensor foreign = local.lt(0).logical_or(local.ge(mine.size));

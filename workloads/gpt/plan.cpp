@@ -13,7 +13,7 @@ void require(int64_t count, int ranks, const std::string& what) {
                      std::to_string(count) + " " + what);
 }
 
-// The cuts of one layer, whose parameters have this prefix.
+// Adds the cuts of one layer of the transformer to a plan. prefix: of the layer's parameters.
 class LayerCuts {
  public:
   LayerCuts(TensorPlan& plan, std::string prefix, bool biased)

@@ -188,6 +188,19 @@ std::string size_names() {
   return names;
 }
 
+std::vector<std::vector<std::string>> drawn_sizes() {
+  return {{"style=gpt2", "style=llama"},
+          {"layers=1", "layers=2", "layers=3", "layers=4"},
+          {"heads=2,hidden=12", "heads=3,hidden=18", "heads=4,kv_heads=1,hidden=24", "heads=4,kv_heads=2,hidden=32",
+           "heads=5,hidden=30", "heads=6,kv_heads=3,hidden=36"},
+          {"mlp=16", "mlp=37", "mlp=70"},
+          {"seq=4", "seq=7", "seq=13"},
+          {"vocab=128", "vocab=257"},
+          {"tied=off", "tied=on"},
+          {"dropout=0", "dropout=0.2"},
+          {"padding=off", "padding=on"}};
+}
+
 Shape parse_shape(const std::string& text) {
   Shape shape;
   bool first = true;

@@ -41,6 +41,8 @@ struct Shape {
 // Names of the predefined shapes, and of the sizes that --model can set, for help texts.
 std::vector<std::string> shape_names();
 std::string size_names();
+// Small sizes for random models: groups of which one each is drawn.
+std::vector<std::vector<std::string>> drawn_sizes();
 
 // Parses "small", "small,layers=8" or "layers=8,hidden=64"; without a name, the other values are those of `small`.
 // Throws UsageError with the flag, the value and what is allowed.

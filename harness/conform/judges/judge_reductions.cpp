@@ -226,8 +226,9 @@ void judge_reductions(const Trial& trial, Rows& rows) {
 
 // Ranks that compute one replica together sum its activations in every micro-batch.
 ReductionCount count_reductions(const Trial& trial) {
-  const auto over_activations = [](const std::string& axis) {
-    return std::ranges::any_of(known_axes(), [&](const KnownAxis& one) { return one.name == axis && !one.data; });
+  const auto over_activations = [](const std::string& name) {
+    const KnownAxis* axis = mesh_text::known_axis(name);
+    return axis && !axis->data;
   };
   ReductionCount all{.used = trial.expected.back().used};
   for (const auto& collective : trial.ranks[0].steps.back().collectives)

@@ -92,6 +92,9 @@ bool same_on_all_ranks(const WrongGradient& c) {
   return true;
 }
 
+// True if several ranks compute one replica together.
+bool shares_replicas(const WrongGradient& c) { return c.trial.ranks.size() > static_cast<size_t>(c.trial.world()); }
+
 // True if all outputs are correct, so the bug must be after the forward pass.
 bool same_forward_pass(const WrongGradient& c) {
   for (const auto& evidence : c.trial.ranks) {
@@ -226,9 +229,8 @@ std::string by_statistics(const WrongGradient& c) {
   if (forward) return "";
   if (c.trial.scenario.reload && c.step == 2)
     return "the forward pass after load() already differs: parameters or buffers were not restored as they were";
-  const bool shared = c.trial.ranks.size() > static_cast<size_t>(c.trial.world());
   return std::string("the forward pass already differs: other samples, parameters, dropout masks or statistics") +
-         (shared ? ", or a sum over the ranks of one replica that is missing or made twice" : "");
+         (shares_replicas(c) ? ", or a sum over the ranks of one replica that is missing or made twice" : "");
 }
 
 std::string by_elements(const WrongGradient& c) {
@@ -332,8 +334,7 @@ std::string extent(const WrongGradient& c) {
   std::string names;
   for (size_t i = 0; i < c.wrong.size() && i < 3; ++i) names += (i ? ", " : "") + c.trial.names[c.wrong[i]];
   return " (" + std::to_string(c.wrong.size()) + " of " + std::to_string(c.expected.gradient.size()) +
-         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") +
-         (c.trial.ranks.size() > static_cast<size_t>(c.trial.world()) ? ")" : ": one bucket?)");
+         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") + (shares_replicas(c) ? ")" : ": one bucket?)");
 }
 
 std::string mistake_of(const WrongGradient& c) {

@@ -55,9 +55,7 @@ class Mlp : public Model {
   static Cutting cutting(size_t layer) {
     return cutting_of(static_cast<int64_t>(layer), static_cast<int64_t>(widths().size()) - 1);
   }
-  static int64_t first_feature(const TensorSplit& split) {
-    return piece_of(even_pieces(features, split.ranks()), split.rank()).first;
-  }
+  static int64_t first_feature(const TensorSplit& split) { return own_piece(features, split).first; }
 
   std::vector<at::Tensor> weights_, biases_;
   std::shared_ptr<Dropout> dropout_;

@@ -22,20 +22,21 @@ class AlteredWorkload : public WrappedWorkload {
     alter_(*model);
     return model;
   }
-  // Calls watch() whenever a loss has been computed.
+  // Calls watch() whenever a loss is computed.
   void watch_losses(std::function<void()> watch) { watch_ = std::move(watch); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
-    return scaled(inner_.loss(output, target));
+    return scaled(watched().loss(output, target));
   }
   at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
-    return scaled(inner_.split_loss(output, target, split));
+    return scaled(watched().split_loss(output, target, split));
   }
 
  private:
-  at::Tensor scaled(const at::Tensor& loss) const {
+  const Workload& watched() const {
     if (watch_) watch_();
-    return factor_ == 1 ? loss : loss * factor_;
+    return inner_;
   }
+  at::Tensor scaled(const at::Tensor& loss) const { return factor_ == 1 ? loss : loss * factor_; }
 
   std::function<void(Model&)> alter_;
   double factor_ = 1;

@@ -173,6 +173,12 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
   add(app.add_flag("--long", o.long_form,
                    "worlds 1 to 4, 7 and 8, and every combination up to world 3: up to\n10 minutes instead of two"),
       "");
+  add(app.add_flag("--short", o.short_form, "leave out costly scenarios for named workloads too")->excludes("--long"),
+      "");
+  add(app.add_option("--layouts", o.what.layouts,
+                     "check N random meshes, models and parameters instead, and shrink a failure")
+          ->check(between(1, 10000)),
+      "N");
   add(app.add_option("--junit", o.junit, "also write results as JUnit XML")->check(not_empty()), "FILE");
   add(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
           ->check(not_empty()),
@@ -385,11 +391,26 @@ void settle_run(const CLI::App& app, RunOptions& o) {
 
 // Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
 // that expose errors in rank order and data distribution.
+// Chooses the meshes of `check`: products of two axes on 4 ranks, with --long also of three on 8, or random layouts.
+void settle_layouts(CheckingOptions& o) {
+  const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
+  if (!placed && o.what.recompute == 0) o.what.products = o.long_form ? 3 : 2;
+  if (o.what.layouts == 0) return;
+  if (placed || !o.what.model.empty() || !o.what.params.empty() || o.what.recompute > 0 || !o.what.backends.empty())
+    throw UsageError(
+        "--layouts draws meshes, models, parameters and backends: leave out --mesh, --cpus, --gpus, --model, "
+        "--param, --recompute and --backend");
+  if (o.what.strategies.empty()) o.what.strategies = {"layout"};
+  if (o.what.workloads.empty()) o.what.workloads = {"gpt"};
+}
+
 void settle_check(const CLI::App& app, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
   o.what.probes = o.what.every_backend = o.what.own_rows = true;
-  o.what.whole_worlds = !o.what.workloads.empty() ? max_world : o.long_form ? 3 : 0;
+  o.what.whole_worlds = !o.what.workloads.empty() && !o.short_form && o.what.layouts == 0 ? max_world
+                        : o.long_form                                                     ? 3
+                                                                                          : 0;
   o.what.drawn_seed = app.count("--seed") == 0;
   if (o.what.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
@@ -397,6 +418,7 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   // With a chosen strategy and workload there are few cases, so all of them run.
   o.what.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
+  settle_layouts(o);
   settle_selection(o.what);
 }
 

@@ -60,6 +60,8 @@ struct Selection {
   std::vector<int> default_worlds;
   // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
   bool draws_worlds = false;
+  int products = 0;            // most axes of the meshes that `check` adds; below 2: it adds none
+  int64_t layouts = 0;         // number of random layouts that `check` runs instead of all other cases
   bool drawn_seed = false;     // true: the seed is random, not chosen by the user
   bool fixed_models = false;   // "all workloads" leaves out those whose model --model chooses
   bool probes = false;         // "all workloads" includes probes, models made only for checks
@@ -117,7 +119,7 @@ struct TuneOptions : RunOptions {
 
 struct CheckingOptions : MeasuringOptions {
   int seeds = 1;
-  bool long_form = false;
+  bool long_form = false, short_form = false;
   std::string check_filter;  // regular expression on check names; empty: all checks
   std::string junit;
   std::string dump;  // directory for dumps of weights, batches, gradients and outputs; empty: none

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "harness/front/commands/check_files.h"
 #include "harness/front/commands/check_text.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/plan/layouts.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"
@@ -20,6 +22,14 @@
 namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
+
+// Names the failed checks of a case.
+std::string failed_names(const std::vector<CheckRow>& checks) {
+  std::string names;
+  for (const CheckRow& row : checks)
+    if (row.status == CheckStatus::failed) names += row.name + " ";
+  return names;
+}
 
 class CheckRun : public ReportRun {
  public:
@@ -55,6 +65,7 @@ class CheckRun : public ReportRun {
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
+    if (check_options_.what.layouts > 0) shrink_failures(launcher, order);
     excuse_probes();
     if (ended.usage.empty() && !ended.signal && judged() + count_checks(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
@@ -81,6 +92,38 @@ class CheckRun : public ReportRun {
       });
       if (excused) record.status = CaseStatus::skipped;
     }
+  }
+
+  // Looks for the simplest layouts that still fail, for a few failures with different checks.
+  void shrink_failures(Launcher& launcher, const Json& order) {
+    constexpr size_t most = 3;
+    std::set<std::string> known;
+    for (const CaseRecord& record : report_.cases) {
+      const std::string failed = failed_names(record.checks);
+      if (!record.bad() || known.size() == most || !known.insert(failed).second) continue;
+      const CaseSpec smallest = shrunk(record.spec, launcher, order);
+      smallest_.push_back("smallest layout that fails like " + record.spec.id + ":\n  " + repeating_command(smallest));
+    }
+  }
+
+  CaseSpec shrunk(CaseSpec spec, Launcher& launcher, const Json& order) {
+    const WorkloadEntry& workload = *find_entry(prepared_.catalogue.workloads, spec.workload);
+    int trials = 60;
+    const auto fails = [&](const CaseSpec& one) {
+      progress_->state(one.id, "shrinking");
+      const CaseOutcome outcome = launcher.run(one, order);
+      return outcome.kind == CaseOutcome::Kind::failed || any_failed(outcome.checks);
+    };
+    for (bool found = true; found;) {
+      found = false;
+      for (const CaseSpec& simpler : simpler_layouts(spec, workload)) {
+        if (launcher.pending_signal() || --trials < 0) return spec;
+        if (!(found = fails(simpler))) continue;
+        spec = simpler;
+        break;
+      }
+    }
+    return spec;
   }
 
   int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
@@ -114,10 +157,12 @@ class CheckRun : public ReportRun {
   }
 
   std::string closing_line(bool) const override { return check_counts(report_); }
+  std::vector<std::string> hints() const override { return smallest_; }
 
   const CheckingOptions& check_options_;
   std::optional<JunitFile> junit_;
   std::optional<DumpDirectory> dump_;
+  std::vector<std::string> smallest_;  // descriptions of layouts that fail
 };
 
 }  // namespace

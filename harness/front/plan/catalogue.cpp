@@ -60,6 +60,7 @@ WorkloadEntry workload_from(const Json& json) {
           .digits = json.value("digits", false),
           .models = json.value("models", std::vector<std::string>{}),
           .model_sizes = json.value("model_sizes", ""),
+          .drawn_sizes = json.value("drawn_sizes", std::vector<std::vector<std::string>>{}),
           .check_model = json.value("check_model", ""),
           .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
           .plugin = json.value("plugin", false),

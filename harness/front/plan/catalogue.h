@@ -49,7 +49,9 @@ struct WorkloadEntry {
   bool digits = false;                   // the workload reads the MNIST files in the --data directory
   std::vector<std::string> models = {};  // names that --model accepts; empty: the workload has a single model
   std::string model_sizes = {};          // names of the sizes that --model can set
-  std::string check_model = {};          // model of `check`; empty: the workload's default
+  // Groups of sizes that --model can set, from which `check --layouts` draws one each; the simplest comes first.
+  std::vector<std::vector<std::string>> drawn_sizes = {};
+  std::string check_model = {};  // model of `check`; empty: the workload's default
   // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the
   // workload.
   int64_t samples = 0;

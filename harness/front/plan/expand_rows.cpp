@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/front/plan/layouts.h"
 #include "harness/front/plan/plan_steps.h"
 #include "workloads/base/hash.h"
 
@@ -30,6 +31,24 @@ class Expansion {
             const std::function<void(Row)>& emit)
       : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
+  // Adds cases with random layouts, instead of all others.
+  void add_layouts() {
+    std::mt19937_64 random(selection_.seed);
+    const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
+    for (int64_t i = 0; i < selection_.layouts; ++i) {
+      const StrategyEntry& strategy = *one_of(resolved_.strategies);
+      const WorkloadEntry& workload = *one_of(resolved_.workloads);
+      Row row = base_row(workload, workload.batch, Dtype::f32, Runtime::torch);
+      row.strategy = &strategy;
+      row.spec.strategy = strategy.name;
+      row.spec.python = strategy.python || workload.python;
+      row.spec.device = Device::cpu;
+      draw_layout(random, strategy, workload, row.spec);
+      row.spec.backend = one_of(every_backend(Device::cpu));
+      emit_(std::move(row));
+    }
+  }
+
   void add_workload(const WorkloadEntry& workload) {
     const auto batches =
         selection_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(selection_.batches);
@@ -38,22 +57,7 @@ class Expansion {
         selection_.runtimes.empty() ? std::vector<Runtime>{Runtime::torch} : without_repeats(selection_.runtimes);
     for (const int64_t batch : batches)
       for (const auto& [dtype, runtime] : combined(dtypes, runtimes)) {
-        const Row base{.spec = {.id = "",
-                                .strategy = "",
-                                .workload = workload.name,
-                                .scaling = selection_.scaling.value_or(workload.scaling),
-                                .batch = batch,
-                                .dtype = dtype,
-                                .runtime = runtime,
-                                .params = {},
-                                .model = model_of(workload),
-                                .scale = selection_.scale,
-                                .accumulate = selection_.accumulate,
-                                .recompute = selection_.recompute,
-                                .clip_norm = selection_.clip_norm,
-                                .seed = selection_.seed,
-                                .data_dir = selection_.data_dir},
-                       .workload = &workload};
+        const Row base = base_row(workload, batch, dtype, runtime);
         add_baselines(base);
         if (resolved_.reference) add_strategy(base, *resolved_.reference, {{}}, true);
         for (const StrategyEntry* strategy : resolved_.strategies)
@@ -62,6 +66,25 @@ class Expansion {
   }
 
  private:
+  Row base_row(const WorkloadEntry& workload, int64_t batch, Dtype dtype, Runtime runtime) const {
+    return {.spec = {.id = "",
+                     .strategy = "",
+                     .workload = workload.name,
+                     .scaling = selection_.scaling.value_or(workload.scaling),
+                     .batch = batch,
+                     .dtype = dtype,
+                     .runtime = runtime,
+                     .params = {},
+                     .model = model_of(workload),
+                     .scale = selection_.scale,
+                     .accumulate = selection_.accumulate,
+                     .recompute = selection_.recompute,
+                     .clip_norm = selection_.clip_norm,
+                     .seed = selection_.seed,
+                     .data_dir = selection_.data_dir},
+            .workload = &workload};
+  }
+
   // Returns the case's model; empty for the workload's default.
   std::string model_of(const WorkloadEntry& workload) const {
     if (workload.models.empty()) return "";
@@ -84,6 +107,25 @@ class Expansion {
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, added);
+    for (const auto& place : products_of(strategy, *base.workload))
+      for (const auto& params : values) add_row(base, strategy, place, params, resolved_.backends.front(), added);
+  }
+
+  // Returns meshes of two ranks on each of several axes of the strategy, if the selection asks for them. They are run
+  // on models that have layers and blocks to divide, or on the workloads that the user named.
+  std::vector<Place> products_of(const StrategyEntry& strategy, const WorkloadEntry& workload) const {
+    std::vector<Place> places;
+    const bool fits = workload.drawn_sizes.empty() ? !selection_.workloads.empty() : true;
+    if (selection_.products < 2 || !strategy.cpu || !fits) return places;
+    const size_t axes = strategy.axes.size();
+    for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
+      MeshShape mesh;
+      for (size_t axis = 0; axis < axes; ++axis)
+        if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
+      if (mesh.size() < 2 || static_cast<int>(mesh.size()) > selection_.products) continue;
+      places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
+    }
+    return places;
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the
@@ -130,10 +172,15 @@ class Expansion {
     if (strategy.parallelism != Parallelism::ranks) return {"none"};
     if (!selection_.every_backend || !selection_.backends.empty()) return resolved_.backends;
     if (place.world > selection_.whole_worlds && !backend_matters(place, workload)) return resolved_.backends;
+    const auto fitting = every_backend(place.device);
+    return fitting.empty() ? resolved_.backends : fitting;
+  }
+
+  std::vector<std::string> every_backend(Device device) const {
     std::vector<std::string> fitting;
     for (const auto& backend : catalogue_.backends)
-      if (backend.takes(place.device) && !backend.threads) fitting.push_back(backend.name);
-    return fitting.empty() ? resolved_.backends : fitting;
+      if (backend.takes(device) && !backend.threads) fitting.push_back(backend.name);
+    return fitting;
   }
 
   // True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
@@ -159,7 +206,7 @@ class Expansion {
     spec.params = params;
     spec.mesh = place.mesh;
     // Without --mesh, all ranks are on the strategy's first axis.
-    if (spec.mesh.empty() && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != "dp")
+    if (!place.has_mesh && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != "dp")
       spec.mesh = text_of(MeshShape{{strategy.axes.front(), spec.world}});
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is
@@ -179,6 +226,7 @@ class Expansion {
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
             const std::function<void(Row)>& emit) {
   Expansion expansion(selection, catalogue, resolved, emit);
+  if (selection.layouts > 0) return expansion.add_layouts();
   for (const WorkloadEntry* workload : resolved.workloads) expansion.add_workload(*workload);
 }
 

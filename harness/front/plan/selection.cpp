@@ -80,11 +80,11 @@ std::vector<Place> places_of_meshes(const Selection& selection, const Machine& m
     const int world = ranks_of(shape);
     const std::string mesh = is_plain(shape) ? "" : text_of(shape);
     worlds.push_back(world);
-    if (has(selection.gpus, world)) places.push_back({Device::cuda, world, mesh});
-    if (has(selection.cpus, world)) places.push_back({Device::cpu, world, mesh});
+    if (has(selection.gpus, world)) places.push_back({Device::cuda, world, mesh, true});
+    if (has(selection.cpus, world)) places.push_back({Device::cpu, world, mesh, true});
     if (!selection.gpus.empty() || !selection.cpus.empty()) continue;
     const bool fits = static_cast<size_t>(world) <= machine.gpus.size() || selection.oversubscribe;
-    places.push_back({!machine.gpus.empty() && fits ? Device::cuda : Device::cpu, world, mesh});
+    places.push_back({!machine.gpus.empty() && fits ? Device::cuda : Device::cpu, world, mesh, true});
   }
   for (const auto& [flag, asked] : {std::pair("--gpus ", &selection.gpus), std::pair("--cpus ", &selection.cpus)})
     for (const int world : *asked)

@@ -17,6 +17,7 @@ struct Place {
   Device device;
   int world;
   std::string mesh = {};  // empty: all ranks on the axis dp
+  bool has_mesh = false;  // true if the user gave the mesh
 };
 
 template <class T>

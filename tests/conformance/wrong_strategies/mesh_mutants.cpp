@@ -46,7 +46,6 @@ void over_one_axis_after_the_other(Run& run, at::Tensor& flat) {
 
 std::vector<Mutant> mesh_mutants() {
   const auto on_mesh = [](Mutant mutant) {
-    mutant.world = 6;
     mutant.mesh = mesh;
     return mutant;
   };

@@ -15,7 +15,7 @@ struct Mutant {
   std::string key_term = {};  // text that the failed check's message must contain
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
-  int world = 3;
+  int world = 3;  // ignored if there is a mesh
   Wrap wrap = {};
   at::ScalarType dtype = at::kFloat;  // dtype of the training step
   uint64_t seed = 1;
@@ -57,6 +57,7 @@ std::vector<Mutant> traffic_mutants();
 std::vector<Mutant> sharded_mutants();
 std::vector<Mutant> sharded_gradient_mutants();
 std::vector<Mutant> pipeline_mutants();
+std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check

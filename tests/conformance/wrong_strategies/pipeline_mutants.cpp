@@ -41,6 +41,9 @@ enum class Mistake {
   loss_of_the_last_micro_batch,
   stages_without_broadcast,
   trains_while_evaluating,
+  replicas_not_averaged,
+  averaged_over_all_ranks,
+  buffers_of_each_replica,
 };
 
 // One stage on each rank. All forward passes come before all backward passes.
@@ -50,10 +53,11 @@ class PipelineReference : public Strategy {
       : workload_(setup.workload),
         mistake_(mistake),
         axis_(setup.mesh.axis("pp")),
+        replicas_(setup.mesh.axis("dp")),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         clip_norm_(setup.clip_norm),
         links_(axis_, setup.devices.at(0), false) {
-    if (!is(Mistake::stages_without_broadcast)) broadcast_from(0, axis_.group, replica_.detached());
+    if (!is(Mistake::stages_without_broadcast)) broadcast_from(0, setup.mesh.group(), replica_.detached());
     std::vector<int> ranks;
     for (int r = 0; r < axis_.size; ++r) ranks.push_back(r);
     stages_ = cut_stages(*replica_.shared_model(), ranks, "");
@@ -67,12 +71,20 @@ class PipelineReference : public Strategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases&) override {
     replica_.clear_gradients();
     live_.assign(micro.size(), {});
+    const auto buffers = replica_.buffer_list();
+    if (replicas_.size > 1 && !buffers.empty() && !is(Mistake::buffers_of_each_replica))
+      broadcast_from(0, replicas_.group, buffers);
     for (size_t k = 0; k < micro.size(); ++k) forward_pass(step, micro, k);
     for (size_t k = 0; k < micro.size(); ++k)
       backward_pass(micro.size(), is(Mistake::backward_in_reverse) ? micro.size() - 1 - k : k);
     for (Transfer& sent : sent_) sent.wait();
     sent_.clear();
     if (!is(Mistake::tie_not_summed) && !is(Mistake::tie_summed_each_micro_batch)) sum_tied();
+    if (!is(Mistake::replicas_not_averaged)) {
+      std::vector<at::Tensor> gradients;
+      for (const Parameter& one : own_) gradients.push_back(one.tensor.grad().detach());
+      sum_over(replicas_, gradients, replicas_.size * (is(Mistake::averaged_over_all_ranks) ? axis_.size : 1));
+    }
     if (clip_norm_) clip();
     if (!(is(Mistake::first_stage_not_trained) && axis_.rank == 0)) optimizer_->step(step);
     StepResult result;
@@ -219,7 +231,7 @@ class PipelineReference : public Strategy {
       const bool counts = one.stages.front() == axis_.rank || is(Mistake::tie_clipped_twice);
       (counts ? counted : copies).push_back(one.tensor.grad());
     }
-    clip_parts(counted, *clip_norm_, at::kCPU, is(Mistake::clipped_by_stage) ? nullptr : axis_.group.get(), copies);
+    clip_parts(counted, *clip_norm_, at::kCPU, {is(Mistake::clipped_by_stage) ? nullptr : axis_.group.get()}, copies);
   }
 
   std::vector<at::Tensor> whole(const std::function<at::Tensor(const Placed&)>& choose) const {
@@ -234,7 +246,7 @@ class PipelineReference : public Strategy {
 
   const Workload& workload_;
   Mistake mistake_;
-  Axis axis_;
+  Axis axis_, replicas_;
   Replica replica_;
   std::optional<double> clip_norm_;
   Links links_;
@@ -247,22 +259,18 @@ class PipelineReference : public Strategy {
 };
 
 Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
-              const std::string& workload = "probe-blocks") {
+              const std::string& workload = "probe-blocks", const std::string& mesh = "pp=3") {
   const auto info = [=]() -> StrategyInfo {
     return {.name = "pipeline-reference",
             .summary = "",
             .gradient = Gradient::mean_of_means,
             .buffers = Buffers::rank0,
-            .axes = {"pp"},
+            .axes = {"pp", "dp"},
             .make = [=](const Setup& setup) { return std::make_unique<PipelineReference>(setup, mistake); },
             .collective_evaluation = true};
   };
-  return {.name = name,
-          .killed_by = killed_by,
-          .key_term = key_term,
-          .strategy = info,
-          .workload = workload,
-          .mesh = "pp=3"};
+  return {
+      .name = name, .killed_by = killed_by, .key_term = key_term, .strategy = info, .workload = workload, .mesh = mesh};
 }
 
 }  // namespace
@@ -294,6 +302,12 @@ std::vector<Mutant> pipeline_mutants() {
       mutant("pipeline-loss-of-the-last-micro-batch", loss_of_the_last_micro_batch, "loss-value", "not the mean"),
       mutant("pipeline-stages-without-broadcast", stages_without_broadcast, "initial-broadcast", "another rank's"),
       mutant("pipeline-trains-while-evaluating", trains_while_evaluating, "evaluation", "training mode", "convnet"),
+      mutant("pipeline-replicas-not-averaged", replicas_not_averaged, "gradient-meaning", "not reduced", "gpt",
+             "dp=2,pp=2"),
+      mutant("pipeline-averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2", "gpt",
+             "dp=2,pp=2"),
+      mutant("pipeline-buffers-of-each-replica", buffers_of_each_replica, "buffers", "", "convnet", "dp=2,pp=2"),
+      mutant("pipeline-right-on-a-grid", none, "", "", "gpt", "dp=2,pp=2"),
       mutant("pipeline-right", none, "", ""),
       mutant("pipeline-right-tied", none, "", "", "gpt"),
       mutant("pipeline-backward-in-reverse", backward_in_reverse, "", "", "gpt"),

@@ -2,8 +2,8 @@
 // gradients of whole parameters, clipping, dropout, state. Also contains right variants.
 #include <ATen/ATen.h>
 
+#include "strategies/layout/layout.h"
 #include "strategies/parts/shard_sums.h"
-#include "strategies/tensor/tensor_parallel.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
@@ -148,9 +148,10 @@ class WrongExchange : public Exchange {
   mutable int entered_ = 0, left_ = 0;  // calls in this block
 };
 
-class WrongTensorParallel : public TensorParallel {
+class WrongTensorParallel : public layout::Layout {
  public:
-  WrongTensorParallel(const Setup& setup, Mistake mistake) : TensorParallel(setup), mistake_(mistake) {
+  WrongTensorParallel(const Setup& setup, Mistake mistake)
+      : Layout(setup, {.name = "tp", .tensor = options_of(setup.params)}), mistake_(mistake) {
     if (!is(Mistake::starts_without_broadcast)) return;
     const auto own = setup.workload.model(setup.init_seed);
     const at::NoGradGuard no_grad;
@@ -162,33 +163,30 @@ class WrongTensorParallel : public TensorParallel {
     std::vector<Batch> batches(micro.begin(), micro.end());
     if (is(Mistake::ids_of_replica_0))
       for (Batch& batch : batches) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
-    return TensorParallel::step(step, batches, phases);
+    return Layout::step(step, batches, phases);
   }
 
   at::Tensor forward(const Batch& mine) override {
-    if (!is(Mistake::samples_of_rank_0_evaluated)) return TensorParallel::forward(mine);
+    if (!is(Mistake::samples_of_rank_0_evaluated)) return Layout::forward(mine);
     std::vector<at::Tensor> input = {mine.input.clone()};
-    axis_.group->broadcast(input)->wait();
-    return TensorParallel::forward({input[0], mine.target, mine.ids});
+    tp_.group->broadcast(input)->wait();
+    return Layout::forward({input[0], mine.target, mine.ids});
   }
 
  protected:
-  std::shared_ptr<const TensorSplit> exchange(const Batch& batch, Phases* phases) const override {
-    if (axis_.size == 1) return nullptr;
-    Options options = options_;
-    if (!phases) options.sequence = false;
-    const int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
-    return std::make_shared<WrongExchange>(axis_, options, tokens, phases, mistake_, *replica_.shared_model());
+  std::shared_ptr<const TensorSplit> make_exchange(const Options& options, int64_t tokens,
+                                                   Phases* phases) const override {
+    return std::make_shared<WrongExchange>(tp_, options, tokens, phases, mistake_, *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
                      size_t micros) const override {
     if (is(Mistake::border_label_counted_twice))
       return loss_with_border(output, target, *split) / static_cast<double>(micros);
-    const at::Tensor loss = TensorParallel::loss_of(output, target, split, micros);
+    const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     if (is(Mistake::padding_counted))
       return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
-    return is(Mistake::loss_by_ranks) ? loss / axis_.size : loss;
+    return is(Mistake::loss_by_ranks) ? loss / tp_.size : loss;
   }
 
   void sum_partial() const override {
@@ -199,35 +197,35 @@ class WrongTensorParallel : public TensorParallel {
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
-    std::vector<Parameter> summed;
-    for (const Parameter& one : replica_.trainable()) {
-      const bool whole = is(Mistake::whole_gradients_summed) && !tensors_.is_cut(one.name);
-      const std::vector<std::string> names = partial();
-      if (whole || (std::ranges::count(names, one.name) > 0 && !skips(one.name))) summed.push_back(one);
+    std::vector<Held> summed;
+    for (const Held& one : trainable()) {
+      const bool whole = is(Mistake::whole_gradients_summed) && !tensors_.is_cut(one.name());
+      if (whole || (tensors_.is_partial(one.name(), options_.tensor.sequence) && !skips(one.name())))
+        summed.push_back(one);
     }
-    sum_gradients(gradients_of(summed), axis_, is(Mistake::whole_gradients_averaged) ? axis_.size : 1);
+    sum_over(tp_, gradients_of(summed), is(Mistake::whole_gradients_averaged) ? tp_.size : 1);
   }
 
   void average_over_replicas() const override {
     if (is(Mistake::replicas_not_averaged)) return;
-    if (!is(Mistake::averaged_over_all_ranks)) return TensorParallel::average_over_replicas();
-    sum_gradients(gradients_of(replica_.trainable()), replicas_, replicas_.size * axis_.size);
+    if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
+    sum_over(replicas_, gradients_of(trainable()), replicas_.size * tp_.size);
   }
 
   void clip() const override {
     std::vector<at::Tensor> counted, copies;
     for (const auto& [name, tensor] : replica_.trainable()) {
       const bool cut = tensors_.is_cut(name);
-      const bool counts = is(Mistake::cut_gradients_clipped_once)        ? axis_.rank == 0
+      const bool counts = is(Mistake::cut_gradients_clipped_once)        ? tp_.rank == 0
                           : is(Mistake::whole_gradients_clipped_by_each) ? true
-                                                                         : axis_.rank == 0 || cut;
+                                                                         : tp_.rank == 0 || cut;
       (counts ? counted : copies).push_back(tensor.grad());
     }
-    clip_parts(counted, *clip_norm_, at::kCPU, is(Mistake::clipped_by_rank) ? nullptr : axis_.group.get(), copies);
+    clip_parts(counted, *clip_norm_, at::kCPU, {is(Mistake::clipped_by_rank) ? nullptr : tp_.group.get()}, copies);
   }
 
   void load(const Snapshot& snapshot) override {
-    TensorParallel::load(snapshot);
+    Layout::load(snapshot);
     if (!is(Mistake::loads_the_first_piece)) return;
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : replica_.trainable())
@@ -279,7 +277,6 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
           .key_term = key_term,
           .strategy = info,
           .workload = workload,
-          .world = mesh == "tp=3" ? 3 : 4,
           .mesh = mesh,
           .model = model};
 }

@@ -117,7 +117,6 @@ void reduce_over_the_data_axis(Parts& parts) {
 std::vector<Mutant> traffic_mutants() {
   constexpr char check[] = "collective-bytes";
   const auto on_mesh = [](Mutant mutant) {
-    mutant.world = 4;
     mutant.mesh = "dp=2,tp=2";
     return mutant;
   };

@@ -156,7 +156,7 @@ TEST(Pipeline, NamesTheActionThatFailed) {
       strategy->step(step, micro_batches(workload, 3, step), phases);
     }
   });
-  expect_contains(errors.at(1), {"pp: rank 1, action 1F0 (stage 1, micro-batch 0)", "no more"});
+  expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
 }
 
 TEST(Pipeline, RefusesWhatItCannotRunByName) {

@@ -263,7 +263,7 @@ class FailingBackend : public ForwardingBackend {
   std::atomic<int>& calls_left_;
 };
 
-// Returns the error of rank 1, one of whose collectives fails in a step.
+// Runs a step in which a collective of rank 1 fails. Returns rank 1's error.
 std::string error_of_call(int call) {
   const auto workload = gpt();
   const auto errors = on_ranks(2, [&](Rank& me) {

@@ -1,0 +1,127 @@
+#include "harness/front/plan/layouts.h"
+
+#include <algorithm>
+
+#include "harness/front/text/text.h"
+#include "harness/report/text/shell.h"
+
+namespace dpbench {
+namespace {
+
+// std::uniform_int_distribution gives other values in other standard libraries.
+size_t below(std::mt19937_64& random, size_t end) { return random() % end; }
+
+template <class T>
+const T& one_of(std::mt19937_64& random, const std::vector<T>& values) {
+  return values[below(random, values.size())];
+}
+
+void set_mesh(CaseSpec& spec, const MeshShape& mesh) {
+  spec.world = spec.processes = ranks_of(mesh);
+  spec.mesh = is_plain(mesh) ? "" : text_of(mesh);
+}
+
+// Returns the mesh of a case; one without --mesh has the axis dp.
+MeshShape mesh_of(const CaseSpec& spec) {
+  return spec.mesh.empty() ? MeshShape{{"dp", spec.world}} : parse_mesh(spec.mesh);
+}
+
+MeshShape drawn_mesh(std::mt19937_64& random, std::vector<std::string> axes) {
+  constexpr size_t most_axes = 3;
+  const size_t count = 1 + below(random, std::min(most_axes, axes.size()));
+  MeshShape mesh;
+  while (mesh.size() < count) {
+    const size_t which = below(random, axes.size());
+    const int room = most_drawn_ranks / ranks_of(mesh);
+    if (room < 2) break;
+    mesh.push_back({axes[which], 2 + static_cast<int>(below(random, static_cast<size_t>(std::min(room, 4) - 1)))});
+    axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+  return mesh;
+}
+
+// Returns the values of a parameter that can be drawn, without its default.
+std::vector<std::string> other_values(const ParamEntry& param) {
+  std::vector<std::string> values;
+  const bool is_switch = param.values.empty() && (param.fallback == "on" || param.fallback == "off");
+  if (param.values == "integer")
+    values = {"1", "2", "3"};
+  else if (param.values.find('|') != std::string::npos || is_switch)
+    values = split(is_switch ? "on|off" : param.values, '|');
+  std::erase(values, param.fallback);
+  return values;
+}
+
+std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload) {
+  std::vector<std::string> sizes;
+  for (const auto& choices : workload.drawn_sizes) sizes.push_back(one_of(random, choices));
+  return join(sizes, ",");
+}
+
+// Replaces the sizes of one group by its first choice. Returns the model unchanged if it has that already.
+std::string with_first_choice(const std::string& model, const std::vector<std::string>& choices) {
+  const std::string text = "," + model + ",";
+  for (const std::string& choice : choices)
+    if (const size_t at = text.find("," + choice + ","); at != std::string::npos)
+      return model.substr(0, at) + choices.front() + model.substr(at + choice.size());
+  return model;
+}
+
+}  // namespace
+
+void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload,
+                 CaseSpec& spec) {
+  set_mesh(spec, drawn_mesh(random, strategy.axes));
+  if (!workload.drawn_sizes.empty()) spec.model = drawn_model(random, workload);
+  for (const ParamEntry& param : strategy.params) {
+    const auto values = other_values(param);
+    if (!values.empty() && below(random, 8) == 0) spec.params[param.name] = one_of(random, values);
+  }
+  if (below(random, 3) == 0) spec.recompute = 1 + static_cast<int64_t>(below(random, 2));
+}
+
+std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload) {
+  std::vector<CaseSpec> all;
+  const MeshShape mesh = mesh_of(spec);
+  const auto add_mesh = [&](const MeshShape& simpler) {
+    all.push_back(spec);
+    set_mesh(all.back(), simpler);
+  };
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    MeshShape simpler = mesh;
+    simpler.erase(simpler.begin() + static_cast<std::ptrdiff_t>(axis));
+    if (!simpler.empty()) add_mesh(simpler);
+    simpler = mesh;
+    for (const int size : {2, mesh[axis].size - 1}) {
+      simpler[axis].size = size;
+      if (size >= 2 && size < mesh[axis].size) add_mesh(simpler);
+    }
+  }
+  for (const auto& [name, value] : spec.params) {
+    all.push_back(spec);
+    all.back().params.erase(name);
+  }
+  if (spec.recompute > 0) {
+    all.push_back(spec);
+    all.back().recompute = 0;
+  }
+  for (const auto& choices : workload.drawn_sizes) {
+    const std::string simpler = with_first_choice(spec.model, choices);
+    if (simpler == spec.model) continue;
+    all.push_back(spec);
+    all.back().model = simpler;
+  }
+  for (CaseSpec& one : all) one.id = case_id(one);
+  return all;
+}
+
+std::string repeating_command(const CaseSpec& spec) {
+  std::string flags = "check --short --strategy " + spec.strategy + " --workload " + spec.workload;
+  flags += " --mesh " + text_of(mesh_of(spec));
+  if (!spec.model.empty()) flags += " --model " + spec.model;
+  for (const auto& [name, value] : spec.params) flags += " --param " + spec.strategy + "." + name + "=" + value;
+  if (spec.recompute > 0) flags += " --recompute " + std::to_string(spec.recompute);
+  return shell_command(flags + " --backend " + spec.backend + " --seed " + std::to_string(spec.seed));
+}
+
+}  // namespace dpbench

@@ -1,0 +1,26 @@
+// Layouts for `dpbench check --layouts`: a mesh, a small model and parameter values, drawn at random. A layout that
+// fails is simplified.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/front/plan/catalogue.h"
+#include "harness/report/record/case.h"
+
+namespace dpbench {
+
+inline constexpr int most_drawn_ranks = 8;
+
+// Draws the mesh, model, parameters and recomputation of a case of the strategy on the workload.
+void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload, CaseSpec& spec);
+
+// Returns cases that are simpler than this one in one respect each: an axis less or shorter, a smaller model, a
+// parameter at its default.
+std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload);
+
+// Returns the command that checks this case alone.
+std::string repeating_command(const CaseSpec& spec);
+
+}  // namespace dpbench

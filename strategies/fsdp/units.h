@@ -1,0 +1,76 @@
+// The units of a model's stages: gathered before a pass needs them, freed after it, their gradients reduced.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "strategies/api/phases.h"
+#include "strategies/fsdp/options.h"
+#include "strategies/fsdp/unit.h"
+#include "strategies/fsdp/unit_plan.h"
+#include "strategies/parts/graph_piece.h"
+
+namespace dpbench::fsdp {
+
+class Units {
+ public:
+  // Cuts the parameters of the stages that this rank computes into shards, and frees them unless they stay whole.
+  // names: all of the model's parameters. is_mine: true for a parameter that this rank has; a parameter of no stage
+  // belongs to the root.
+  Units(const Model& model, const NamedTensors& names, const std::vector<Span>& stages,
+        const std::function<bool(const at::Tensor&)>& is_mine, const Options& options, const Storage& storage);
+
+  // Runs a stage's forward pass, one unit after the other. x: the input of its first block. With gradients, appends the
+  // parts of the autograd graph to `pieces`. last: the backward pass follows at once.
+  using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
+  at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
+                     Phases& phases);
+  // Runs the backward pass of these pieces. slope: the gradient of the last piece's output; undefined for a loss. last:
+  // true in the step's last micro-batch.
+  void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Phases& phases);
+
+  void clear_gradients();
+  // Frees what is kept between the micro-batches of a step, and waits for all sums.
+  void end_step(Phases& phases);
+  void end_evaluation();
+  // Gathers the parameters that the optimizer has stepped, if they are not freed.
+  void update();
+
+  // All parameters of this rank, in the order of `names`.
+  std::vector<ShardedParameter> parameters();
+  // Returns the whole tensor of the parameter's name from the ranks' rows. Collective.
+  at::Tensor whole(const std::string& name, const at::Tensor& rows) const;
+  // Returns this rank's rows of a tensor with the shape of the parameter.
+  at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
+  void set(const std::string& name, const at::Tensor& whole);
+  // Largest number of bytes of gathered parameters since the last call.
+  int64_t take_peak();
+
+ private:
+  struct Place {
+    size_t number;  // in the order of the model's parameters
+    Unit* unit;
+  };
+
+  void need(size_t unit, int direction, Phases& phases);
+  void note_peak(int64_t beside);
+  void reduce(Unit& unit, bool last, Phases& phases);
+  void free_after_forward(size_t unit);
+  void free(size_t unit);
+  std::vector<Unit*> all();
+
+  Options options_;
+  bool frees_;
+  double share_;  // by which gradients are multiplied before they are summed over ranks
+  UnitPlan plan_;
+  std::vector<Unit> units_;
+  Unit root_;
+  std::map<std::string, Place> places_;  // by the parameter's name
+  Unit* reducing_ = nullptr;             // the unit of the reduction under way
+  bool reducing_last_ = false;
+  int64_t peak_bytes_ = 0;
+};
+
+}  // namespace dpbench::fsdp

@@ -1,0 +1,521 @@
+#include "strategies/layout/layout.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "strategies/exchange/broadcast.h"
+#include "strategies/exchange/share.h"
+#include "strategies/parts/same_model.h"
+#include "strategies/parts/shard_sums.h"
+#include "strategies/parts/unused_parameters.h"
+#include "strategies/pipeline/owned.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::layout {
+namespace {
+
+using pipeline::Placed;
+
+constexpr int first_tie_tag = 1 << 24;  // above the tags of activations and gradients
+
+TensorPlan checked_plan(const Model& model, const Axis& axis, const tensor::Options& options) {
+  if (axis.size == 1) return {};
+  TensorPlan plan = model.tensor_plan(axis.size);
+  if (plan.cuts.empty()) throw UsageError(options.owner + ": this model has no layers that can be divided among ranks");
+  if (options.sequence && plan.tokens == 0)
+    throw UsageError(options.owner + ".sequence=on: the activations of this model have no sequence that can be cut");
+  return plan;
+}
+
+}  // namespace
+
+Layout::Layout(const Setup& setup, Options options)
+    : workload_(setup.workload),
+      options_(std::move(options)),
+      mesh_(setup.mesh),
+      replicas_(mesh_.axis("dp")),
+      pp_(mesh_.axis("pp")),
+      tp_(mesh_.axis("tp")),
+      replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
+      clip_norm_(setup.clip_norm),
+      schedules_(options_.pipeline, pp_.size),
+      stages_(pipeline::cut_stages(*replica_.shared_model(), schedules_.rank_of_stages(), options_.pipeline.blocks,
+                                   options_.name)),
+      tensors_(checked_plan(*replica_.shared_model(), tp_, options_.tensor), tp_) {
+  replica_.trainable_tensors(options_.name);  // throws if nothing is trainable
+  if (tp_.size == 1) options_.tensor.sequence = false;
+  if (pp_.size == 1) options_.pipeline.microbatches = 1;  // nothing to overlap
+  if (const auto& all = mesh_.group()) {
+    require_same_model(*all, replica_);
+    broadcast_from(0, all, replica_.detached());
+  }
+  const Model& model = *replica_.shared_model();
+  parameters_ = placed_parameters(model, stages_);
+  buffers_ = placed_buffers(model, stages_);
+  refuse_parts_of_batch_statistics();
+  tensors_.cut(model);
+  shard();
+  keep_own();
+  passes_.emplace(options_.name, replica_, stages_, pp_, options_.pipeline.poison, units_ ? &*units_ : nullptr,
+                  [this](const at::Tensor& output, const Part& part) {
+                    const at::Tensor loss = loss_of(output, part.batch.target, part.split.get(), micros_);
+                    return part.share == 1 ? loss : loss * part.share;
+                  });
+}
+
+// Returns an axis of the mesh, or all ranks for "world".
+Axis Layout::axis_of(const std::string& name) const {
+  if (name != "world") return mesh_.axis(name);
+  return {.name = name, .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
+}
+
+void Layout::shard() {
+  if (!options_.sharded) return;
+  const fsdp::Options& options = *options_.sharded;
+  const bool between = options.reshard == fsdp::Reshard::shard;
+  const bool no_axis = mesh_.axis("shard").size == 1;
+  if (between && mesh_.group()->getSize() > 1 && no_axis)
+    throw UsageError(options_.name + ".reshard=shard needs a mesh with an axis shard, such as --mesh dp=2,shard=2");
+  if (options_.shards_over_dp) {
+    shard_ = axis_of(shard_axis(mesh_.shape(), options.reshard));
+    replicas_ = mesh_.axis(replica_axis(mesh_.shape(), options.reshard));
+  } else if (no_axis && !options.gathered && !options.reduced) {
+    if (options.find_unused || options.reduce_each_micro)
+      throw UsageError(options_.name + "." + (options.find_unused ? "find_unused=on" : "sync=each") +
+                       " needs a mesh with an axis shard");
+    return;
+  } else {
+    shard_ = mesh_.axis("shard");
+  }
+  std::vector<fsdp::Span> spans;
+  for (const pipeline::Stage& stage : stages_)
+    if (stage.rank == pp_.rank) spans.push_back({stage.first, stage.last});
+  const auto mine = [&](const at::Tensor& tensor) {
+    return std::ranges::any_of(parameters_,
+                               [&](const Placed& one) { return one.tensor.is_same(tensor) && is_mine(one); });
+  };
+  NamedTensors names;
+  std::vector<at::Tensor> parts;
+  for (const Placed& one : parameters_) {
+    names.emplace_back(one.name, one.tensor);
+    if (ranks_of(one).size() > 1 || tensors_.is_partial(one.name, options_.tensor.sequence))
+      parts.push_back(one.tensor);
+  }
+  units_.emplace(*replica_.shared_model(), names, spans, mine, options,
+                 fsdp::Storage{.shard = shard_,
+                               .replica = replicas_,
+                               .between = between ? mesh_.axis("shard") : Axis(),
+                               .whole = options.stage == fsdp::Stage::zero2,
+                               .gathered = options.gathered,
+                               .reduced = options.reduced,
+                               .parts = parts,
+                               .poison = options.poison});
+}
+
+StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phases) {
+  if (micro.empty())
+    throw std::runtime_error(options_.name + ": this rank has no samples in step " + std::to_string(step));
+  clear_gradients();
+  share_buffers(phases);
+  phases.enter(Phase::data);
+  micros_ = micro.size();
+  std::vector<Part> parts = parts_of(micro, phases);
+  const Batch last = parts.back().batch;
+  const pipeline::Schedule& schedule = schedules_.of(static_cast<int>(parts.size()));
+  StepResult result = passes_->run(step, std::move(parts), schedule, phases);
+  const at::NoGradGuard no_grad;
+  phases.enter(Phase::communication);
+  if (units_) units_->end_step(phases), take_gradients();
+  sum_partial();
+  sum_tied();
+  average_over_replicas();
+  if (options_.tensor.verify) verify();
+  if (clip_norm_) clip();
+  result = shared(std::move(result), last);
+  phases.enter(Phase::optimizer);
+  optimizer_->step(step);
+  if (!options_.sharded || options_.sharded->stage == fsdp::Stage::fsdp) return result;
+  phases.enter(Phase::communication);
+  units_->update();
+  return result;
+}
+
+// Returns the loss of the last stage, on every rank. The output follows if it is asked for.
+StepResult Layout::shared(StepResult result, const Batch& last) {
+  if (!is_distributed()) return result;
+  const int root = stages_.back().rank;
+  result.loss = passes_->links().share(result.loss, root);
+  result.gather_output = [this, root, split = exchange(last, nullptr), piece = std::move(result.output)] {
+    const at::NoGradGuard no_grad;
+    const bool joins = split && pp_.rank == root;
+    return passes_->links().share(joins ? workload_.joined_output(piece, *split) : piece, root);
+  };
+  result.output.reset();
+  return result;
+}
+
+at::Tensor Layout::forward(const Batch& mine) {
+  const at::NoGradGuard no_grad;
+  const auto& model = replica_.shared_model();
+  model->eval();
+  at::Tensor output;
+  const auto shared = [&](const at::Tensor& tensor, int stage_rank, int rank) {
+    const at::Tensor own = tensor.defined() ? tensor.to(replica_.device()) : tensor;
+    return share(passes_->links().share(own, stage_rank), rank, tp_, replica_.device());
+  };
+  for (int p = 0; p < pp_.size; ++p)
+    for (int t = 0; t < tp_.size; ++t) {
+      const at::Tensor found = evaluate({shared(mine.input, p, t), {}, shared(mine.ids, p, t)});
+      if (p == pp_.rank && t == tp_.rank) output = found;
+    }
+  model->train();
+  return output;
+}
+
+// Collective among the ranks of a replica, each with the same samples.
+at::Tensor Layout::evaluate(const Batch& batch) {
+  const Part part{.batch = replica_.to_device(batch), .split = exchange(batch, nullptr)};
+  at::Tensor x = part.batch.input;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    if (stages_[s].rank == pp_.rank) x = passes_->evaluate(s, x, part);
+    const bool moves = s + 1 == stages_.size() || stages_[s + 1].rank != stages_[s].rank;
+    if (moves) x = passes_->links().share(x, stages_[s].rank);
+  }
+  if (units_) units_->end_evaluation();
+  return part.split ? workload_.joined_output(x, *part.split) : x;
+}
+
+NamedTensors Layout::parameters() {
+  const at::NoGradGuard no_grad;
+  const auto found = whole([](const Held& one) { return one.stored; });
+  NamedTensors all;
+  for (const auto& [name, tensor] : replica_.parameters()) {
+    const auto same = std::ranges::find_if(parameters_, [&](const Placed& one) { return one.tensor.is_same(tensor); });
+    all.emplace_back(name, found[static_cast<size_t>(same - parameters_.begin())]);
+  }
+  return all;
+}
+
+NamedTensors Layout::gradients() {
+  const at::NoGradGuard no_grad;
+  return trained([](const Held& one) { return one.stored.grad(); }, "");
+}
+
+NamedTensors Layout::buffers() {
+  const at::NoGradGuard no_grad;
+  std::vector<int> owners;
+  std::vector<pipeline::Whole> wholes;
+  for (const Placed& one : buffers_) {
+    owners.push_back(owner_of(one));
+    wholes.push_back({.sizes = one.sizes, .dtype = one.dtype});
+  }
+  const auto found = from_owners(pp_, replica_.device(), owners, wholes,
+                                 [&](size_t i) { return tensors_.whole(buffers_[i].name, buffers_[i].tensor); });
+  NamedTensors all;
+  for (size_t i = 0; i < buffers_.size(); ++i) all.emplace_back(buffers_[i].name, found[i]);
+  return all;
+}
+
+NamedTensors Layout::state() {
+  const at::NoGradGuard no_grad;
+  NamedTensors all;
+  const NamedTensors own = optimizer_->state();
+  for (const std::string& slot : state_slots(workload_.optimizer())) {
+    if (slot == "step") {
+      for (auto& one : step_counts(own)) all.push_back(std::move(one));
+      continue;
+    }
+    const auto mine = [&](const Held& one) {
+      const at::Tensor* found = find(own, one.name() + "." + slot);
+      return found ? *found : at::zeros_like(one.stored);  // a rank without rows keeps no state
+    };
+    for (auto& one : trained(mine, "." + slot)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// Returns how often the optimizer has stepped each parameter.
+NamedTensors Layout::step_counts(const NamedTensors& state) const {
+  std::vector<Parameter> own;
+  for (const Held& one : own_) own.push_back({one.name(), one.stored});
+  const auto counts = largest_step_counts(own, state, replica_.device(), shard_.group.get());
+  const auto count_of = [&](const Held& one) {
+    return counts[static_cast<size_t>(std::ranges::find(own, one.name(), &Parameter::name) - own.begin())];
+  };
+  return trained(count_of, ".step", /*scalars=*/true);
+}
+
+void Layout::load(const Snapshot& snapshot) {
+  // Copies, so that a snapshot that does not fit changes nothing.
+  const auto copies = [](NamedTensors tensors) {
+    for (auto& [name, tensor] : tensors) tensor = tensor.detach().clone();
+    return tensors;
+  };
+  const NamedTensors wanted = copies(parameters()), state_wanted = copies(state()), buffers_wanted = copies(buffers());
+  load_into(wanted, snapshot.parameters, "parameter");
+  load_into(state_wanted, snapshot.state, "optimizer state");
+  load_into(buffers_wanted, snapshot.buffers, "buffer");
+  const at::NoGradGuard no_grad;
+  for (const Held& one : own_) {
+    const at::Tensor& value = *find(wanted, one.name());
+    if (units_)
+      units_->set(one.name(), tensors_.piece(one.name(), value));
+    else
+      one.stored.detach().copy_(tensors_.piece(one.name(), value));
+  }
+  for (const Placed& one : buffers_)
+    one.tensor.detach().copy_(tensors_.piece(one.name, *find(buffers_wanted, one.name)));
+  for (const auto& [full, mine] : optimizer_->state()) {
+    const at::Tensor& value = *find(state_wanted, full);
+    const size_t dot = full.rfind('.');
+    mine.copy_(full.substr(dot) == ".step" ? value : stored_part(full.substr(0, dot), value).view_as(mine));
+  }
+}
+
+at::Tensor Layout::stored_part(const std::string& name, const at::Tensor& whole) const {
+  const at::Tensor piece = tensors_.piece(name, whole);
+  return units_ ? units_->rows_in(name, piece) : piece;
+}
+
+std::map<std::string, std::vector<double>> Layout::figures() {
+  const auto peak = units_ ? static_cast<double>(units_->take_peak()) : 0;
+  if (peak == 0) return {};  // nothing is freed, so nothing is gathered
+  return {{"gathered_parameters_peak_bytes", {peak}}};
+}
+
+std::vector<int> Layout::ranks_of(const Placed& one) const {
+  std::vector<int> ranks;
+  for (const int stage : one.stages)
+    if (const int rank = rank_of(stage); std::ranges::count(ranks, rank) == 0) ranks.push_back(rank);
+  return ranks;
+}
+
+bool Layout::is_mine(const Placed& one) const {
+  return std::ranges::any_of(one.stages, [&](int stage) { return rank_of(stage) == pp_.rank; });
+}
+
+void Layout::refuse_parts_of_batch_statistics() const {
+  const auto statistic =
+      std::ranges::find_if(buffers_, [](const Placed& one) { return one.tensor.is_floating_point(); });
+  if (options_.pipeline.microbatches > 1 && statistic != buffers_.end())
+    throw UsageError(options_.name + ".microbatches=" + std::to_string(options_.pipeline.microbatches) +
+                     ": the model's " + statistic->name +
+                     " may be a statistic of a whole micro-batch, as BatchNorm's is. Use --accumulate instead");
+}
+
+// Frees the parameters of other ranks' stages. The optimizer steps what this rank stores of the others.
+void Layout::keep_own() {
+  std::map<std::string, at::Tensor> rows;
+  if (units_)
+    for (const fsdp::ShardedParameter& one : units_->parameters()) rows.emplace(one.name, one.rows);
+  for (const Placed& one : parameters_)
+    if (is_mine(one))
+      own_.push_back({&one, units_ ? rows.at(one.name) : one.tensor});
+    else
+      one.tensor.set_data(at::empty({0}, one.tensor.options()));
+  std::vector<Parameter> stepped;
+  std::vector<int64_t> dimensions;
+  for (const Held& one : trainable()) {
+    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // this rank has no rows of it
+    stepped.push_back({one.name(), one.stored});
+    dimensions.push_back(static_cast<int64_t>(one.placed->sizes.size()));
+  }
+  optimizer_.emplace(workload_.optimizer(), stepped, dimensions);
+}
+
+std::vector<Layout::Held> Layout::trainable() const {
+  std::vector<Held> all;
+  std::ranges::copy_if(own_, std::back_inserter(all),
+                       [](const Held& one) { return one.placed->tensor.requires_grad(); });
+  return all;
+}
+
+// Returns the number of parts of each micro-batch. Ranks that gather parameters together have the same numbers.
+std::vector<int64_t> Layout::part_counts(std::span<const Batch> micro) const {
+  const int64_t most = options_.pipeline.microbatches;
+  std::vector<int64_t> counts;
+  for (const Batch& batch : micro) counts.push_back(std::clamp<int64_t>(batch.rows(), 1, most));
+  if (!units_ || most == 1 || shard_.size == 1) return counts;
+  std::vector<at::Tensor> smallest = {at::tensor(counts).to(replica_.device())};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::MIN;
+  shard_.group->allreduce(smallest, options)->wait();
+  const at::Tensor agreed = smallest[0].cpu();
+  const auto* first = agreed.const_data_ptr<int64_t>();
+  return {first, first + counts.size()};
+}
+
+std::vector<Part> Layout::parts_of(std::span<const Batch> micro, Phases& phases) const {
+  std::vector<Part> parts;
+  const std::vector<int64_t> counts = part_counts(micro);
+  for (size_t k = 0; k < micro.size(); ++k) {
+    const Batch batch = replica_.to_device(micro[k]);
+    const std::vector<int64_t> rows = even_pieces(batch.rows(), static_cast<int>(counts[k]));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Piece piece = piece_of(rows, static_cast<int>(i));
+      const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, piece.first, piece.size); };
+      Part part{.batch = rows.size() == 1 ? batch : Batch{cut(batch.input), cut(batch.target), cut(batch.ids)}};
+      if (rows.size() > 1 && !workload_.sum_loss())
+        part.share =
+            static_cast<double>(workload_.loss_terms(part.batch)) / static_cast<double>(workload_.loss_terms(batch));
+      part.split = exchange(part.batch, &phases);
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+std::shared_ptr<const TensorSplit> Layout::exchange(const Batch& batch, Phases* phases) const {
+  if (tp_.size == 1) return nullptr;
+  tensor::Options options = options_.tensor;
+  if (!phases) options.sequence = false;  // an evaluation keeps no activations
+  const int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
+  if (options.sequence && tokens < tp_.size)
+    throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
+                     std::to_string(tp_.size) + " ranks");
+  return make_exchange(options, tokens, phases);
+}
+
+std::shared_ptr<const TensorSplit> Layout::make_exchange(const tensor::Options& options, int64_t tokens,
+                                                         Phases* phases) const {
+  return std::make_shared<tensor::Exchange>(tp_, options, tokens, phases);
+}
+
+at::Tensor Layout::loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+                           size_t micros) const {
+  return micro_loss(workload_, output, target, micros, split);
+}
+
+void Layout::share_buffers(Phases& phases) const {
+  phases.enter(Phase::communication);
+  const auto buffers = replica_.buffer_list();
+  if (buffers.empty()) return;
+  for (const Axis* axis : {&replicas_, &shard_})
+    if (axis->size > 1) broadcast_from(0, axis->group, buffers);
+}
+
+void Layout::clear_gradients() {
+  for (const Held& one : own_) one.stored.mutable_grad().reset();
+  if (units_) units_->clear_gradients();
+}
+
+// Gives this rank's rows their gradients, except of parameters that no rank used.
+void Layout::take_gradients() {
+  std::vector<fsdp::ShardedParameter> all = units_->parameters();
+  std::erase_if(all, [](const fsdp::ShardedParameter& one) { return !one.trained; });
+  const std::vector<bool> used = used_anywhere(all);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (used[i]) all[i].rows.mutable_grad() = all[i].gradient;
+}
+
+std::vector<bool> Layout::used_anywhere(const std::vector<fsdp::ShardedParameter>& all) const {
+  std::vector<int32_t> flags;
+  for (const fsdp::ShardedParameter& one : all) flags.push_back(one.used ? 1 : 0);
+  if (!options_.sharded->find_unused) return {flags.begin(), flags.end()};
+  std::vector<at::Tensor> sum = {at::tensor(flags).to(replica_.device())};
+  for (const Axis* axis : {&replicas_, &shard_})
+    if (axis->size > 1) axis->group->allreduce(sum)->wait();
+  const at::Tensor counts = sum[0].cpu();
+  const auto* first = counts.const_data_ptr<int32_t>();
+  return std::vector<bool>(first, first + all.size());
+}
+
+void Layout::sum_partial() const {
+  std::vector<Held> summed;
+  for (const Held& one : own_)
+    if (tensors_.is_partial(one.name(), options_.tensor.sequence)) summed.push_back(one);
+  sum_over(tp_, gradients_of(summed));
+}
+
+void Layout::sum_tied() {
+  pipeline::Links& links = passes_->links();
+  for (const Held& one : trainable()) {
+    const std::vector<int> ranks = ranks_of(*one.placed);
+    if (ranks.size() < 2) continue;
+    const int tag = first_tie_tag + static_cast<int>(one.placed - parameters_.data());
+    const at::Tensor gradient = one.stored.grad();
+    // The last element counts the ranks that used the parameter.
+    at::Tensor sum = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
+                              at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
+    if (ranks.front() == pp_.rank) {
+      for (size_t i = 1; i < ranks.size(); ++i) sum += links.receive_like(sum, ranks[i], tag).wait();
+      for (size_t i = 1; i < ranks.size(); ++i) links.send_like(sum, ranks[i], tag).wait();
+    } else {
+      links.send_like(sum, ranks.front(), tag).wait();
+      sum = links.receive_like(sum, ranks.front(), tag).wait();
+    }
+    const bool used = sum[-1].item<double>() != 0;
+    one.stored.mutable_grad() =
+        used ? sum.narrow(0, 0, one.stored.numel()).view(one.stored.sizes()).clone() : at::Tensor();
+  }
+}
+
+void Layout::average_over_replicas() const {
+  const bool unused_allowed = units_ && options_.sharded->find_unused;
+  if (!unused_allowed && (units_ || replicas_.size > 1)) refuse_unused();
+  if (!units_) sum_over(replicas_, gradients_of(own_), replicas_.size);
+}
+
+std::vector<at::Tensor> Layout::gradients_of(const std::vector<Held>& parameters) const {
+  std::vector<at::Tensor> gradients;
+  for (const Held& one : parameters)
+    if (one.stored.grad().defined()) gradients.push_back(one.stored.grad());
+  return gradients;
+}
+
+void Layout::refuse_unused() const {
+  std::vector<std::string> unused;
+  for (const Held& one : trainable())
+    if (!one.stored.grad().defined()) unused.push_back(one.name());
+  if (unused.empty()) return;
+  dpbench::refuse_unused(options_.name, unused,
+                         units_ ? ". Use --param " + options_.name + ".find_unused=on." : ", which the axis dp needs");
+}
+
+void Layout::verify() const {
+  if (tp_.size == 1) return;
+  for (const Held& one : own_)
+    if (!tensors_.is_cut(one.name()) && one.stored.grad().defined())
+      tensor::require_equal(one.stored.grad(), tp_, options_.name + ".verify: the gradient of " + one.name());
+}
+
+void Layout::clip() const {
+  // Each element counts once: on the rank of its first stage, a whole parameter on the first rank of tp.
+  std::vector<at::Tensor> counted, copies;
+  for (const Held& one : own_) {
+    if (!one.stored.grad().defined()) continue;
+    const bool counts = owner_of(*one.placed) == pp_.rank && (tp_.rank == 0 || tensors_.is_cut(one.name()));
+    (counts ? counted : copies).push_back(one.stored.grad());
+  }
+  clip_parts(counted, *clip_norm_, replica_.device(), {shard_.group.get(), pp_.group.get(), tp_.group.get()}, copies);
+}
+
+std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) const {
+  std::vector<int> owners;
+  std::vector<pipeline::Whole> wholes;
+  for (const Placed& one : parameters_) {
+    owners.push_back(owner_of(one));
+    wholes.push_back(scalars ? pipeline::Whole{.sizes = {}, .dtype = at::kFloat}
+                             : pipeline::Whole{.sizes = one.sizes, .dtype = one.dtype});
+  }
+  return from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) {
+    const Held& mine = *std::ranges::find(own_, &parameters_[i], &Held::placed);
+    at::Tensor part = choose(mine);
+    if (scalars || !part.defined()) return part;
+    if (units_) part = units_->whole(mine.name(), part);
+    return tensors_.whole(mine.name(), part);
+  });
+}
+
+NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bool scalars) const {
+  const std::vector<at::Tensor> found = whole(choose, scalars);
+  NamedTensors all;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].tensor.requires_grad()) all.emplace_back(parameters_[i].name + suffix, found[i]);
+  return all;
+}
+
+}  // namespace dpbench::layout

@@ -1,0 +1,113 @@
+// A strategy for any mesh with the axes dp, shard, pp and tp. The ranks of pp and tp compute one replica of the model
+// together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp. Replicas train on their own
+// samples; those of an axis dp store the same tensors, those of an axis shard some rows of each.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strategies/fsdp/units.h"
+#include "strategies/layout/options.h"
+#include "strategies/layout/passes.h"
+#include "strategies/parts/replica.h"
+#include "strategies/pipeline/stages.h"
+#include "strategies/tensor/exchange.h"
+#include "strategies/tensor/tensors.h"
+
+namespace dpbench::layout {
+
+class Layout : public Strategy {
+ public:
+  Layout(const Setup& setup, Options options);
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override;
+  // Collective. All ranks of a replica evaluate each rank's samples, one rank's after the other's.
+  at::Tensor forward(const Batch& mine) override;
+  NamedTensors parameters() override;
+  NamedTensors gradients() override;
+  NamedTensors buffers() override;
+  NamedTensors state() override;
+  void load(const Snapshot& snapshot) override;
+  std::map<std::string, std::vector<double>> figures() override;
+
+ protected:
+  virtual std::shared_ptr<const TensorSplit> make_exchange(const tensor::Options& options, int64_t tokens,
+                                                           Phases* phases) const;
+  // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
+  virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+                             size_t micros) const;
+  // Sums over tp the gradients of whole parameters that cover only a part of the model's computation.
+  virtual void sum_partial() const;
+  // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
+  virtual void sum_tied();
+  // Averages all gradients over dp, unless the units have done it.
+  virtual void average_over_replicas() const;
+  virtual void clip() const;
+
+  // A parameter of this rank. stored: the parameter itself, or this rank's rows of it. It holds the gradient.
+  struct Held {
+    const pipeline::Placed* placed;
+    at::Tensor stored;
+    const std::string& name() const { return placed->name; }
+  };
+  std::vector<Held> trainable() const;  // of own_
+  std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) const;
+  int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
+  // The rank on pp that counts and saves a tensor: that of its first stage.
+  int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
+  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // those on pp that have it
+  bool is_mine(const pipeline::Placed& one) const;
+
+  const Workload& workload_;
+  Options options_;
+  Mesh mesh_;
+  Axis shard_, replicas_, pp_, tp_;
+  Replica replica_;
+  std::optional<double> clip_norm_;
+  pipeline::Schedules schedules_;
+  std::vector<pipeline::Stage> stages_;
+  tensor::CutTensors tensors_;
+  std::vector<pipeline::Placed> parameters_, buffers_;
+  std::vector<Held> own_;  // of this rank's stages, frozen ones too
+
+ private:
+  using Choose = std::function<at::Tensor(const Held&)>;
+
+  bool is_distributed() const { return pp_.size > 1 || tp_.size > 1; }
+  Axis axis_of(const std::string& name) const;
+  void refuse_parts_of_batch_statistics() const;
+  void shard();  // if the options and the mesh say so
+  void keep_own();
+  std::vector<int64_t> part_counts(std::span<const Batch> micro) const;
+  std::vector<Part> parts_of(std::span<const Batch> micro, Phases& phases) const;
+  // Returns null on an axis of one rank. phases: null in an evaluation.
+  std::shared_ptr<const TensorSplit> exchange(const Batch& batch, Phases* phases) const;
+  void share_buffers(Phases& phases) const;
+  void clear_gradients();
+  void take_gradients();
+  std::vector<bool> used_anywhere(const std::vector<fsdp::ShardedParameter>& all) const;
+  void refuse_unused() const;
+  void verify() const;
+  StepResult shared(StepResult result, const Batch& last);
+  at::Tensor evaluate(const Batch& batch);
+  NamedTensors step_counts(const NamedTensors& state) const;
+  // Returns the whole tensor of each parameter in the order of `parameters_`, on every rank. choose: this rank's part,
+  // or undefined. scalars: each is a single float32 that all parts share.
+  std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false) const;
+  // The same by name, for trainable parameters.
+  NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false) const;
+  // Returns this rank's part of a whole tensor.
+  at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
+
+  std::optional<fsdp::Units> units_;  // nullopt: parameters are not sharded
+  std::optional<Passes> passes_;      // made when the model has been cut into stages
+  std::optional<Optimizer> optimizer_;
+  size_t micros_ = 1;  // of the step under way
+};
+
+}  // namespace dpbench::layout

@@ -1,0 +1,22 @@
+// The parameters of the strategies that are a layout, and their registrations' formulas.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "strategies/fsdp/options.h"
+#include "strategies/pipeline/options.h"
+#include "strategies/tensor/options.h"
+
+namespace dpbench::layout {
+
+struct Options {
+  std::string name = "layout";  // the strategy's, for messages
+  pipeline::Options pipeline = {};
+  tensor::Options tensor = {};
+  // How tensors are sharded over the axis shard; nullopt: they are not.
+  std::optional<fsdp::Options> sharded = {};
+  bool shards_over_dp = false;  // on a mesh without the axis shard, tensors are sharded over dp
+};
+
+}  // namespace dpbench::layout

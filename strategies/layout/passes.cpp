@@ -1,0 +1,182 @@
+#include "strategies/layout/passes.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/backward.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::layout {
+namespace {
+
+using pipeline::Action;
+using pipeline::Cargo;
+using pipeline::Channel;
+using pipeline::Kind;
+using pipeline::Stage;
+using pipeline::Transfer;
+
+// Returns the gradient by a stage's input: zeros if its output does not depend on it.
+at::Tensor slope_of(const at::Tensor& input) { return input.grad().defined() ? input.grad() : at::zeros_like(input); }
+
+}  // namespace
+
+Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stage>& stages, Axis axis, bool poison,
+               fsdp::Units* units, Loss loss)
+    : owner_(std::move(owner)),
+      replica_(replica),
+      stages_(stages),
+      axis_(std::move(axis)),
+      links_(axis_, replica.device(), poison),
+      units_(units),
+      loss_(std::move(loss)) {}
+
+StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases) {
+  step_ = step;
+  parts_ = std::move(parts);
+  live_.assign(stages_.size() * parts_.size(), {});
+  results_.assign(parts_.size(), {});
+  for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)]) try {
+      execute(action, phases);
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (axis_.size == 1) throw;
+      throw std::runtime_error(owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, action " +
+                               described(action) + ": " + error.what());
+    }
+  phases.enter(Phase::communication);
+  for (Transfer& sent : sent_) sent.wait();
+  sent_.clear();
+  StepResult result;
+  if (rank_of(static_cast<int>(stages_.size()) - 1) == axis_.rank)
+    for (StepResult& one : results_) add_micro(result, std::move(one.output), std::move(one.loss));
+  results_.clear();
+  return result;
+}
+
+Passes::Live& Passes::live(int stage, int microbatch) {
+  return live_[static_cast<size_t>(stage) * parts_.size() + static_cast<size_t>(microbatch)];
+}
+
+void Passes::execute(const Action& action, Phases& phases) {
+  switch (action.kind) {
+    case Kind::forward:
+      return forward(action.stage, action.microbatch, phases);
+    case Kind::full_backward:
+      return backward(action.stage, action.microbatch, phases);
+    case Kind::send_activation:
+    case Kind::receive_activation:
+    case Kind::send_gradient:
+    case Kind::receive_gradient:
+      phases.enter(Phase::communication);
+      return transfer(action);
+    default:
+      throw std::logic_error("not run");
+  }
+}
+
+void Passes::transfer(const Action& action) {
+  const Channel channel = channel_of(action);
+  const int from = rank_of(channel.from), to = rank_of(channel.to);
+  const bool activation = channel.send == Kind::send_activation;
+  const int tag = (action.microbatch * static_cast<int>(stages_.size()) + channel.from) * 2 + (activation ? 0 : 1);
+  const Cargo cargo{.stage = channel.from, .training = true, .rows = part(action.microbatch).batch.rows()};
+  Live& here = live(action.stage, action.microbatch);
+  if (action.kind == Kind::send_activation)
+    sent_.push_back(links_.send(here.output, to, tag, cargo));
+  else if (action.kind == Kind::receive_activation)
+    arriving_[{action.stage, action.microbatch}] = links_.receive(from, tag, cargo);
+  else if (action.kind == Kind::send_gradient)
+    sent_.push_back(links_.send_like(slope_of(here.input()), to, tag));
+  else
+    arriving_[{action.stage, action.microbatch}] = links_.receive_like(here.output, from, tag);
+  if (action.kind == Kind::send_gradient) here = {};
+}
+
+// Returns what has arrived for a stage, or the tensor of the neighbouring stage if it is on this rank.
+at::Tensor Passes::arrived(int stage, int microbatch, const at::Tensor& local) {
+  const auto there = arriving_.find({stage, microbatch});
+  if (there == arriving_.end()) return local;
+  const at::Tensor tensor = there->second.wait();
+  arriving_.erase(there);
+  return tensor;
+}
+
+at::Tensor Passes::compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step,
+                           const Part& part) const {
+  const size_t count = replica_.shared_model()->blocks().size();
+  // A model without blocks is the first stage.
+  const bool whole = stage == 0 && blocks.first == 0 && blocks.last == count;
+  if (whole) return replica_.forward(step, {x, {}, part.batch.ids}, part.split);
+  if (blocks.first == blocks.last) return x;
+  return replica_.forward_span(blocks.first, blocks.last, x, step, part.batch.ids, part.split);
+}
+
+size_t Passes::number_on_rank(size_t stage) const {
+  size_t number = 0;
+  for (size_t s = 0; s < stage; ++s) number += stages_[s].rank == axis_.rank ? 1 : 0;
+  return number;
+}
+
+at::Tensor Passes::through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, GraphPieces& pieces,
+                           Phases& phases) {
+  const auto call = [&](const fsdp::Span& blocks, const at::Tensor& input) {
+    return compute(stage, blocks, input, step, part);
+  };
+  if (units_) return units_->forward(number_on_rank(stage), x, is_last(static_cast<int>(stage)), call, pieces, phases);
+  at::Tensor output = call({stages_[stage].first, stages_[stage].last}, x);
+  pieces.push_back({x, output});
+  return output;
+}
+
+at::Tensor Passes::evaluate(size_t stage, const at::Tensor& x, const Part& part) {
+  const at::NoGradGuard no_grad;
+  Phases phases;
+  GraphPieces pieces;
+  return through(stage, x, /*step=*/0, part, pieces, phases);
+}
+
+void Passes::forward(int stage, int microbatch, Phases& phases) {
+  const Part& mine = part(microbatch);
+  Live& here = live(stage, microbatch);
+  at::Tensor input = mine.batch.input;
+  if (stage > 0) {
+    phases.enter(Phase::waiting);
+    input = arrived(stage, microbatch, live(stage - 1, microbatch).output).detach();
+    if (input.is_floating_point()) input.requires_grad_();
+  }
+  phases.enter(Phase::forward);
+  const at::Tensor output = through(static_cast<size_t>(stage), input, step_, mine, here.pieces, phases);
+  if (!is_last(stage)) {
+    here.output = output;
+    return;
+  }
+  const at::Tensor loss = loss_(output, mine);
+  here.pieces.back().output = loss;
+  results_[static_cast<size_t>(microbatch)] = {output.detach(), loss.detach()};
+}
+
+void Passes::backward(int stage, int microbatch, Phases& phases) {
+  Live& here = live(stage, microbatch);
+  at::Tensor slope;
+  if (!is_last(stage)) {
+    phases.enter(Phase::waiting);
+    Live& next = live(stage + 1, microbatch);
+    slope = arrived(stage, microbatch, next.pieces.empty() ? at::Tensor() : slope_of(next.input()));
+    if (rank_of(stage + 1) == axis_.rank) next = {};
+  }
+  phases.enter(Phase::backward);
+  here.output.reset();
+  const bool last = microbatch + 1 == static_cast<int>(parts_.size());
+  if (units_) {
+    units_->backward(number_on_rank(static_cast<size_t>(stage)), here.pieces, slope, last, phases);
+  } else if (const at::Tensor output = std::move(here.pieces.front().output); output.requires_grad()) {
+    slope.defined() ? dpbench::backward(output, slope) : dpbench::backward(output);
+  }
+  if (stage == 0) here = {};
+}
+
+}  // namespace dpbench::layout

@@ -1,0 +1,116 @@
+// The strategies that are a layout: "layout" for any mesh, and those for one kind of parallelism: "pp" (pipeline), "tp"
+// (tensor), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
+#include <algorithm>
+
+#include "strategies/layout/layout.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::layout {
+namespace {
+
+using Parameters = std::vector<ParamInfo>;
+// dtype: of the computation; nullopt: any.
+using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
+
+// What all of them have in common.
+StrategyInfo info_of(const std::string& name, const std::string& summary, const std::vector<std::string>& axes,
+                     Parameters parameters, OptionsOf options_of) {
+  return {.name = name,
+          .summary = summary,
+          .parallelism = Parallelism::ranks,
+          .gradient = Gradient::mean_of_means,
+          .buffers = Buffers::rank0,
+          .axes = axes,
+          .params = std::move(parameters),
+          .make = [options_of](const Setup& setup) -> std::unique_ptr<Strategy> {
+            return std::make_unique<Layout>(setup, options_of(setup.params, setup.dtype));
+          },
+          .collective_evaluation = true,
+          .promise = [options_of](StrategyInfo&, const Params& params) { options_of(params, std::nullopt); }};
+}
+
+StrategyInfo pipeline_info() {
+  StrategyInfo info = info_of(
+      "pp", "pipeline: each rank has some of the model's blocks, micro-batches travel between them", {"pp", "dp"},
+      pipeline::parameters(),
+      [](const Params& params, auto) { return Options{.name = "pp", .pipeline = pipeline::options_of(params)}; });
+  info.settings = {.small_buckets = {{"poison", "on"}}};
+  info.variants = {{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
+                   {"interleaved", {{"schedule", "interleaved"}}}};
+  return info;
+}
+
+StrategyInfo tensor_info() {
+  StrategyInfo info =
+      info_of("tp", "tensor parallel: each rank has a part of every divided layer, activations are summed over ranks",
+              {"tp", "dp"}, tensor::parameters(),
+              [](const Params& params, auto) { return Options{.name = "tp", .tensor = tensor::options_of(params)}; });
+  info.settings = {.small_buckets = {{"verify", "on"}}};
+  info.variants = {{"chunks", {{"chunks", "2"}}}};
+  info.traffic = tensor::traffic;
+  return info;
+}
+
+StrategyInfo sharded_info(fsdp::Stage stage) {
+  const bool all = stage == fsdp::Stage::fsdp;
+  const std::string name = all ? "fsdp" : "zero2";
+  StrategyInfo info =
+      info_of(name,
+              all ? "sharded parameters, gradients and optimizer state, gathered unit by unit (ZeRO stage 3)"
+                  : "ddp with sharded gradients and optimizer state (ZeRO stage 2)",
+              {"dp", "shard"}, parameters(stage), [=](const Params& params, std::optional<at::ScalarType> dtype) {
+                return Options{.name = name, .sharded = fsdp::options_of(stage, params, dtype), .shards_over_dp = true};
+              });
+  info.settings = fsdp::settings(stage);
+  info.live_parameters = [stage](const TrafficQuery& query) { return live_parameters(stage, query); };
+  info.traffic = [stage](const TrafficQuery& query) { return fsdp::traffic(stage, query); };
+  info.collective_evaluation = all;
+  info.promise = [stage](StrategyInfo& promised, const Params& params) { promise(stage, promised, params); };
+  info.variants = variants(stage);
+  return info;
+}
+
+// The parameters of every axis, each once.
+Parameters all_parameters() {
+  Parameters all;
+  for (const Parameters& some : {pipeline::parameters(), tensor::parameters(), fsdp::parameters(fsdp::Stage::fsdp)})
+    for (const ParamInfo& one : some)
+      if (std::ranges::count(all, one.name, &ParamInfo::name) == 0) all.push_back(one);
+  std::ranges::find(all, "sync", &ParamInfo::name)->fallback = "last";
+  ParamInfo& reshard = *std::ranges::find(all, "reshard", &ParamInfo::name);
+  reshard.values = "on|off";
+  reshard.summary = "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it";
+  return all;
+}
+
+Options layout_options(const Params& params, std::optional<at::ScalarType> dtype) {
+  Options options{.name = "layout",
+                  .pipeline = pipeline::options_of(params),
+                  .tensor = tensor::options_of(params),
+                  .sharded = fsdp::options_of(fsdp::Stage::fsdp, params, dtype)};
+  if (options.sharded->reshard == fsdp::Reshard::shard)
+    throw UsageError("layout.reshard=shard: only the strategy fsdp cuts parameters over two axes. Use on or off");
+  return options;
+}
+
+StrategyInfo layout_info() {
+  StrategyInfo info =
+      info_of("layout",
+              "any product of data (dp), sharded (shard), pipeline (pp) and tensor (tp) parallelism, as the mesh says",
+              {"dp", "shard", "pp", "tp"}, all_parameters(), layout_options);
+  info.settings = {.small_buckets = {{"poison", "on"}, {"verify", "on"}}};
+  info.promise = [](StrategyInfo& promised, const Params& params) {
+    layout_options(params, std::nullopt);
+    promise(fsdp::Stage::fsdp, promised, params);
+  };
+  return info;
+}
+
+const RegisterStrategy pipeline_strategy{pipeline_info()};
+const RegisterStrategy tensor_strategy{tensor_info()};
+const RegisterStrategy fsdp_strategy{sharded_info(fsdp::Stage::fsdp)};
+const RegisterStrategy zero2_strategy{sharded_info(fsdp::Stage::zero2)};
+const RegisterStrategy layout_strategy{layout_info()};
+
+}  // namespace
+}  // namespace dpbench::layout

@@ -1,0 +1,202 @@
+// Mistakes of layouts, where two kinds of parallelism meet: sums over the wrong axis, a missing or a second one,
+// divisors, ties, norms that count elements twice or not at all. Also contains right variants.
+#include <ATen/ATen.h>
+
+#include "strategies/layout/layout.h"
+#include "strategies/parts/shard_sums.h"
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using layout::Options;
+
+enum class Mistake {
+  none,
+  // of ties
+  tie_not_summed,
+  tie_averaged,
+  tie_summed_over_tp_too,
+  // of sums and divisors
+  norms_summed_over_dp,
+  norms_not_summed,
+  averaged_over_the_whole_mesh,
+  averaged_over_dp_and_pp,
+  pieces_divided_by_tp,
+  rows_divided_by_all_ranks,
+  first_stage_not_averaged,
+  cut_parameters_not_averaged,
+  loss_divided_by_stages,
+  // of clipping
+  clips_without_tp,
+  clips_without_pp,
+  clips_without_shard,
+  clips_with_dp,
+  clips_whole_parameters_by_each,
+  clips_the_tie_twice,
+  // of samples
+  masks_of_replica_0,
+  targets_of_replica_0,
+};
+
+class WrongLayout : public layout::Layout {
+ public:
+  WrongLayout(const Setup& setup, const Options& options, Mistake mistake)
+      : Layout(setup, options), mistake_(mistake) {}
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    std::vector<Batch> batches(micro.begin(), micro.end());
+    for (Batch& batch : batches) {
+      if (is(Mistake::masks_of_replica_0)) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
+      if (!is(Mistake::targets_of_replica_0)) continue;
+      std::vector<at::Tensor> target = {batch.target.clone()};
+      replicas_.group->broadcast(target)->wait();
+      batch.target = target[0];
+    }
+    return Layout::step(step, batches, phases);
+  }
+
+ protected:
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+                     size_t micros) const override {
+    const at::Tensor loss = Layout::loss_of(output, target, split, micros);
+    return is(Mistake::loss_divided_by_stages) ? loss / pp_.size : loss;
+  }
+
+  void sum_partial() const override {
+    if (is(Mistake::norms_not_summed)) return;
+    if (is(Mistake::norms_summed_over_dp)) {
+      std::vector<Held> summed;
+      for (const Held& one : own_)
+        if (tensors_.is_partial(one.name(), options_.tensor.sequence)) summed.push_back(one);
+      return sum_over(replicas_, gradients_of(summed));
+    }
+    Layout::sum_partial();
+    if (is(Mistake::rows_divided_by_all_ranks)) divide(gradients_of(own_), tp_.size * pp_.size);
+    if (is(Mistake::pieces_divided_by_tp)) divide(gradients_of(cut()), tp_.size);
+  }
+
+  void sum_tied() override {
+    if (is(Mistake::tie_not_summed)) return;
+    Layout::sum_tied();
+    if (is(Mistake::tie_averaged)) divide(gradients_of(tied()), 2);
+    if (is(Mistake::tie_summed_over_tp_too)) sum_over(tp_, gradients_of(tied()));
+  }
+
+  void average_over_replicas() const override {
+    if (is(Mistake::averaged_over_the_whole_mesh)) {
+      const Axis all{
+          .name = "world", .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
+      return sum_over(all, gradients_of(own_), all.size);
+    }
+    if (is(Mistake::averaged_over_dp_and_pp)) return sum_over(replicas_, gradients_of(own_), replicas_.size * pp_.size);
+    if (is(Mistake::first_stage_not_averaged) && pp_.rank == 0) return;
+    if (is(Mistake::cut_parameters_not_averaged)) {
+      std::vector<Held> whole;
+      for (const Held& one : own_)
+        if (!tensors_.is_cut(one.name())) whole.push_back(one);
+      return sum_over(replicas_, gradients_of(whole), replicas_.size);
+    }
+    Layout::average_over_replicas();
+  }
+
+  void clip() const override {
+    std::vector<at::Tensor> counted, copies;
+    for (const Held& one : own_) {
+      if (!one.stored.grad().defined()) continue;
+      const bool first_stage = owner_of(*one.placed) == pp_.rank || is(Mistake::clips_the_tie_twice);
+      const bool first_part =
+          tp_.rank == 0 || tensors_.is_cut(one.name()) || is(Mistake::clips_whole_parameters_by_each);
+      (first_stage && first_part ? counted : copies).push_back(one.stored.grad());
+    }
+    std::vector<c10d::ProcessGroup*> groups;
+    if (!is(Mistake::clips_without_shard)) groups.push_back(shard_.group.get());
+    if (!is(Mistake::clips_without_pp)) groups.push_back(pp_.group.get());
+    if (!is(Mistake::clips_without_tp)) groups.push_back(tp_.group.get());
+    if (is(Mistake::clips_with_dp)) groups.push_back(replicas_.group.get());
+    clip_parts(counted, *clip_norm_, at::kCPU, groups, copies);
+  }
+
+ private:
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+
+  static void divide(const std::vector<at::Tensor>& gradients, double divisor) {
+    for (const at::Tensor& one : gradients) one.div_(divisor);
+  }
+  std::vector<Held> tied() const {
+    std::vector<Held> all = own_;
+    std::erase_if(all, [](const Held& one) { return !one.placed->tied(); });
+    return all;
+  }
+  std::vector<Held> cut() const {
+    std::vector<Held> all = own_;
+    std::erase_if(all, [&](const Held& one) { return !tensors_.is_cut(one.name()); });
+    return all;
+  }
+
+  Mistake mistake_;
+};
+
+Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
+              const std::string& key_term, const Options& options = {}, const std::string& workload = "gpt",
+              const std::string& model = "") {
+  const auto info = [=]() -> StrategyInfo {
+    return {.name = "layout",
+            .summary = "",
+            .gradient = Gradient::mean_of_means,
+            .buffers = Buffers::rank0,
+            .axes = {"dp", "shard", "pp", "tp"},
+            .make = [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); },
+            .collective_evaluation = true};
+  };
+  return {.name = "layout-" + name,
+          .killed_by = killed_by,
+          .key_term = key_term,
+          .strategy = info,
+          .workload = workload,
+          .mesh = mesh,
+          .model = model};
+}
+
+}  // namespace
+
+std::vector<Mutant> layout_mutants() {
+  using enum Mistake;
+  const Options sequence{.tensor = {.sequence = true}};
+  const Options sharded{.sharded = fsdp::Options{.reduce_each_micro = false}};
+  // All sizes are even, so that pieces of different ranks have the same shapes.
+  constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=8,vocab=128";
+  constexpr char both[] = "pp=2,tp=2", dp_pp[] = "dp=2,pp=2", dp_tp[] = "dp=2,tp=2", shard_tp[] = "shard=2,tp=2",
+                 shard_pp[] = "shard=2,pp=2";
+  return {
+      mutant(both, "tie-not-summed", tie_not_summed, "gradient-meaning", "embed_tokens"),
+      mutant(both, "tie-averaged", tie_averaged, "gradient-meaning", "embed_tokens"),
+      mutant(both, "tie-summed-over-tp-too", tie_summed_over_tp_too, "gradient-meaning", "embed_tokens", {}, "gpt",
+             even),
+      mutant(shard_pp, "tie-of-rows-not-summed", tie_not_summed, "gradient-meaning", "embed_tokens", sharded),
+      mutant(dp_tp, "norms-summed-over-dp", norms_summed_over_dp, "gradient-meaning", "embed_positions", sequence),
+      mutant(both, "norms-not-summed", norms_not_summed, "gradient-meaning", "not summed over the axis tp", sequence),
+      mutant(dp_tp, "averaged-over-the-whole-mesh", averaged_over_the_whole_mesh, "gradient-meaning",
+             "reduced over another axis", {}, "gpt", even),
+      mutant(dp_pp, "averaged-over-dp-and-pp", averaged_over_dp_and_pp, "gradient-meaning", "averaged over 2"),
+      mutant(both, "pieces-divided-by-tp", pieces_divided_by_tp, "gradient-meaning", "0.5 times"),
+      mutant(shard_tp, "rows-divided-by-all-ranks", rows_divided_by_all_ranks, "gradient-meaning", "averaged over 2",
+             sharded),
+      mutant(dp_pp, "first-stage-not-averaged", first_stage_not_averaged, "gradient-meaning", "not reduced"),
+      mutant(dp_tp, "pieces-not-averaged", cut_parameters_not_averaged, "gradient-meaning", "not reduced"),
+      mutant(both, "loss-divided-by-the-stages", loss_divided_by_stages, "gradient-meaning", "0.5 times"),
+      mutant(both, "clips-without-tp", clips_without_tp, "clip", "gradients changed after it"),
+      mutant(both, "clips-without-pp", clips_without_pp, "clip", "gradients changed after it"),
+      mutant(shard_tp, "clips-without-shard", clips_without_shard, "clip", "gradients changed after it", sharded),
+      mutant(dp_pp, "clips-with-dp", clips_with_dp, "clip", "added once for each rank"),
+      mutant(both, "clips-whole-parameters-by-each", clips_whole_parameters_by_each, "clip", "clipped below the limit"),
+      mutant(both, "clips-the-tie-twice", clips_the_tie_twice, "clip", "clipped below the limit"),
+      mutant(dp_pp, "masks-of-replica-0", masks_of_replica_0, "output-value", "dropout mask"),
+      mutant(dp_tp, "targets-of-replica-0", targets_of_replica_0, "loss-value", "wrong targets"),
+      mutant(both, "right", none, "", ""),
+      mutant(shard_tp, "right-in-rows", none, "", "", sharded),
+      mutant(shard_pp, "right-integers", none, "", "", sharded, "gpt-exact"),
+  };
+}
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,142 @@
+// Random layouts of `dpbench check --layouts`: what is drawn, how a failing one is simplified, and the products of axes
+// that `check` adds.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "harness/front/plan/layouts.h"
+#include "tests/unit/front/plan_parts.h"
+
+namespace dpbench {
+namespace {
+
+using namespace test;
+
+Catalogue with_layouts() {
+  Catalogue all = catalogue();
+  all.strategies.push_back(strategy("grid", Parallelism::ranks, true, false));
+  all.strategies.back().axes = {"pp", "dp", "tp"};
+  all.strategies.back().params = {{"schedule", "1f1b", "", "1f1b|gpipe"},
+                                  {"parts", "1", "", "integer"},
+                                  {"verify", "off", "", ""},
+                                  {"blocks", "even", "", ""}};
+  all.workloads.push_back({.name = "blocks", .summary = "", .batch = 4, .models = {"small"}});
+  all.workloads.back().drawn_sizes = {
+      {"layers=1", "layers=2", "layers=4"}, {"heads=2,hidden=8", "heads=3,hidden=9"}, {"tied=off", "tied=on"}};
+  return all;
+}
+
+Selection of_grid(const Catalogue& all) {
+  Selection what;
+  what.strategies = {"grid"};
+  what.workloads = {all.workloads.back().name};
+  what.baseline = false;
+  what.own_rows = true;
+  return what;
+}
+
+std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
+  const Catalogue all = with_layouts();
+  Selection what = of_grid(all);
+  what.layouts = count;
+  what.seed = seed;
+  return make_plan(what, all, machine(4)).cases;
+}
+
+TEST(Layouts, AreDrawnFromTheSeed) {
+  const auto ids_of = [](const std::vector<CaseSpec>& cases) {
+    std::vector<std::string> all;
+    for (const CaseSpec& one : cases) all.push_back(one.id);
+    return all;
+  };
+  EXPECT_EQ(ids_of(drawn(50, 7)), ids_of(drawn(50, 7)));
+  EXPECT_NE(ids_of(drawn(50, 7)), ids_of(drawn(50, 8)));
+}
+
+TEST(Layouts, HaveUpTo8RanksOnTheAxesOfTheStrategy) {
+  std::set<std::string> meshes, values, models;
+  for (const CaseSpec& one : drawn(300, 3)) {
+    const MeshShape mesh = parse_mesh(one.mesh);
+    EXPECT_EQ(one.mesh.empty() ? one.world : ranks_of(mesh), one.world) << one.id;
+    EXPECT_GE(one.world, 2);
+    EXPECT_LE(one.world, 8);
+    EXPECT_EQ(one.params.count("blocks"), 0u) << "any text is allowed, so none can be drawn";
+    meshes.insert(one.mesh);
+    models.insert(one.model);
+    for (const auto& [name, value] : one.params) values.insert(name + "=" + value);
+  }
+  for (const char* mesh : {"", "pp=2", "pp=3", "tp=2,dp=2,pp=2", "dp=2,tp=4"})
+    EXPECT_EQ(meshes.count(mesh), 1u) << mesh;
+  EXPECT_EQ(models.size(), 12u);
+  EXPECT_EQ(values, (std::set<std::string>{"schedule=gpipe", "parts=2", "parts=3", "verify=on"}));
+}
+
+// Simplifies a layout as long as it fails.
+CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails) {
+  const Catalogue all = with_layouts();
+  for (bool found = true; found;) {
+    const auto simpler = simpler_layouts(spec, all.workloads.back());
+    const auto next = std::ranges::find_if(simpler, fails);
+    if ((found = next != simpler.end())) spec = *next;
+  }
+  return spec;
+}
+
+TEST(Layouts, ThatFailAreShrunkToWhatMakesThemFail) {
+  const auto fails = [](const CaseSpec& one) {
+    const MeshShape mesh = parse_mesh(one.mesh);
+    return size_of(mesh, "pp") > 1 && size_of(mesh, "tp") > 1 && one.model.find("tied=on") != std::string::npos;
+  };
+  CaseSpec spec{.strategy = "grid", .workload = "blocks", .world = 8};
+  spec.mesh = "dp=2,tp=2,pp=2";
+  spec.model = "layers=4,heads=3,hidden=9,tied=on";
+  spec.params = {{"parts", "3"}, {"schedule", "gpipe"}};
+  spec.recompute = 2;
+  spec.backend = "gloo";
+  spec.seed = 5;
+  const CaseSpec smallest = shrunk(spec, fails);
+  EXPECT_EQ(repeating_command(smallest),
+            "dpbench check --short --strategy grid --workload blocks --mesh tp=2,pp=2 --model "
+            "layers=1,heads=2,hidden=8,tied=on "
+            "--backend gloo --seed 5");
+  EXPECT_EQ(smallest.processes, 4);
+}
+
+TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
+  CaseSpec spec{.strategy = "grid", .workload = "blocks", .world = 8};
+  spec.mesh = "dp=2,tp=4";
+  spec.params = {{"parts", "3"}};
+  spec.recompute = 1;
+  EXPECT_EQ(repeating_command(shrunk(spec, [](const CaseSpec&) { return true; })),
+            "dpbench check --short --strategy grid --workload blocks --mesh tp=2 --backend none --seed 1");
+  spec.params["parts"] = "2";
+  const CaseSpec kept = shrunk(spec, [](const CaseSpec& one) { return one.params.contains("parts"); });
+  expect_contains(repeating_command(kept), {"--param grid.parts=2"});
+}
+
+TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
+  const Catalogue all = with_layouts();
+  const auto meshes = [&](int products) {
+    Selection what = of_grid(all);
+    what.products = products;
+    std::set<std::string> found;
+    for (const CaseSpec& one : make_plan(what, all, machine(4)).cases)
+      if (parse_mesh(one.mesh).size() > 1) found.insert(one.mesh);
+    return found;
+  };
+  EXPECT_EQ(meshes(0), std::set<std::string>{});
+  EXPECT_EQ(meshes(2), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2"}));
+  EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
+}
+
+TEST(Plan, AMeshOfTheAxisDpAloneIsNotReplacedByTheFirstAxisOfTheStrategy) {
+  const Catalogue all = with_layouts();
+  Selection what = of_grid(all);
+  what.cpus = {2};
+  EXPECT_EQ(make_plan(what, all, machine(4)).cases.at(0).mesh, "pp=2");
+  what.meshes = {"dp=2"};
+  EXPECT_EQ(make_plan(what, all, machine(4)).cases.at(0).mesh, "");
+}
+
+}  // namespace
+}  // namespace dpbench
