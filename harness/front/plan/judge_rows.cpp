@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "harness/front/plan/plan_steps.h"
@@ -27,11 +28,16 @@ void judge_runtime(Row& row) {
 }
 
 // Skips a case whose mesh has an axis that the strategy does not use.
-void judge_mesh(Row& row) {
+void judge_mesh(Row& row, const Catalogue& catalogue) {
   const std::string axis = row.strategy->missing_axis(parse_mesh(row.spec.mesh));
   if (axis.empty() || !row.skip_reason.empty()) return;
   row.skip_reason = "'" + row.strategy->name + "' does not use the axis " + axis + " of --mesh " + row.spec.mesh +
                     "; it uses " + join(row.strategy->axes);
+  const MeshShape mesh = parse_mesh(row.spec.mesh);
+  const auto other = std::ranges::find_if(catalogue.strategies, [&](const StrategyEntry& one) {
+    return one.parallelism == Parallelism::ranks && one.missing_axis(mesh).empty();
+  });
+  if (other != catalogue.strategies.end()) row.skip_reason += ". Use --strategy " + other->name;
 }
 
 // True if the catalogue's sample count is valid for this case. A built-in workload's count always is. A plug-in's count
@@ -90,9 +96,9 @@ void judge_batch(Row& row, const Selection& selection) {
 
 }  // namespace
 
-void judge(Row& row, const Selection& selection) {
+void judge(Row& row, const Selection& selection, const Catalogue& catalogue) {
   judge_runtime(row);
-  judge_mesh(row);
+  judge_mesh(row, catalogue);
   judge_launch(row, selection);
   judge_batch(row, selection);
 }

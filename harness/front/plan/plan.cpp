@@ -67,7 +67,7 @@ Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Mac
 }
 
 // Throws UsageError if a mesh has an axis that none of the strategies uses.
-void require_users_of_axes(const ResolvedSelection& resolved) {
+void require_users_of_axes(const ResolvedSelection& resolved, const Catalogue& catalogue) {
   for (const Place& place : resolved.places) {
     const MeshShape mesh = parse_mesh(place.mesh);
     if (std::ranges::any_of(resolved.strategies, [&](const auto* one) { return one->missing_axis(mesh).empty(); }))
@@ -75,7 +75,10 @@ void require_users_of_axes(const ResolvedSelection& resolved) {
     std::string axes;
     for (const StrategyEntry* strategy : resolved.strategies)
       axes += (axes.empty() ? "" : ", ") + strategy->name + ": " + join(strategy->axes, "+");
-    throw UsageError("--mesh " + place.mesh + ": no strategy uses all of these axes (" + axes + ")");
+    const auto other = std::ranges::find_if(catalogue.strategies,
+                                            [&](const StrategyEntry& one) { return one.missing_axis(mesh).empty(); });
+    throw UsageError("--mesh " + place.mesh + ": no strategy uses all of these axes (" + axes + ")" +
+                     (other == catalogue.strategies.end() ? "" : ". Use --strategy " + other->name));
   }
 }
 
@@ -87,7 +90,7 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
                              .places = chosen_places(selection, machine),
                              .backends = chosen_backends(selection, catalogue),
                              .axes = {}};
-  require_users_of_axes(resolved);
+  require_users_of_axes(resolved, catalogue);
   resolved.axes = parse_params(selection.params, resolved.strategies);
   resolved.reference = chosen_reference(selection, catalogue);
   return resolved;
@@ -117,7 +120,7 @@ Plan make_plan(const Selection& selection, const Catalogue& catalogue, const Mac
   Rows rows;
   expand(selection, catalogue, resolved, [&](Row row) {
     settle_backend(row, selection, catalogue, machine);
-    judge(row, selection);
+    judge(row, selection, catalogue);
     row.spec.id = case_id(row.spec);
     rows.add(std::move(row));
   });

@@ -48,7 +48,7 @@ void settle_backend(Row& row, const Selection& selection, const Catalogue& catal
 
 // Sets `skip_reason` if the case's batch size is unusable, or if the case cannot run on the ranks that an outside
 // launcher has started. Throws UsageError for a bad --batch.
-void judge(Row& row, const Selection& selection);
+void judge(Row& row, const Selection& selection, const Catalogue& catalogue);
 
 // Returns the cases (rows) that match --filter, and the baselines with which they are compared.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection);

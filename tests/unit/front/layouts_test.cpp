@@ -14,6 +14,7 @@ using namespace test;
 
 Catalogue with_layouts() {
   Catalogue all = catalogue();
+  all.strategies[3].axes = {"dp"};
   all.strategies.push_back(strategy("grid", Parallelism::ranks, true, false));
   all.strategies.back().axes = {"pp", "dp", "tp"};
   all.strategies.back().params = {{"schedule", "1f1b", "", "1f1b|gpipe"},
@@ -127,6 +128,18 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   EXPECT_EQ(meshes(0), std::set<std::string>{});
   EXPECT_EQ(meshes(2), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2"}));
   EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
+}
+
+TEST(Plan, AMeshThatAStrategyDoesNotUseIsRefusedWithOneThatDoes) {
+  const Catalogue all = with_layouts();
+  Selection what = of_grid(all);
+  what.strategies = {"ddp"};
+  what.meshes = {"dp=2,tp=2"};
+  expect_contains(refusal<UsageError>(what, machine(4), all), {"dp=2,tp=2", "ddp: dp", "--strategy grid"});
+  what.strategies = {"ddp", "grid"};
+  const Plan plan = make_plan(what, all, machine(4));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_contains(plan.skipped[0].reason, {"'ddp' does not use the axis tp", "--strategy grid"});
 }
 
 TEST(Plan, AMeshOfTheAxisDpAloneIsNotReplacedByTheFirstAxisOfTheStrategy) {

@@ -1,0 +1,63 @@
+"""train_layouts_test.py BUILD: under every layout `dpbench train` prints the losses of one device, also after a
+checkpoint was written under one layout and resumed under another."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reports  # importing this module validates every report that dpbench writes
+
+DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
+STEPS = 280
+# Losses are near 5. Their rounding errors grow from step to step: after some hundred steps of float32 to about 1e-6.
+LIMIT = 1e-4
+
+
+class TrainLayouts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.holder.cleanup)
+        cls.folder = pathlib.Path(cls.holder.name)
+        cls.runs = 0
+        cls.single = cls.losses("--strategy", "cpu")
+
+    @classmethod
+    def losses(cls, *flags, epochs=2):
+        """Trains to the end. Returns the loss of each step, of resumed runs also those before the checkpoint."""
+        cls.runs += 1
+        out = cls.folder / f"results{cls.runs}"
+        # Without padding every sample has equally many tokens, so that the mean over replicas is that over samples.
+        done = subprocess.run([DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling",
+                               "strong", "--batch", "32", "--epochs", str(epochs), "--threads", "1", "--timeout", "120",
+                               "--out", out, *flags], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        (case,) = json.loads(next(out.glob("*/run.json")).read_text())["cases"]
+        return case["training"]["loss_curve"]
+
+    def assert_those_of_one_device(self, losses):
+        self.assertEqual(len(losses), STEPS)
+        self.assertLess(losses[-1], losses[0] - 0.5, "the model learns")
+        for step, (due, found) in enumerate(zip(self.single, losses)):
+            self.assertAlmostEqual(due, found, delta=LIMIT, msg=f"step {step}")
+
+    def test_losses_are_those_of_one_device(self):
+        for mesh, *flags in (("pp=2,tp=2",), ("dp=2,pp=2", "--param", "layout.microbatches=2"),
+                             ("shard=2,tp=2", "--recompute", "1")):
+            with self.subTest(mesh=mesh):
+                self.assert_those_of_one_device(self.losses("--strategy", "layout", "--mesh", mesh, *flags))
+
+    def test_a_run_goes_on_under_another_layout(self):
+        file = self.folder / "checkpoint.safetensors"
+        self.losses("--strategy", "layout", "--mesh", "pp=2,tp=2", "--checkpoint-every", "140", "--checkpoint", file,
+                    epochs=1)
+        for strategy, mesh in (("layout", "shard=2,pp=2"), ("tp", "tp=3"), ("fsdp", "dp=2")):
+            with self.subTest(strategy=strategy, mesh=mesh):
+                self.assert_those_of_one_device(
+                    self.losses("--strategy", strategy, "--mesh", mesh, "--resume", file))
+
+
+if __name__ == "__main__":
+    unittest.main()
