@@ -129,16 +129,21 @@ void ShardedParameters::free() {
       at::Tensor(value).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
-at::Tensor ShardedParameters::joined(size_t i, const at::Tensor& rows) const {
+std::vector<at::Tensor> ShardedParameters::joined(const std::vector<at::Tensor>& rows) const {
   const at::NoGradGuard no_grad;
-  at::Tensor all = at::empty_strided(like_[i].sizes(), like_[i].strides(), rows.options());
-  if (!is_cut()) return all.copy_(rows.view_as(all));
-  const RowCut cut({like_[i]}, storage_.shard.size);
-  at::Tensor shard = at::zeros({cut.shard_elements()}, rows.options());
-  at::Tensor whole = at::empty({cut.whole_elements()}, rows.options());
-  cut.rows_in(shard, 0, storage_.shard.rank).copy_(rows);
+  std::vector<at::Tensor> all;
+  for (size_t i = 0; i < rows.size(); ++i)
+    all.push_back(at::empty_strided(like_[i].sizes(), like_[i].strides(), rows[i].options()));
+  if (rows.empty()) return all;
+  if (!is_cut()) {
+    for (size_t i = 0; i < rows.size(); ++i) all[i].copy_(rows[i].view_as(all[i]));
+    return all;
+  }
+  at::Tensor shard = at::zeros({cut_.shard_elements()}, rows[0].options());
+  at::Tensor whole = at::empty({cut_.whole_elements()}, rows[0].options());
+  for (size_t i = 0; i < rows.size(); ++i) cut_.rows_in(shard, i, storage_.shard.rank).copy_(rows[i]);
   allgather_flat(*storage_.shard.group, whole, shard);
-  cut.unpack(whole, 0, all);
+  for (size_t i = 0; i < rows.size(); ++i) cut_.unpack(whole, i, all[i]);
   return all;
 }
 

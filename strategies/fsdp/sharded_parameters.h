@@ -27,8 +27,8 @@ class ShardedParameters {
 
   // Returns this rank's rows of a tensor; it may have none.
   const at::Tensor& rows(size_t i) const { return rows_[i]; }
-  // Returns an unsharded tensor with the shape of the i-th parameter. rows: this rank's rows of it. Collective.
-  at::Tensor joined(size_t i, const at::Tensor& rows) const;
+  // Returns unsharded tensors in the shapes of the parameters. rows: this rank's rows of each. Collective.
+  std::vector<at::Tensor> joined(const std::vector<at::Tensor>& rows) const;
   // Returns this rank's rows of a tensor with the shape of the i-th parameter.
   at::Tensor rows_in(const at::Tensor& value, size_t i) const { return cut_.rows_of(value, i, storage_.shard.rank); }
   // Replaces the i-th tensor by `value`, which is equal on all ranks.

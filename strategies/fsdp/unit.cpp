@@ -126,9 +126,20 @@ std::optional<Unit::Place> Unit::find(const std::string& name) const {
 
 bool Unit::has(const std::string& name) const { return find(name).has_value(); }
 
-at::Tensor Unit::whole(const std::string& name, const at::Tensor& rows) const {
-  const Place place = find(name).value();
-  return place.bundle->values->joined(place.index, rows);
+void Unit::join(const ByName& rows, ByName& wholes) const {
+  for (const Bundle& bundle : bundles_) {
+    std::vector<at::Tensor> all;
+    bool any = false;
+    for (size_t i = 0; i < bundle.parameters.size(); ++i) {
+      const auto mine = rows.find(bundle.parameters[i].name);
+      any = any || mine != rows.end();
+      all.push_back(mine != rows.end() ? mine->second : at::zeros_like(bundle.values->rows(i)));
+    }
+    if (!any) continue;
+    const std::vector<at::Tensor> joined = bundle.values->joined(all);
+    for (size_t i = 0; i < joined.size(); ++i)
+      if (rows.contains(bundle.parameters[i].name)) wholes.emplace(bundle.parameters[i].name, joined[i]);
+  }
 }
 
 at::Tensor Unit::rows_in(const std::string& name, const at::Tensor& whole) const {

@@ -7,6 +7,7 @@
 
 #include "strategies/fsdp/sharded_gradients.h"
 #include "strategies/fsdp/sharded_parameters.h"
+#include "strategies/parts/by_name.h"
 #include "strategies/parts/optimizer.h"
 
 namespace dpbench::fsdp {
@@ -42,8 +43,9 @@ class Unit {
 
   std::vector<ShardedParameter> parameters() const;
   bool has(const std::string& name) const;
-  // Returns the whole tensor with the shape of the parameter from the ranks' rows. Collective.
-  at::Tensor whole(const std::string& name, const at::Tensor& rows) const;
+  // Gathers the whole tensors of which `rows` has this rank's rows, and adds them to `wholes`. Collective: every rank
+  // names the same parameters.
+  void join(const ByName& rows, ByName& wholes) const;
   // Returns this rank's rows of a tensor with the shape of the parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
   // Replaces the values of the parameter.

@@ -180,8 +180,10 @@ std::vector<ShardedParameter> Units::parameters() {
   return found;
 }
 
-at::Tensor Units::whole(const std::string& name, const at::Tensor& rows) const {
-  return places_.at(name).unit->whole(name, rows);
+ByName Units::joined(const ByName& rows) {
+  ByName wholes;
+  for (const Unit* unit : all()) unit->join(rows, wholes);
+  return wholes;
 }
 
 at::Tensor Units::rows_in(const std::string& name, const at::Tensor& whole) const {

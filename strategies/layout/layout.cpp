@@ -208,12 +208,15 @@ NamedTensors Layout::buffers() {
   const at::NoGradGuard no_grad;
   std::vector<int> owners;
   std::vector<pipeline::Whole> wholes;
+  ByName mine;
   for (const Placed& one : buffers_) {
     owners.push_back(owner_of(one));
     wholes.push_back({.sizes = one.sizes, .dtype = one.dtype});
+    mine.emplace(one.name, one.tensor);
   }
-  const auto found = from_owners(pp_, replica_.device(), owners, wholes,
-                                 [&](size_t i) { return tensors_.whole(buffers_[i].name, buffers_[i].tensor); });
+  mine = tensors_.joined(mine);
+  const auto found =
+      from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) { return mine.at(buffers_[i].name); });
   NamedTensors all;
   for (size_t i = 0; i < buffers_.size(); ++i) all.emplace_back(buffers_[i].name, found[i]);
   return all;
@@ -238,7 +241,7 @@ NamedTensors Layout::state() {
 }
 
 // Returns how often the optimizer has stepped each parameter.
-NamedTensors Layout::step_counts(const NamedTensors& state) const {
+NamedTensors Layout::step_counts(const NamedTensors& state) {
   std::vector<Parameter> own;
   for (const Held& one : own_) own.push_back({one.name(), one.stored});
   const auto counts = largest_step_counts(own, state, replica_.device(), shard_.group.get());
@@ -493,7 +496,13 @@ void Layout::clip() const {
   clip_parts(counted, *clip_norm_, replica_.device(), {shard_.group.get(), pp_.group.get(), tp_.group.get()}, copies);
 }
 
-std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) const {
+std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) {
+  ByName parts;
+  for (const Held& one : own_)
+    if (owner_of(*one.placed) == pp_.rank)
+      if (const at::Tensor part = choose(one); part.defined()) parts.emplace(one.name(), part);
+  if (units_ && !scalars) parts = units_->joined(parts);
+  if (!scalars) parts = tensors_.joined(parts);
   std::vector<int> owners;
   std::vector<pipeline::Whole> wholes;
   for (const Placed& one : parameters_) {
@@ -502,16 +511,16 @@ std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) const 
                              : pipeline::Whole{.sizes = one.sizes, .dtype = one.dtype});
   }
   return from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) {
-    const Held& mine = *std::ranges::find(own_, &parameters_[i], &Held::placed);
-    at::Tensor part = choose(mine);
-    if (scalars || !part.defined()) return part;
-    if (units_) part = units_->whole(mine.name(), part);
-    return tensors_.whole(mine.name(), part);
+    const auto part = parts.find(parameters_[i].name);
+    return part == parts.end() ? at::Tensor() : part->second;
   });
 }
 
-NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bool scalars) const {
-  const std::vector<at::Tensor> found = whole(choose, scalars);
+NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bool scalars) {
+  const auto of_trained = [&](const Held& one) {
+    return one.placed->tensor.requires_grad() ? choose(one) : at::Tensor();
+  };
+  const std::vector<at::Tensor> found = whole(of_trained, scalars);
   NamedTensors all;
   for (size_t i = 0; i < parameters_.size(); ++i)
     if (parameters_[i].tensor.requires_grad()) all.emplace_back(parameters_[i].name + suffix, found[i]);

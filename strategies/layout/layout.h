@@ -95,12 +95,12 @@ class Layout : public Strategy {
   void verify() const;
   StepResult shared(StepResult result, const Batch& last);
   at::Tensor evaluate(const Batch& batch);
-  NamedTensors step_counts(const NamedTensors& state) const;
+  NamedTensors step_counts(const NamedTensors& state);
   // Returns the whole tensor of each parameter in the order of `parameters_`, on every rank. choose: this rank's part,
   // or undefined. scalars: each is a single float32 that all parts share.
-  std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false) const;
+  std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false);
   // The same by name, for trainable parameters.
-  NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false) const;
+  NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false);
   // Returns this rank's part of a whole tensor.
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
 

@@ -40,9 +40,44 @@ at::Tensor CutTensors::piece(const std::string& name, const at::Tensor& whole) c
   return whole.narrow(one->dim, mine.first, mine.size);
 }
 
-at::Tensor CutTensors::whole(const std::string& name, const at::Tensor& piece) const {
-  const TensorCut* one = find_cut(name);
-  return one && piece.defined() ? varying_to_invariant(piece, axis_, {one->dim, one->sizes}) : piece;
+ByName CutTensors::joined(const ByName& pieces) const {
+  ByName wholes = pieces;
+  std::map<at::ScalarType, std::vector<std::string>> names;  // of cut tensors, by dtype
+  for (const auto& [name, piece] : pieces)
+    if (is_cut(name)) names[piece.scalar_type()].push_back(name);
+  for (const auto& [dtype, same] : names) join(same, wholes);
+  return wholes;
+}
+
+// Replaces pieces of one dtype by whole tensors, in a single gather.
+void CutTensors::join(const std::vector<std::string>& names, ByName& tensors) const {
+  std::vector<at::Tensor> flat;
+  std::vector<std::vector<int64_t>> elements;  // of each tensor on each rank
+  std::vector<int64_t> totals(static_cast<size_t>(axis_.size), 0);
+  for (const std::string& name : names) {
+    const TensorCut& cut = *find_cut(name);
+    const at::Tensor& piece = tensors.at(name);
+    elements.emplace_back();
+    for (size_t rank = 0; rank < totals.size(); ++rank) {
+      elements.back().push_back(piece.numel() / piece.size(cut.dim) * cut.sizes[rank]);
+      totals[rank] += elements.back().back();
+    }
+    flat.push_back(piece.detach().reshape({-1}));
+  }
+  const auto of_ranks = varying_to_invariant(at::cat(flat), axis_, {0, totals}).split_with_sizes(totals);
+  std::vector<int64_t> begin(totals.size(), 0);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const TensorCut& cut = *find_cut(names[i]);
+    at::Tensor& tensor = tensors.at(names[i]);
+    std::vector<int64_t> sizes = tensor.sizes().vec();
+    std::vector<at::Tensor> parts;
+    for (size_t rank = 0; rank < totals.size(); ++rank) {
+      sizes[static_cast<size_t>(cut.dim)] = cut.sizes[rank];
+      parts.push_back(of_ranks[rank].narrow(0, begin[rank], elements[i][rank]).view(sizes));
+      begin[rank] += elements[i][rank];
+    }
+    tensor = at::cat(parts, cut.dim);
+  }
 }
 
 }  // namespace dpbench::tensor

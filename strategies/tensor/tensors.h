@@ -6,6 +6,7 @@
 
 #include "strategies/api/mesh.h"
 #include "strategies/api/named_tensors.h"
+#include "strategies/parts/by_name.h"
 #include "workloads/api/tensor_split.h"
 #include "workloads/api/workload.h"
 
@@ -24,10 +25,11 @@ class CutTensors {
   bool is_partial(const std::string& name, bool sequence) const;
   // Returns this rank's piece of a whole tensor, or the tensor itself if this name is not cut.
   at::Tensor piece(const std::string& name, const at::Tensor& whole) const;
-  // Returns the whole tensor from the ranks' pieces. Collective. An undefined tensor stays undefined.
-  at::Tensor whole(const std::string& name, const at::Tensor& piece) const;
+  // Returns the whole tensors from the ranks' pieces; others as they are. Collective: every rank names the same ones.
+  ByName joined(const ByName& pieces) const;
 
  private:
+  void join(const std::vector<std::string>& names, ByName& tensors) const;
   const TensorCut* find_cut(const std::string& name) const;
 
   TensorPlan plan_;
