@@ -14,7 +14,7 @@ using OptionsOf = std::function<Options(const Params& params, std::optional<at::
 
 // What all of them have in common.
 StrategyInfo info_of(const std::string& name, const std::string& summary, const std::vector<std::string>& axes,
-                     Parameters parameters, OptionsOf options_of) {
+                     Parameters parameters, const OptionsOf& options_of) {
   return {.name = name,
           .summary = summary,
           .parallelism = Parallelism::ranks,

@@ -118,7 +118,8 @@ class CheckRun : public ReportRun {
       found = false;
       for (const CaseSpec& simpler : simpler_layouts(spec, workload)) {
         if (launcher.pending_signal() || --trials < 0) return spec;
-        if (!(found = fails(simpler))) continue;
+        found = fails(simpler);
+        if (!found) continue;
         spec = simpler;
         break;
       }

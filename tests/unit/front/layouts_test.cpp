@@ -78,7 +78,8 @@ CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails
   for (bool found = true; found;) {
     const auto simpler = simpler_layouts(spec, all.workloads.back());
     const auto next = std::ranges::find_if(simpler, fails);
-    if ((found = next != simpler.end())) spec = *next;
+    found = next != simpler.end();
+    if (found) spec = *next;
   }
   return spec;
 }
