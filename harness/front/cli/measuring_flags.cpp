@@ -175,8 +175,7 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
       "");
   add(app.add_flag("--short", o.short_form, "leave out costly scenarios for named workloads too")->excludes("--long"),
       "");
-  add(app.add_option("--layouts", o.what.layouts,
-                     "check N random meshes, models and parameters instead, and shrink a failure")
+  add(app.add_option("--layouts", o.what.layouts, "check N random meshes and models instead; shrink a failure")
           ->check(between(1, 10000)),
       "N");
   add(app.add_option("--junit", o.junit, "also write results as JUnit XML")->check(not_empty()), "FILE");

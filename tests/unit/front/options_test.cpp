@@ -229,11 +229,11 @@ TEST(Options, RefusesAScaleAbove64) {
 
 TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   const std::set<std::string> accepted = {
-      "--runtime",       "--strategy", "--workload", "--gpus",      "--cpus",    "--dtype",    "--backend",
-      "--param",         "--scale",    "--plugin",   "--filter",    "--seed",    "--threads",  "--data",
-      "--oversubscribe", "--seeds",    "--long",     "--junit",     "--dump",    "--timeout",  "--dry-run",
-      "--launcher",      "--retries",  "--config",   "--quiet",     "--verbose", "--progress", "--output",
-      "--help",          "--version",  "--model",    "--recompute", "--mesh",    "--python"};
+      "--runtime", "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",
+      "--scale",   "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",
+      "--long",    "--junit",    "--dump",     "--timeout", "--dry-run", "--launcher", "--retries",       "--config",
+      "--quiet",   "--verbose",  "--progress", "--output",  "--help",    "--version",  "--model",         "--recompute",
+      "--mesh",    "--python",   "--layouts",  "--short"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});
@@ -249,6 +249,19 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   EXPECT_FALSE(parse({"run"}).what.own_rows);
   EXPECT_TRUE(parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "cpu"}).what.whole_epochs);
   EXPECT_FALSE(parse({"run"}).what.whole_epochs);
+}
+
+TEST(Options, CheckAddsMeshesOrDrawsThem) {
+  EXPECT_EQ(parse<CheckingOptions>({"check"}).what.products, 2);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.products, 3);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.products, 0);
+  const auto drawn = parse<CheckingOptions>({"check", "--layouts", "5"});
+  EXPECT_EQ(drawn.what.strategies, std::vector<std::string>{"layout"});
+  EXPECT_EQ(drawn.what.workloads, std::vector<std::string>{"gpt"});
+  for (const char* flag : {"--mesh=dp=2", "--cpus=2", "--model=tiny", "--param=layout.unit=2", "--recompute=1"})
+    expect_contains(refusal({"check", "--layouts", "5", flag}), {"--layouts", "leave out"});
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--workload", "gpt", "--short"}).what.whole_worlds, 0);
+  EXPECT_GT(parse<CheckingOptions>({"check", "--workload", "gpt"}).what.whole_worlds, 8);
 }
 
 TEST(Options, RefusesEmptyNames) {
