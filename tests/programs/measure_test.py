@@ -144,7 +144,8 @@ class PartsOfEveryStrategy(unittest.TestCase):
             with self.subTest(case["id"]):
                 parts = sum(case["phases"]["mean_step_ns"].values())
                 self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03)
-        self.assertEqual(seen, {("cpu", 1)} | {(name, world) for name in ("dp", "ddp", "zero1", "zero2", "fsdp", "pp", "tp", "local-sgd", "dp-upstream") for world in (1, 2)})
+        several = ("dp", "ddp", "zero1", "zero2", "fsdp", "pp", "tp", "layout", "local-sgd", "dp-upstream")
+        self.assertEqual(seen, {("cpu", 1)} | {(name, world) for name in several for world in (1, 2)})
 
 
 class Ledger(unittest.TestCase):
