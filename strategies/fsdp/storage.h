@@ -19,7 +19,7 @@ struct Storage {
   bool whole = false;  // parameters are not freed (ZeRO-2)
   // Dtypes in which matrices are gathered and gradients are reduced; nullopt: their own.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
-  // Parameters whose gradients are reduced in their own dtype, because the sum over ranks is only a part of them.
+  // Parameters whose gradients are summed further after this reduction. They are reduced in their own dtype.
   std::vector<at::Tensor> parts = {};
   bool poison = false;  // freed parameters are filled with NaN, and their memory is kept
 

@@ -41,7 +41,7 @@ struct Shape {
 // Names of the predefined shapes, and of the sizes that --model can set, for help texts.
 std::vector<std::string> shape_names();
 std::string size_names();
-// Small sizes for random models: groups of which one each is drawn.
+// Sizes for small random models, in groups. A random model takes one entry of each group.
 std::vector<std::vector<std::string>> drawn_sizes();
 
 // Parses "small", "small,layers=8" or "layers=8,hidden=64"; without a name, the other values are those of `small`.

@@ -388,8 +388,6 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
-// that expose errors in rank order and data distribution.
 // Chooses the meshes of `check`: products of two axes on 4 ranks, with --long also of three on 8, or random layouts.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
@@ -403,6 +401,8 @@ void settle_layouts(CheckingOptions& o) {
   if (o.what.workloads.empty()) o.what.workloads = {"gpt"};
 }
 
+// Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
+// that expose errors in rank order and data distribution.
 void settle_check(const CLI::App& app, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -421,7 +421,6 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.
 // Derives the options of `tune`: cases of one strategy, measured in pairs with its default values.
 void settle_tune(const CLI::App& app, TuneOptions& o) {
   settle_selection(o.what);
@@ -435,6 +434,7 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
   o.what.reference = o.what.strategies.front();
 }
 
+// Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.
 void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
