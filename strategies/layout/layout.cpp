@@ -329,13 +329,6 @@ void Layout::keep_own() {
   optimizer_.emplace(workload_.optimizer(), stepped, dimensions);
 }
 
-std::vector<Layout::Held> Layout::trainable() const {
-  std::vector<Held> all;
-  std::ranges::copy_if(own_, std::back_inserter(all),
-                       [](const Held& one) { return one.placed->tensor.requires_grad(); });
-  return all;
-}
-
 // Returns the number of parts of each micro-batch. Ranks that gather parameters together have the same numbers.
 std::vector<int64_t> Layout::part_counts(std::span<const Batch> micro) const {
   const int64_t most = options_.pipeline.microbatches;
@@ -427,10 +420,7 @@ std::vector<bool> Layout::used_anywhere(const std::vector<fsdp::ShardedParameter
 }
 
 void Layout::sum_partial() const {
-  std::vector<Held> summed;
-  for (const Held& one : own_)
-    if (tensors_.is_partial(one.name(), options_.tensor.sequence)) summed.push_back(one);
-  sum_over(tp_, gradients_of(summed));
+  sum_over(tp_, gradients_of(own_if([this](const Held& one) { return is_partial(one); })));
 }
 
 void Layout::sum_tied() {

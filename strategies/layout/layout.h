@@ -1,9 +1,12 @@
 // A strategy for any mesh with the axes dp, shard, pp and tp. The ranks of pp and tp compute one replica of the model
-// together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp. Replicas train on their own
-// samples; those of an axis dp store the same tensors, those of an axis shard some rows of each.
+// together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp. Each replica trains on its own
+// samples. Replicas of the axis dp store the same tensors; each replica of the axis shard stores some rows of each
+// tensor.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,7 +58,16 @@ class Layout : public Strategy {
     at::Tensor stored;
     const std::string& name() const { return placed->name; }
   };
-  std::vector<Held> trainable() const;  // of own_
+  template <class Predicate>
+  std::vector<Held> own_if(const Predicate& predicate) const {
+    std::vector<Held> all;
+    std::ranges::copy_if(own_, std::back_inserter(all), predicate);
+    return all;
+  }
+  std::vector<Held> trainable() const {
+    return own_if([](const Held& one) { return one.placed->tensor.requires_grad(); });
+  }
+  bool is_partial(const Held& one) const { return tensors_.is_partial(one.name(), options_.tensor.sequence); }
   std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) const;
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
   // The rank on pp that counts and saves a tensor: that of its first stage.

@@ -65,12 +65,8 @@ class WrongLayout : public layout::Layout {
 
   void sum_partial() const override {
     if (is(Mistake::norms_not_summed)) return;
-    if (is(Mistake::norms_summed_over_dp)) {
-      std::vector<Held> summed;
-      for (const Held& one : own_)
-        if (tensors_.is_partial(one.name(), options_.tensor.sequence)) summed.push_back(one);
-      return sum_over(replicas_, gradients_of(summed));
-    }
+    if (is(Mistake::norms_summed_over_dp))
+      return sum_over(replicas_, gradients_of(own_if([this](const Held& one) { return is_partial(one); })));
     Layout::sum_partial();
     if (is(Mistake::rows_divided_by_all_ranks)) divide(gradients_of(own_), tp_.size * pp_.size);
     if (is(Mistake::pieces_divided_by_tp)) divide(gradients_of(cut()), tp_.size);
@@ -92,9 +88,7 @@ class WrongLayout : public layout::Layout {
     if (is(Mistake::averaged_over_dp_and_pp)) return sum_over(replicas_, gradients_of(own_), replicas_.size * pp_.size);
     if (is(Mistake::first_stage_not_averaged) && pp_.rank == 0) return;
     if (is(Mistake::cut_parameters_not_averaged)) {
-      std::vector<Held> whole;
-      for (const Held& one : own_)
-        if (!tensors_.is_cut(one.name())) whole.push_back(one);
+      const auto whole = own_if([this](const Held& one) { return !tensors_.is_cut(one.name()); });
       return sum_over(replicas_, gradients_of(whole), replicas_.size);
     }
     Layout::average_over_replicas();
@@ -124,14 +118,10 @@ class WrongLayout : public layout::Layout {
     for (const at::Tensor& one : gradients) one.div_(divisor);
   }
   std::vector<Held> tied() const {
-    std::vector<Held> all = own_;
-    std::erase_if(all, [](const Held& one) { return !one.placed->tied(); });
-    return all;
+    return own_if([](const Held& one) { return one.placed->tied(); });
   }
   std::vector<Held> cut() const {
-    std::vector<Held> all = own_;
-    std::erase_if(all, [&](const Held& one) { return !tensors_.is_cut(one.name()); });
-    return all;
+    return own_if([this](const Held& one) { return tensors_.is_cut(one.name()); });
   }
 
   Mistake mistake_;
@@ -140,14 +130,9 @@ class WrongLayout : public layout::Layout {
 Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
               const std::string& key_term, const Options& options = {}, const std::string& workload = "gpt",
               const std::string& model = "") {
-  const auto info = [=]() -> StrategyInfo {
-    return {.name = "layout",
-            .summary = "",
-            .gradient = Gradient::mean_of_means,
-            .buffers = Buffers::rank0,
-            .axes = {"dp", "shard", "pp", "tp"},
-            .make = [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); },
-            .collective_evaluation = true};
+  const auto info = [=] {
+    return on_axes("layout", {"dp", "shard", "pp", "tp"},
+                   [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); });
   };
   return {.name = "layout-" + name,
           .killed_by = killed_by,

@@ -1,8 +1,11 @@
 // A mutant is a wrong strategy with the name of the check that must catch it and a key term of that check's message.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "tests/conformance/threads.h"
 #include "tests/conformance/wrong_strategies/reference.h"
@@ -38,6 +41,20 @@ inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().it
 
 // GoogleTest calls this function to print a mutant.
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
+
+// Returns a strategy on these axes whose ranks evaluate together.
+inline StrategyInfo on_axes(const std::string& name, const std::vector<std::string>& axes,
+                            const std::function<std::unique_ptr<Strategy>(const Setup&)>& make,
+                            const std::vector<ParamInfo>& params = {}) {
+  return {.name = name,
+          .summary = "",
+          .gradient = Gradient::mean_of_means,
+          .buffers = Buffers::rank0,
+          .axes = axes,
+          .params = params,
+          .make = make,
+          .collective_evaluation = true};
+}
 
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();

@@ -260,14 +260,9 @@ class PipelineReference : public Strategy {
 
 Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
               const std::string& workload = "probe-blocks", const std::string& mesh = "pp=3") {
-  const auto info = [=]() -> StrategyInfo {
-    return {.name = "pipeline-reference",
-            .summary = "",
-            .gradient = Gradient::mean_of_means,
-            .buffers = Buffers::rank0,
-            .axes = {"pp", "dp"},
-            .make = [=](const Setup& setup) { return std::make_unique<PipelineReference>(setup, mistake); },
-            .collective_evaluation = true};
+  const auto info = [=] {
+    return on_axes("pipeline-reference", {"pp", "dp"},
+                   [=](const Setup& setup) { return std::make_unique<PipelineReference>(setup, mistake); });
   };
   return {
       .name = name, .killed_by = killed_by, .key_term = key_term, .strategy = info, .workload = workload, .mesh = mesh};

@@ -197,12 +197,10 @@ class WrongTensorParallel : public layout::Layout {
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
-    std::vector<Held> summed;
-    for (const Held& one : trainable()) {
+    const auto summed = own_if([&](const Held& one) {
       const bool whole = is(Mistake::whole_gradients_summed) && !tensors_.is_cut(one.name());
-      if (whole || (tensors_.is_partial(one.name(), options_.tensor.sequence) && !skips(one.name())))
-        summed.push_back(one);
-    }
+      return whole || (is_partial(one) && !skips(one.name()));
+    });
     sum_over(tp_, gradients_of(summed), is(Mistake::whole_gradients_averaged) ? tp_.size : 1);
   }
 
@@ -262,15 +260,10 @@ std::vector<ParamInfo> with_defaults(const ParamValues& values) {
 Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
               const ParamValues& params = {}, const std::string& workload = "gpt", const std::string& mesh = "tp=3",
               const std::string& model = "") {
-  const auto info = [=]() -> StrategyInfo {
-    return {.name = "tp",
-            .summary = "",
-            .gradient = Gradient::mean_of_means,
-            .buffers = Buffers::rank0,
-            .axes = {"tp", "dp"},
-            .params = with_defaults(params),
-            .make = [=](const Setup& setup) { return std::make_unique<WrongTensorParallel>(setup, mistake); },
-            .collective_evaluation = true};
+  const auto info = [=] {
+    return on_axes(
+        "tp", {"tp", "dp"}, [=](const Setup& setup) { return std::make_unique<WrongTensorParallel>(setup, mistake); },
+        with_defaults(params));
   };
   return {.name = name,
           .killed_by = killed_by,
