@@ -48,7 +48,7 @@ class Convnet : public Model {
       pixels_in = side * side;
       add_block({conv, {layer, after}, [=](const at::Tensor& input, const Context& context) {
                    const at::Tensor x = pixels ? input * (1.0 / 255) : input;
-                   return activate(after->forward(divided(*layer, x, cutting, context.split.get())), smooth);
+                   return activate(after->forward(divided(*layer, x, cutting, context.split.tensor.get())), smooth);
                  }});
     };
     convolution("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, image_side);
@@ -70,14 +70,14 @@ class Convnet : public Model {
     layers_.push_back({.name = "dense1", .inputs = third, .outputs = units});
     layers_.push_back({.name = "dense2", .inputs = units, .outputs = digit_classes});
     add_block({"dense1", {dense1, dropout}, [=](const at::Tensor& x, const Context& context) {
-                 const TensorSplit* split = context.split.get();
+                 const TensorSplit* split = context.split.tensor.get();
                  const bool cut = split && cutting1 == Cutting::outputs;
                  const int64_t unit = cut ? own_piece(units, *split).first : 0;
                  const at::Tensor y = activate(divided(*dense1, x.mean({2, 3}), cutting1, split), smooth);
                  return dropout->forward(y, context, unit);
                }});
     add_block({"dense2", {dense2}, [=](const at::Tensor& x, const Context& context) {
-                 return divided(*dense2, x, cutting2, context.split.get());
+                 return divided(*dense2, x, cutting2, context.split.tensor.get());
                }});
   }
 

@@ -31,7 +31,7 @@ class MnistMlp : public Model {
       const Cutting cutting = cutting_of(depth, scale + 1);
       layers_.push_back({.name = "n." + name, .inputs = width, .outputs = next});
       add_block({"n." + name, {layer}, [=](const at::Tensor& x, const Context& context) {
-                   at::Tensor y = divided(*layer, first ? x.flatten(1) : x, cutting, context.split.get());
+                   at::Tensor y = divided(*layer, first ? x.flatten(1) : x, cutting, context.split.tensor.get());
                    return last ? y : activate(std::move(y), smooth);
                  }});
       width = next;

@@ -32,7 +32,7 @@ class RandomLinear : public Model {
       const Cutting cutting = cutting_of(depth - 1, scale);
       layers_.push_back({.name = name, .inputs = width, .outputs = scaled_width * scale});
       add_block({name, {layer}, [=](const at::Tensor& x, const Context& context) {
-                   return activate(divided(*layer, x, cutting, context.split.get()), smooth);
+                   return activate(divided(*layer, x, cutting, context.split.tensor.get()), smooth);
                  }});
       width = scaled_width * scale;
     }
@@ -40,7 +40,7 @@ class RandomLinear : public Model {
     const Cutting cutting = cutting_of(scale - 1, scale);
     layers_.push_back({.name = "fc", .inputs = width, .outputs = linear_outputs});
     add_block({"fc", {fc}, [=](const at::Tensor& x, const Context& context) {
-                 return divided(*fc, x, cutting, context.split.get());
+                 return divided(*fc, x, cutting, context.split.tensor.get());
                }});
   }
 

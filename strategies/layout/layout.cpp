@@ -37,6 +37,7 @@ Layout::Layout(const Setup& setup, Options options)
       options_(std::move(options)),
       mesh_(setup.mesh),
       replicas_(mesh_.axis("dp")),
+      cp_(mesh_.axis("cp")),
       pp_(mesh_.axis("pp")),
       tp_(mesh_.axis("tp")),
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
@@ -56,12 +57,13 @@ Layout::Layout(const Setup& setup, Options options)
   parameters_ = placed_parameters(model, stages_);
   buffers_ = placed_buffers(model, stages_);
   refuse_parts_of_batch_statistics();
+  refuse_uncut_sequence();
   tensors_.cut(model);
   shard();
   keep_own();
   passes_.emplace(options_.name, replica_, stages_, pp_, options_.pipeline.poison, units_ ? &*units_ : nullptr,
                   [this](const at::Tensor& output, const Part& part) {
-                    const at::Tensor loss = loss_of(output, part.batch.target, part.split.get(), micros_);
+                    const at::Tensor loss = loss_of(output, part.batch.target, part.split, micros_);
                     return part.share == 1 ? loss : loss * part.share;
                   });
 }
@@ -101,7 +103,7 @@ void Layout::shard() {
   std::vector<at::Tensor> parts;
   for (const Placed& one : parameters_) {
     names.emplace_back(one.name, one.tensor);
-    if (ranks_of(one).size() > 1 || tensors_.is_partial(one.name, options_.tensor.sequence))
+    if (ranks_of(one).size() > 1 || cp_.size > 1 || tensors_.is_partial(one.name, options_.tensor.sequence))
       parts.push_back(one.tensor);
   }
   units_.emplace(*replica_.shared_model(), names, spans, mine, options,
@@ -130,6 +132,7 @@ StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phas
   phases.enter(Phase::communication);
   if (units_) units_->end_step(phases), take_gradients();
   sum_partial();
+  sum_tokens();
   sum_tied();
   average_over_replicas();
   if (options_.tensor.verify) verify();
@@ -151,7 +154,7 @@ StepResult Layout::shared(StepResult result, const Batch& last) {
   result.gather_output = [this, root, split = exchange(last, nullptr), piece = std::move(result.output)] {
     const at::NoGradGuard no_grad;
     const bool joins = split && pp_.rank == root;
-    return passes_->links().share(joins ? workload_.joined_output(piece, *split) : piece, root);
+    return passes_->links().share(joins ? workload_.joined_output(piece, split) : piece, root);
   };
   result.output.reset();
   return result;
@@ -162,15 +165,18 @@ at::Tensor Layout::forward(const Batch& mine) {
   const auto& model = replica_.shared_model();
   model->eval();
   at::Tensor output;
-  const auto shared = [&](const at::Tensor& tensor, int stage_rank, int rank) {
-    const at::Tensor own = tensor.defined() ? tensor.to(replica_.device()) : tensor;
-    return share(passes_->links().share(own, stage_rank), rank, tp_, replica_.device());
-  };
-  for (int p = 0; p < pp_.size; ++p)
-    for (int t = 0; t < tp_.size; ++t) {
-      const at::Tensor found = evaluate({shared(mine.input, p, t), {}, shared(mine.ids, p, t)});
-      if (p == pp_.rank && t == tp_.rank) output = found;
-    }
+  for (int c = 0; c < cp_.size; ++c)
+    for (int p = 0; p < pp_.size; ++p)
+      for (int t = 0; t < tp_.size; ++t) {
+        const auto shared = [&](const at::Tensor& tensor) {
+          at::Tensor one = tensor.defined() ? tensor.to(replica_.device()) : tensor;
+          for (const auto& [axis, rank] : {std::pair{&cp_, c}, {&pp_, p}, {&tp_, t}})
+            one = share(one, rank, *axis, replica_.device());
+          return one;
+        };
+        const at::Tensor found = evaluate({shared(mine.input), {}, shared(mine.ids)});
+        if (c == cp_.rank && p == pp_.rank && t == tp_.rank) output = found;
+      }
   model->train();
   return output;
 }
@@ -185,7 +191,7 @@ at::Tensor Layout::evaluate(const Batch& batch) {
     if (moves) x = passes_->links().share(x, stages_[s].rank);
   }
   if (units_) units_->end_evaluation();
-  return part.split ? workload_.joined_output(x, *part.split) : x;
+  return part.split ? workload_.joined_output(x, part.split) : x;
 }
 
 NamedTensors Layout::parameters() {
@@ -309,6 +315,21 @@ void Layout::refuse_parts_of_batch_statistics() const {
                      " may be a statistic of a whole micro-batch, as BatchNorm's is. Use --accumulate instead");
 }
 
+void Layout::refuse_uncut_sequence() const {
+  if (cp_.size == 1) return;
+  const SequencePlan plan = replica_.shared_model()->sequence_plan();
+  if (plan.tokens == 0) throw UsageError(options_.name + ": this model has no sequence that can be cut, as cp does");
+  const std::string ranks = " for the " + std::to_string(cp_.size) + " ranks of cp";
+  if (plan.tokens < cp_.size)
+    throw UsageError(options_.name + ": a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks);
+  // Under tp a rank has whole groups of heads, unless there are fewer shared heads than ranks.
+  const bool grouped = plan.kv_heads >= tp_.size;
+  const int64_t heads = grouped ? plan.kv_heads / tp_.size * (plan.heads / plan.kv_heads) : plan.heads / tp_.size;
+  if (options_.context.kind == context::Kind::ulysses && heads < cp_.size)
+    throw UsageError(options_.name + ".kind=ulysses: " + std::to_string(heads) + " attention heads" + ranks +
+                     ". Use kind=ring");
+}
+
 // Frees the parameters of other ranks' stages. The optimizer steps what this rank stores of the others.
 void Layout::keep_own() {
   std::map<std::string, at::Tensor> rows;
@@ -364,15 +385,28 @@ std::vector<Part> Layout::parts_of(std::span<const Batch> micro, Phases& phases)
   return parts;
 }
 
-std::shared_ptr<const TensorSplit> Layout::exchange(const Batch& batch, Phases* phases) const {
-  if (tp_.size == 1) return nullptr;
+ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
+  ModelSplit split;
+  int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
+  // The text that a model continues may begin with fewer tokens than there are ranks: each of them has all tokens then.
+  if (cp_.size > 1 && tokens >= cp_.size) {
+    split.sequence = make_exchange(options_.context, tokens, phases);
+    tokens = 0;
+    for (const Piece& piece : split.sequence->tokens()) tokens += piece.size;
+  }
+  if (tp_.size == 1) return split;
   tensor::Options options = options_.tensor;
   if (!phases) options.sequence = false;  // an evaluation keeps no activations
-  const int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
   if (options.sequence && tokens < tp_.size)
     throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
                      std::to_string(tp_.size) + " ranks");
-  return make_exchange(options, tokens, phases);
+  split.tensor = make_exchange(options, tokens, phases);
+  return split;
+}
+
+std::shared_ptr<const SequenceSplit> Layout::make_exchange(const context::Options& options, int64_t tokens,
+                                                           Phases* phases) const {
+  return std::make_shared<context::Exchange>(cp_, options, tokens, phases);
 }
 
 std::shared_ptr<const TensorSplit> Layout::make_exchange(const tensor::Options& options, int64_t tokens,
@@ -380,7 +414,7 @@ std::shared_ptr<const TensorSplit> Layout::make_exchange(const tensor::Options& 
   return std::make_shared<tensor::Exchange>(tp_, options, tokens, phases);
 }
 
-at::Tensor Layout::loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+at::Tensor Layout::loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                            size_t micros) const {
   return micro_loss(workload_, output, target, micros, split);
 }
@@ -422,6 +456,8 @@ std::vector<bool> Layout::used_anywhere(const std::vector<fsdp::ShardedParameter
 void Layout::sum_partial() const {
   sum_over(tp_, gradients_of(own_if([this](const Held& one) { return is_partial(one); })));
 }
+
+void Layout::sum_tokens() const { sum_over(cp_, gradients_of(own_)); }
 
 void Layout::sum_tied() {
   pipeline::Links& links = passes_->links();

@@ -1,7 +1,7 @@
-// A strategy for any mesh with the axes dp, shard, pp and tp. The ranks of pp and tp compute one replica of the model
-// together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp. Each replica trains on its own
-// samples. Replicas of the axis dp store the same tensors; each replica of the axis shard stores some rows of each
-// tensor.
+// A strategy for any mesh with the axes dp, shard, cp, pp and tp. The ranks of cp, pp and tp compute one replica of the
+// model together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp, tokens of each sample on
+// the ranks of cp. Each replica trains on its own samples. Replicas of the axis dp store the same tensors; each replica
+// of the axis shard stores some rows of each tensor.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/context/exchange.h"
 #include "strategies/fsdp/units.h"
 #include "strategies/layout/options.h"
 #include "strategies/layout/passes.h"
@@ -41,11 +42,15 @@ class Layout : public Strategy {
  protected:
   virtual std::shared_ptr<const TensorSplit> make_exchange(const tensor::Options& options, int64_t tokens,
                                                            Phases* phases) const;
+  virtual std::shared_ptr<const SequenceSplit> make_exchange(const context::Options& options, int64_t tokens,
+                                                             Phases* phases) const;
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
-  virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+  virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
   // Sums over tp the gradients of whole parameters that cover only a part of the model's computation.
   virtual void sum_partial() const;
+  // Sums all gradients over cp: each rank's cover its own tokens.
+  virtual void sum_tokens() const;
   // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
   virtual void sum_tied();
   // Averages all gradients over dp, unless the units have done it.
@@ -78,7 +83,7 @@ class Layout : public Strategy {
   const Workload& workload_;
   Options options_;
   Mesh mesh_;
-  Axis shard_, replicas_, pp_, tp_;
+  Axis shard_, replicas_, cp_, pp_, tp_;
   Replica replica_;
   std::optional<double> clip_norm_;
   pipeline::Schedules schedules_;
@@ -90,15 +95,16 @@ class Layout : public Strategy {
  private:
   using Choose = std::function<at::Tensor(const Held&)>;
 
-  bool is_distributed() const { return pp_.size > 1 || tp_.size > 1; }
+  bool is_distributed() const { return cp_.size > 1 || pp_.size > 1 || tp_.size > 1; }
   Axis axis_of(const std::string& name) const;
   void refuse_parts_of_batch_statistics() const;
+  void refuse_uncut_sequence() const;
   void shard();  // if the options and the mesh say so
   void keep_own();
   std::vector<int64_t> part_counts(std::span<const Batch> micro) const;
   std::vector<Part> parts_of(std::span<const Batch> micro, Phases& phases) const;
-  // Returns null on an axis of one rank. phases: null in an evaluation.
-  std::shared_ptr<const TensorSplit> exchange(const Batch& batch, Phases* phases) const;
+  // phases: null in an evaluation
+  ModelSplit exchange(const Batch& batch, Phases* phases) const;
   void share_buffers(Phases& phases) const;
   void clear_gradients();
   void take_gradients();

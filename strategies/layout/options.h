@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "strategies/context/options.h"
 #include "strategies/fsdp/options.h"
 #include "strategies/pipeline/options.h"
 #include "strategies/tensor/options.h"
@@ -14,6 +15,7 @@ struct Options {
   std::string name = "layout";  // the strategy's, for messages
   pipeline::Options pipeline = {};
   tensor::Options tensor = {};
+  context::Options context = {};
   // How tensors are sharded over the axis shard; nullopt: they are not.
   std::optional<fsdp::Options> sharded = {};
   bool shards_over_dp = false;  // on a mesh without the axis shard, tensors are sharded over dp

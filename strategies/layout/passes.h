@@ -21,7 +21,7 @@ namespace dpbench::layout {
 struct Part {
   Batch batch;
   double share = 1;  // of its loss in the loss of the micro-batch
-  std::shared_ptr<const TensorSplit> split = {};
+  ModelSplit split = {};
 };
 
 // owner: the strategy's name for error messages.

@@ -1,5 +1,5 @@
 // The strategies that are a layout: "layout" for any mesh, and those for one kind of parallelism: "pp" (pipeline), "tp"
-// (tensor), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
+// (tensor), "cp" (context), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
 #include <algorithm>
 
 #include "strategies/layout/layout.h"
@@ -51,6 +51,17 @@ StrategyInfo tensor_info() {
   return info;
 }
 
+StrategyInfo context_info() {
+  StrategyInfo info =
+      info_of("cp", "context parallel: each rank has some tokens of every sample, attention exchanges keys and values",
+              {"cp", "dp"}, context::parameters(),
+              [](const Params& params, auto) { return Options{.name = "cp", .context = context::options_of(params)}; });
+  info.settings = {.small_buckets = {{"poison", "on"}}};
+  info.variants = {{"ulysses", {{"kind", "ulysses"}}}, {"one_piece", {{"zigzag", "off"}}}};
+  info.traffic = context::traffic;
+  return info;
+}
+
 StrategyInfo sharded_info(fsdp::Stage stage) {
   const bool all = stage == fsdp::Stage::fsdp;
   const std::string name = all ? "fsdp" : "zero2";
@@ -73,7 +84,8 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
 // The parameters of every axis, each once.
 Parameters all_parameters() {
   Parameters all;
-  for (const Parameters& some : {pipeline::parameters(), tensor::parameters(), fsdp::parameters(fsdp::Stage::fsdp)})
+  for (const Parameters& some :
+       {pipeline::parameters(), tensor::parameters(), context::parameters(), fsdp::parameters(fsdp::Stage::fsdp)})
     for (const ParamInfo& one : some)
       if (std::ranges::count(all, one.name, &ParamInfo::name) == 0) all.push_back(one);
   std::ranges::find(all, "sync", &ParamInfo::name)->fallback = "last";
@@ -87,6 +99,7 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
   Options options{.name = "layout",
                   .pipeline = pipeline::options_of(params),
                   .tensor = tensor::options_of(params),
+                  .context = context::options_of(params),
                   .sharded = fsdp::options_of(fsdp::Stage::fsdp, params, dtype)};
   if (options.sharded->reshard == fsdp::Reshard::shard)
     throw UsageError("layout.reshard=shard: only the strategy fsdp cuts parameters over two axes. Use on or off");
@@ -94,10 +107,9 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
 }
 
 StrategyInfo layout_info() {
-  StrategyInfo info =
-      info_of("layout",
-              "any product of data (dp), sharded (shard), pipeline (pp) and tensor (tp) parallelism, as the mesh says",
-              {"dp", "shard", "pp", "tp"}, all_parameters(), layout_options);
+  StrategyInfo info = info_of(
+      "layout", "any product of data (dp), sharded (shard), context (cp), pipeline (pp) and tensor (tp) parallelism",
+      {"dp", "shard", "cp", "pp", "tp"}, all_parameters(), layout_options);
   info.settings = {.small_buckets = {{"poison", "on"}, {"verify", "on"}}};
   info.promise = [](StrategyInfo& promised, const Params& params) {
     layout_options(params, std::nullopt);
@@ -108,6 +120,7 @@ StrategyInfo layout_info() {
 
 const RegisterStrategy pipeline_strategy{pipeline_info()};
 const RegisterStrategy tensor_strategy{tensor_info()};
+const RegisterStrategy context_strategy{context_info()};
 const RegisterStrategy fsdp_strategy{sharded_info(fsdp::Stage::fsdp)};
 const RegisterStrategy zero2_strategy{sharded_info(fsdp::Stage::zero2)};
 const RegisterStrategy layout_strategy{layout_info()};

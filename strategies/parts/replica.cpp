@@ -79,24 +79,24 @@ at::Tensor Replica::run(const Forward& forward) const {
   return forward();
 }
 
-at::Tensor Replica::forward(int64_t step, const Batch& batch, std::shared_ptr<const TensorSplit> split) const {
+at::Tensor Replica::forward(int64_t step, const Batch& batch, const ModelSplit& split) const {
   return run([&] {
-    at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids, std::move(split)});
+    at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids, split});
     return autocast_ ? output.to(at::kFloat) : output;
   });
 }
 
 at::Tensor Replica::forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids,
-                                 std::shared_ptr<const TensorSplit> split) const {
+                                 const ModelSplit& split) const {
   return run([&] {
-    at::Tensor output = model_->forward_span(first, last, x, {step_seed_, step, ids, std::move(split)});
+    at::Tensor output = model_->forward_span(first, last, x, {step_seed_, step, ids, split});
     return autocast_ && last == model_->blocks().size() ? output.to(at::kFloat) : output;
   });
 }
 
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
-                      const TensorSplit* split) {
-  at::Tensor loss = split ? workload.split_loss(output, target, *split) : workload.loss(output, target);
+                      const ModelSplit& split) {
+  at::Tensor loss = split ? workload.split_loss(output, target, split) : workload.loss(output, target);
   if (micros > 1) loss = loss / static_cast<double>(micros);
   return loss;
 }

@@ -13,10 +13,10 @@
 
 namespace dpbench {
 
-// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: the exchange of activations
-// under tensor parallelism.
+// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: this rank's exchanges under
+// tensor and context parallelism.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
-                      const TensorSplit* split = nullptr);
+                      const ModelSplit& split = {});
 
 // A strategy that supports Replica::use_onednn() declares this parameter, this variant and the property
 // StrategyInfo::onednn.
@@ -35,11 +35,11 @@ class Replica {
   // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
   // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
-  // split: the exchange of activations under tensor parallelism.
-  at::Tensor forward(int64_t step, const Batch& batch, std::shared_ptr<const TensorSplit> split = nullptr) const;
+  // split: this rank's exchanges under tensor and context parallelism.
+  at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
   // Same for the blocks first .. last - 1 of the model. x: the output of the block before them, or the samples.
   at::Tensor forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids,
-                          std::shared_ptr<const TensorSplit> split = nullptr) const;
+                          const ModelSplit& split = {}) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.
   StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
   // Runs a forward pass without gradients, with BatchNorm's running statistics.

@@ -12,11 +12,10 @@ at::Tensor Links::share(const at::Tensor& tensor, int root) const {
   return dpbench::share(tensor, root, axis_, device_);
 }
 
-at::Tensor Links::space(const Shape& shape) const {
-  const auto options = at::TensorOptions().dtype(shape.dtype).device(device_);
-  if (poison_ && at::isFloatingType(shape.dtype))
-    return at::full(shape.sizes, std::numeric_limits<double>::quiet_NaN(), options);
-  return at::empty(shape.sizes, options);
+at::Tensor Links::space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const {
+  const auto options = at::TensorOptions().dtype(dtype).device(device_);
+  if (poison_ && at::isFloatingType(dtype)) return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), options);
+  return at::empty(sizes, options);
 }
 
 Transfer Links::send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo) {
@@ -36,19 +35,21 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
     const auto* data = words.const_data_ptr<int64_t>();
     known = known_.emplace(cargo, Shape{static_cast<at::ScalarType>(data[0]), {data + 2, data + 2 + data[1]}}).first;
   }
-  std::vector<at::Tensor> tensors = {space(known->second)};
-  auto work = axis_.group->recv(tensors, from, tag);
-  return {tensors[0], std::move(work)};
+  return receive_sized(known->second.sizes, known->second.dtype, from, tag);
 }
 
-Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) {
+Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {
   std::vector<at::Tensor> tensors = {tensor.detach().contiguous()};
   auto work = axis_.group->send(tensors, to, tag);
   return {tensors[0], std::move(work)};
 }
 
-Transfer Links::receive_like(const at::Tensor& activation, int from, int tag) {
-  std::vector<at::Tensor> tensors = {space({activation.scalar_type(), activation.sizes().vec()})};
+Transfer Links::receive_like(const at::Tensor& activation, int from, int tag) const {
+  return receive_sized(activation.sizes().vec(), activation.scalar_type(), from, tag);
+}
+
+Transfer Links::receive_sized(const std::vector<int64_t>& sizes, at::ScalarType dtype, int from, int tag) const {
+  std::vector<at::Tensor> tensors = {space(sizes, dtype)};
   auto work = axis_.group->recv(tensors, from, tag);
   return {tensors[0], std::move(work)};
 }

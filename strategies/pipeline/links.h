@@ -43,8 +43,9 @@ class Links {
   Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
   Transfer receive(int from, int tag, const Cargo& cargo);
   // A gradient has the shape and dtype of the activation, which both sides know.
-  Transfer send_like(const at::Tensor& tensor, int to, int tag);
-  Transfer receive_like(const at::Tensor& activation, int from, int tag);
+  Transfer send_like(const at::Tensor& tensor, int to, int tag) const;
+  Transfer receive_like(const at::Tensor& activation, int from, int tag) const;
+  Transfer receive_sized(const std::vector<int64_t>& sizes, at::ScalarType dtype, int from, int tag) const;
 
   // Returns the tensor of `root`, on every rank. An undefined tensor stays undefined.
   at::Tensor share(const at::Tensor& tensor, int root) const;
@@ -54,7 +55,7 @@ class Links {
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> sizes;
   };
-  at::Tensor space(const Shape& shape) const;
+  at::Tensor space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const;
 
   Axis axis_;
   at::Device device_;

@@ -28,17 +28,7 @@ Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Pha
     : axis_(axis), options_(options), tokens_(even_cut(sequence_dim, tokens, axis)), phases_(phases) {}
 
 Around Exchange::around(const std::string& operation) const {
-  return [phases = phases_,
-          what = options_.owner + ": " + operation + " in " + block_](const std::function<at::Tensor()>& call) {
-    try {
-      const auto from = Phases::Clock::now();
-      at::Tensor result = call();
-      if (phases) phases->move(Phase::communication, from, Phases::Clock::now());
-      return result;
-    } catch (const std::exception& error) {
-      throw std::runtime_error(what + ": " + error.what());
-    }
-  };
+  return timed(phases_, options_.owner + ": " + operation + " in " + block_);
 }
 
 at::Tensor Exchange::verified(const at::Tensor& x, bool forward, bool backward, const std::string& operation) const {

@@ -10,12 +10,6 @@
 namespace dpbench::tensor {
 namespace {
 
-int place_on(const MeshShape& mesh, const std::string& name, int rank) {
-  for (size_t axis = 0; axis < mesh.size(); ++axis)
-    if (mesh[axis].name == name) return mesh_text::place_on(mesh, axis, rank);
-  return 0;
-}
-
 // Returns a rank's pieces of a whole model's tensors.
 NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
   for (auto& [name, tensor] : tensors) tensor = cuts.piece(name, tensor);

@@ -152,6 +152,22 @@ std::vector<Case> divided() {
   return all;
 }
 
+// Returns cases of context parallelism on the models with sequences.
+std::vector<Case> in_tokens() {
+  std::vector<Case> all;
+  for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"", {}},
+                                     {"ulysses", {{"kind", "ulysses"}}},
+                                     {"one_piece", {{"zigzag", "off"}, {"poison", "on"}}}}) {
+    for (const char* workload : {"gpt", "gpt-exact", "probe-llama"})
+      for (const int world : {2, 3})
+        if (world == 2 || !name.empty()) all.push_back({"cp", workload, world, {name, params}});
+    all.push_back({"cp", "gpt", 4, {name + "grid", params}, at::kFloat, "dp=2,cp=2"});
+    all.push_back({"cp", "gpt", 3, {name + "autocast", params}, at::kBFloat16});
+  }
+  for (const char* workload : {"gpt-exact", "probe-llama"}) all.push_back({"cp", workload, 4});
+  return all;
+}
+
 // Returns cases of layouts: pairs of axes, and some products of three on 8 ranks. Some axes have three ranks, so that
 // sizes are uneven. scripts/parts/layouts runs more.
 std::vector<Case> laid_out() {
@@ -165,7 +181,8 @@ std::vector<Case> laid_out() {
       gpipe{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
       interleaved{"interleaved", {{"schedule", "interleaved"}, {"microbatches", "2"}}},
       each{"each", {{"sync", "each"}, {"poison", "on"}}}, kept{"kept", {{"reshard", "off"}, {"prefetch", "2"}}},
-      narrow{"narrow", {{"gather", "bf16"}, {"reduce", "bf16"}, {"sync", "each"}}};
+      narrow{"narrow", {{"gather", "bf16"}, {"reduce", "bf16"}, {"sync", "each"}}},
+      ulysses{"ulysses", {{"kind", "ulysses"}}};
   const std::vector<std::string> models = {"gpt", "gpt-exact", "convnet"};
   add("pp=2,tp=2", {"gpt", "gpt-exact", "convnet", "mnist-mlp"});
   for (const char* mesh : {"shard=2,pp=2", "shard=2,tp=2"}) add(mesh, models);
@@ -174,20 +191,30 @@ std::vector<Case> laid_out() {
   add("shard=2,pp=2", {"gpt"}, narrow, at::kBFloat16);
   add("shard=2,pp=2", {"gpt"}, interleaved);
   add("shard=3", {"probe-strided", "probe-frozen"}, each);
+  add("cp=2,tp=2", {"gpt", "gpt-exact", "probe-llama"}, sequence);
+  add("cp=2,pp=2", {"gpt", "gpt-exact"}, interleaved);
+  add("shard=2,cp=2", {"gpt", "gpt-exact"}, each);
+  add("shard=2,cp=2", {"gpt"}, narrow, at::kBFloat16);
+  add("cp=2,tp=2", {"probe-llama"}, ulysses);
   add("pp=2,tp=3", {"gpt"}, sequence);
   add("tp=2,pp=3", {"gpt-exact"}, gpipe);
   add("shard=3,tp=2", {"gpt-exact"}, sequence);
   add("dp=2,pp=2,tp=2", {"gpt-exact"});
   add("shard=2,pp=2,tp=2", {"gpt"});
+  add("cp=2,pp=2,tp=2", {"gpt-exact"});
   return all;
 }
 
-// True if the strategy cannot divide the workload's model among the ranks of the mesh.
-bool is_not_divided(const Case& one, const std::string& mesh) {
-  const int ranks = size_of(parse_mesh(mesh), "tp");
-  if (ranks == 1) return false;
+// Returns the message of a strategy that cannot divide the workload's model among the ranks of the mesh; empty if it
+// can.
+std::string refusal_of(const Case& one, const std::string& mesh) {
+  const MeshShape shape = parse_mesh(mesh);
+  const int ranks = size_of(shape, "tp");
+  if (ranks == 1 && size_of(shape, "cp") == 1) return "";
   const auto workload = workload_registry().at(one.workload);
-  return workload.make({.model = workload.models.for_checks})->model(1)->tensor_plan(ranks).cuts.empty();
+  const auto model = workload.make({.model = workload.models.for_checks})->model(1);
+  if (ranks > 1 && model->tensor_plan(ranks).cuts.empty()) return "no layers that can be divided";
+  return size_of(shape, "cp") > 1 && model->sequence_plan().tokens == 0 ? "no sequence that can be cut" : "";
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
@@ -234,10 +261,9 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
     passed += row.status == CheckStatus::passed;
   }
   const bool skipped = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
-  if (is_not_divided(GetParam(), mesh)) {
-    EXPECT_TRUE(std::ranges::any_of(rows, [](const CheckRow& row) {
-      return row.status == CheckStatus::skipped &&
-             row.detail.find("no layers that can be divided") != std::string::npos;
+  if (const std::string due = refusal_of(GetParam(), mesh); !due.empty()) {
+    EXPECT_TRUE(std::ranges::any_of(rows, [&](const CheckRow& row) {
+      return row.status == CheckStatus::skipped && row.detail.find(due) != std::string::npos;
     }));
   } else if (skipped) {
     EXPECT_TRUE(GetParam().workload == "probe-branch" || GetParam().workload == "probe-optional" ||
@@ -254,6 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), n
 INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name_of);
 INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(replicated_pipelines()), name_of);
 INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(divided()), name_of);
+INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(in_tokens()), name_of);
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 

@@ -31,6 +31,7 @@ std::vector<Mutant> all(bool equivalent) {
                            pipeline_mutants(),
                            layout_mutants(),
                            tensor_mutants(),
+                           context_mutants(),
                            odd_strategies(),
                            right_features(),
                            equivalents()})

@@ -12,7 +12,7 @@
 #include <torch/nn/module.h>
 
 #include "workloads/api/optimizer_spec.h"
-#include "workloads/api/tensor_split.h"
+#include "workloads/api/sequence_split.h"
 #include "workloads/base/kinds.h"
 #include "workloads/base/registry.h"
 
@@ -30,8 +30,7 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   at::Tensor ids;
-  // Under tensor parallelism: this rank's exchange of activations. Null: one device computes the model.
-  std::shared_ptr<const TensorSplit> split = nullptr;
+  ModelSplit split = {};  // this rank's exchanges under tensor and context parallelism
 };
 
 // A part of a model: a function of the previous block's output, and the layers that hold its parameters and buffers. A
@@ -55,6 +54,8 @@ class Model : public torch::nn::Module {
   // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
   // The default: it cannot be divided. Throws UsageError if it cannot be divided among so many ranks.
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
+  // Returns what context parallelism needs to know. The default: the model's samples are no sequences.
+  virtual SequencePlan sequence_plan() const { return {}; }
   // Divides the model into spans of this many blocks. forward() then keeps only the input of each span, and the
   // backward pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the
   // model.
@@ -79,13 +80,13 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
-  // Under tensor parallelism: return loss() and the whole output from what the model returns on this rank, for a model
-  // whose last block leaves its output cut. The same on every rank. Only the loss has a gradient.
-  virtual at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target,
-                                const TensorSplit& /*split*/) const {
+  // Under tensor and context parallelism: return loss() and the whole output from what the model returns on this rank,
+  // for a model whose last block leaves its output cut. The same on every rank. Only the loss has a gradient. target:
+  // of whole sequences.
+  virtual at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& /*split*/) const {
     return loss(output, target);
   }
-  virtual at::Tensor joined_output(const at::Tensor& output, const TensorSplit& /*split*/) const { return output; }
+  virtual at::Tensor joined_output(const at::Tensor& output, const ModelSplit& /*split*/) const { return output; }
   // Returns the number of terms that the loss of this batch is the mean of: its samples, unless a sample has several
   // terms, such as one per token.
   virtual int64_t loss_terms(const Batch& batch) const { return batch.rows(); }

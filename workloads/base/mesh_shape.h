@@ -82,6 +82,12 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
   return 1;
 }
 
+// Returns a rank's position on an axis; 0 if the mesh does not have it.
+inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
+  const auto axis = std::ranges::find(shape, name, &AxisSize::name);
+  return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
+}
+
 // Which samples a rank gets: those of replica number `replica` of `replicas`. Follows from the data axes alone.
 struct DataPlace {
   int replica = 0, replicas = 1;

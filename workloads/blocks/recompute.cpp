@@ -102,7 +102,7 @@ class RecomputeNode : public torch::autograd::Node {
 
 at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context) {
   for (const Block& block : blocks) {
-    if (context.split) context.split->begin_block(block.name);
+    context.split.begin_block(block.name);
     x = block.forward(std::move(x), context);
   }
   return x;

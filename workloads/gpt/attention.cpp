@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "workloads/gpt/kernels.h"
+
 namespace dpbench::gpt {
 namespace {
 
@@ -17,14 +19,15 @@ Rotary::Rotary(int64_t positions, int64_t head_size) {
   sine_ = both.sin();
 }
 
-at::Tensor Rotary::rotate(const at::Tensor& x) const {
+at::Tensor Rotary::rotate(const at::Tensor& x, const std::vector<Piece>& positions) const {
   const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto table = [&](const at::Tensor& values) { return values.narrow(0, 0, x.size(2)).to(x.device(), type); };
+  const auto table = [&](const at::Tensor& values) { return pieces_of(values, 0, positions).to(x.device(), type); };
   const auto halves = x.chunk(2, -1);
   return x * table(cosine_) + at::cat({-halves[1], halves[0]}, -1) * table(sine_);
 }
 
-Attention::Attention(const Shape& shape, const InitialWeights& weights) : shape_(shape) {
+Attention::Attention(const Shape& shape, const InitialWeights& weights)
+    : shape_(shape), kernel_(shape.exact ? exact_attention() : softmax_attention()) {
   const bool biased = shape.style == Style::gpt2;
   const int64_t shared = shape.kv_heads * shape.head_size();
   const auto dense = [&](const std::string& name, int64_t inputs, int64_t outputs, double spread) {
@@ -42,16 +45,6 @@ at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const a
   return projection->forward(x).view({x.size(0), x.size(1), heads, shape_.head_size()}).transpose(1, 2);
 }
 
-at::Tensor Attention::mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            int64_t group) const {
-  if (!shape_.exact)
-    return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
-                                            /*scale=*/std::nullopt, /*enable_gqa=*/group > 1);
-  const auto repeated = [&](const at::Tensor& x) { return group > 1 ? x.repeat_interleave(group, 1) : x; };
-  const at::Tensor scores = at::hardtanh(query.matmul(repeated(key).transpose(2, 3)), -1, 1);
-  return scores.tril().matmul(repeated(value));
-}
-
 // Returns the key or value head of each of this rank's query heads, for ranks that each have all of the shared heads.
 at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& split) const {
   const Piece mine = own_piece(shape_.heads, split);
@@ -60,14 +53,18 @@ at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& sp
   return shared.index_select(1, heads.floor_divide(shape_.heads / shape_.kv_heads));
 }
 
-at::Tensor Attention::forward(const at::Tensor& x, const TensorSplit* split) const {
+at::Tensor Attention::forward(const at::Tensor& x, const ModelSplit& split) const {
+  const TensorSplit* tensor = split.tensor.get();
+  const SequenceSplit* sequence = split.sequence.get();
   at::Tensor query = heads_of(query_, x), key = heads_of(key_, x), value = heads_of(value_, x);
-  if (rotary_) query = rotary_->rotate(query), key = rotary_->rotate(key);
-  const bool replicated = split && shape_.kv_heads < split->ranks();
-  if (replicated) key = heads_used(key, *split), value = heads_used(value, *split);
-  const int64_t group = replicated ? 1 : shape_.heads / shape_.kv_heads;
-  const at::Tensor heads = mixed(query, key, value, group).transpose(1, 2);
-  return output_->summed(heads.reshape({x.size(0), x.size(1), query_->outputs()}), split);
+  if (rotary_) {
+    const std::vector<Piece> positions = sequence ? sequence->tokens() : std::vector<Piece>{{0, x.size(1)}};
+    query = rotary_->rotate(query, positions), key = rotary_->rotate(key, positions);
+  }
+  const bool replicated = tensor && shape_.kv_heads < tensor->ranks();
+  if (replicated) key = heads_used(key, *tensor), value = heads_used(value, *tensor);
+  const at::Tensor heads = sequence ? sequence->attend(query, key, value, kernel_) : kernel_->whole(query, key, value);
+  return output_->summed(heads.transpose(1, 2).reshape({x.size(0), x.size(1), query_->outputs()}), tensor);
 }
 
 }  // namespace dpbench::gpt

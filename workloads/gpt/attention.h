@@ -1,11 +1,13 @@
 // Causal self-attention with shared key and value heads and rotary positions. Under tensor parallelism each rank has
-// some of the heads.
+// some of the heads, under context parallelism some of the tokens.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <torch/nn/module.h>
 
+#include "workloads/api/sequence_split.h"
 #include "workloads/gpt/layers.h"
 #include "workloads/gpt/shape.h"
 
@@ -15,8 +17,8 @@ namespace dpbench::gpt {
 class Rotary {
  public:
   Rotary(int64_t positions, int64_t head_size);
-  // x: [rows, heads, tokens, head size]
-  at::Tensor rotate(const at::Tensor& x) const;
+  // x: [rows, heads, tokens, head size]. positions: of these tokens.
+  at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:
   at::Tensor cosine_, sine_;  // [positions, head size], float64
@@ -26,17 +28,16 @@ class Attention : public torch::nn::Module {
  public:
   Attention(const Shape& shape, const InitialWeights& weights);
   // x: [rows, tokens, hidden]
-  at::Tensor forward(const at::Tensor& x, const TensorSplit* split = nullptr) const;
+  at::Tensor forward(const at::Tensor& x, const ModelSplit& split = {}) const;
 
  private:
-  // group: number of query heads of each key and value head
-  at::Tensor mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t group) const;
   at::Tensor heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x) const;
   at::Tensor heads_used(const at::Tensor& shared, const TensorSplit& split) const;
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
   std::shared_ptr<Rotary> rotary_;  // null if nothing is rotated
+  std::shared_ptr<const AttentionKernel> kernel_;
 };
 
 }  // namespace dpbench::gpt

@@ -27,8 +27,12 @@ class GptExact : public Gpt {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return weighted_sums(output, target, 0).sum();
   }
-  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
-    return split.total(weighted_sums(output, target, columns(split).first)).sum();
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override {
+    const at::Tensor labels = own_targets(target, split);
+    const at::Tensor sum = split.tensor
+                               ? split.tensor->total(weighted_sums(output, labels, columns(*split.tensor).first)).sum()
+                               : loss(output, labels);
+    return split.sequence ? split.sequence->total(sum) : sum;
   }
   bool sum_loss() const override { return true; }
   // Parameters stay whole numbers, because they do not change.

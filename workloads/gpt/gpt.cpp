@@ -52,12 +52,22 @@ at::Tensor Gpt::loss(const at::Tensor& output, const at::Tensor& target) const {
 
 Piece Gpt::columns(const TensorSplit& split) const { return own_piece(shape_.vocab, split); }
 
-at::Tensor Gpt::split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const {
-  return split_cross_entropy(output, target, columns(split), split);
+at::Tensor Gpt::own_targets(const at::Tensor& target, const ModelSplit& split) {
+  return split.sequence ? pieces_of(target, 1, split.sequence->tokens()) : target;
 }
 
-at::Tensor Gpt::joined_output(const at::Tensor& output, const TensorSplit& split) const {
-  return split.join(output, 2, even_pieces(shape_.vocab, split.ranks()));
+at::Tensor Gpt::split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
+  const at::Tensor labels = own_targets(target, split);
+  const at::Tensor sum = split.tensor ? split_cross_entropy(output, labels, columns(*split.tensor), *split.tensor)
+                                      : summed_cross_entropy(output.flatten(0, 1), labels.flatten());
+  const at::Tensor part = sum / target.ne(no_target).sum().to(sum.scalar_type());
+  return split.sequence ? split.sequence->total(part) : part;
+}
+
+at::Tensor Gpt::joined_output(const at::Tensor& output, const ModelSplit& split) const {
+  const at::Tensor whole =
+      split.tensor ? split.tensor->join(output, 2, even_pieces(shape_.vocab, split.tensor->ranks())) : output;
+  return split.sequence ? split.sequence->join(whole, 1) : whole;
 }
 
 int64_t Gpt::loss_terms(const Batch& batch) const {

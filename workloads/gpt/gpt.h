@@ -20,8 +20,8 @@ class Gpt : public Workload {
   int64_t test_samples() const override;
   std::shared_ptr<Model> model(uint64_t seed) const override;
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
-  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override;
-  at::Tensor joined_output(const at::Tensor& output, const TensorSplit& split) const override;
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override;
+  at::Tensor joined_output(const at::Tensor& output, const ModelSplit& split) const override;
   int64_t loss_terms(const Batch& batch) const override;
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
@@ -34,6 +34,8 @@ class Gpt : public Workload {
  protected:
   // Returns the columns of the logits that a rank has under tensor parallelism.
   Piece columns(const TensorSplit& split) const;
+  // Returns the targets of a rank's tokens under context parallelism.
+  static at::Tensor own_targets(const at::Tensor& target, const ModelSplit& split);
 
  private:
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;

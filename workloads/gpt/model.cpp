@@ -15,8 +15,14 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor parallelism x may be a
-// piece of the sequence.
+// Returns the features of a sample that these tokens have.
+std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
+  for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
+  return tokens;
+}
+
+// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor and context parallelism
+// x may have some of the tokens alone.
 class Layer : public torch::nn::Module {
  public:
   // number: from 0
@@ -29,11 +35,11 @@ class Layer : public torch::nn::Module {
         after_mlp_(register_module("mlp_dropout", dropout(shape, 2 * number + 2))) {}
 
   at::Tensor forward(const at::Tensor& x, const Context& context) const {
-    const TensorSplit* split = context.split.get();
-    const int64_t first = split ? split->sequence().first * x.size(2) : 0;
-    const at::Tensor attended = attention_->forward(entered(before_attention_->forward(x), split), split);
-    const at::Tensor y = x + after_attention_->forward(attended, context, first);
-    return y + after_mlp_->forward(mlp_->forward(entered(before_mlp_->forward(y), split), split), context, first);
+    const TensorSplit* split = context.split.tensor.get();
+    const std::vector<Piece> seen = features_of(context.split.tokens(x.size(1)), x.size(2));
+    const at::Tensor attended = attention_->forward(entered(before_attention_->forward(x), split), context.split);
+    const at::Tensor y = x + after_attention_->forward(attended, context, seen);
+    return y + after_mlp_->forward(mlp_->forward(entered(before_mlp_->forward(y), split), split), context, seen);
   }
 
   static std::shared_ptr<Dropout> dropout(const Shape& shape, int64_t number) {
@@ -70,6 +76,13 @@ class Transformer : public Model {
   }
 
   TensorPlan tensor_plan(int ranks) const override { return plan_of(shape_, ranks); }
+  SequencePlan sequence_plan() const override {
+    return {.tokens = shape_.seq,
+            .heads = shape_.heads,
+            .kv_heads = shape_.kv_heads,
+            .layers = shape_.layers,
+            .head_size = shape_.head_size()};
+  }
 
  private:
   void add_embed(const Shape& shape, torch::nn::Module& model, const std::shared_ptr<Embedding>& tokens,
@@ -82,25 +95,27 @@ class Transformer : public Model {
     using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
     const Modules layers = positions ? Modules{tokens, positions, dropout} : Modules{tokens, dropout};
     add_block({"model.embed_tokens", layers, [=](const at::Tensor& ids, const Context& context) {
-                 const Piece seen = context.split ? context.split->sequence() : Piece{0, ids.size(1)};
+                 const ModelSplit& split = context.split;
+                 const at::Tensor own = split.sequence ? pieces_of(ids, 1, split.sequence->tokens()) : ids;
                  at::Tensor x =
-                     context.split ? tokens->summed(ids, *context.split) : at::embedding(tokens->weight(), ids);
-                 if (positions) x = x + positions->weight().narrow(0, seen.first, seen.size);
-                 return dropout->forward(x, context, seen.first * x.size(2));
+                     split.tensor ? tokens->summed(own, *split.tensor) : at::embedding(tokens->weight(), own);
+                 const std::vector<Piece> seen = split.tokens(ids.size(1));
+                 if (positions) x = x + pieces_of(positions->weight(), 0, seen);
+                 return dropout->forward(x, context, features_of(seen, x.size(2)));
                }});
   }
 
   void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
       return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& hidden, const Context& context) {
-                          const at::Tensor x = entered(hidden, context.split.get());
+                          const at::Tensor x = entered(hidden, context.split.tensor.get());
                           const at::Tensor logits = linear(x.flatten(0, 1), tokens->weight(), at::Tensor());
                           return logits.view({x.size(0), x.size(1), -1});
                         }});
     const auto head = register_module(
         "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
     add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context& context) {
-                 return head->forward(entered(x, context.split.get()));
+                 return head->forward(entered(x, context.split.tensor.get()));
                }});
   }
 

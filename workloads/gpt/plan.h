@@ -12,7 +12,7 @@ namespace dpbench::gpt {
 // Throws UsageError if there are fewer heads, MLP features or vocabulary entries than ranks.
 TensorPlan plan_of(const Shape& shape, int ranks);
 
-// Returns the mean cross-entropy from this rank's columns of the logits [rows, tokens, columns].
+// Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [rows, tokens, columns].
 at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
                                const TensorSplit& split);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include "workloads/base/hash.h"
@@ -68,10 +69,16 @@ Dropout::Dropout(double rate, uint64_t layer)
 }
 
 at::Tensor Dropout::forward(const at::Tensor& input, const Context& context, int64_t first) const {
+  const int64_t features = input.numel() / std::max<int64_t>(input.size(0), 1);
+  return forward(input, context, std::vector<Piece>{{first, features}});
+}
+
+at::Tensor Dropout::forward(const at::Tensor& input, const Context& context, const std::vector<Piece>& features) const {
   if (!is_training() || threshold_ == 0) return input;
   check(context.ids.defined() && context.ids.numel() == input.size(0), "dropout needs one sample id per row");
-  const int64_t features = input.numel() / std::max<int64_t>(input.size(0), 1);
-  return input * mask(context, {first, features}, input.options()).view(input.sizes());
+  std::vector<at::Tensor> masks;
+  for (const Piece& piece : features) masks.push_back(mask(context, piece, input.options()));
+  return input * (masks.size() == 1 ? masks[0] : at::cat(masks, 1)).view(input.sizes());
 }
 
 uint64_t Dropout::key(const Context& context) const {

@@ -2,6 +2,8 @@
 // samples are split between replicas.
 #pragma once
 
+#include <vector>
+
 #include <torch/nn/module.h>
 
 #include "workloads/api/workload.h"
@@ -16,6 +18,8 @@ class Dropout : public torch::nn::Module {
   // Applies dropout to `input`, whose row i belongs to the sample context.ids[i]. Returns it unchanged in evaluation
   // mode. first: number of the row's first feature, if `input` is a piece of the layer's whole input.
   at::Tensor forward(const at::Tensor& input, const Context& context, int64_t first = 0) const;
+  // Same for an input that consists of several pieces of the row's features.
+  at::Tensor forward(const at::Tensor& input, const Context& context, const std::vector<Piece>& features) const;
 
   // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same
   // bits.

@@ -69,4 +69,8 @@ at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& labels) {
   return loss;
 }
 
+at::Tensor summed_cross_entropy(const at::Tensor& output, const at::Tensor& labels) {
+  return at::cross_entropy_loss(widened(output), labels, {}, at::Reduction::Sum, ignore_index);
+}
+
 }  // namespace dpbench

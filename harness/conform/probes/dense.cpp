@@ -26,7 +26,7 @@ class Mlp : public Model {
   }
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor x = input;
-    const TensorSplit* split = context.split.get();
+    const TensorSplit* split = context.split.tensor.get();
     for (size_t i = 0; i < weights_.size(); ++i) {
       x = divided(Layer{weights_[i], biases_[i]}, x, cutting(i), split);
       if (i + 1 < weights_.size()) x = at::softplus(x);

@@ -27,7 +27,7 @@ class AlteredWorkload : public WrappedWorkload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return scaled(watched().loss(output, target));
   }
-  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override {
     return scaled(watched().split_loss(output, target, split));
   }
 

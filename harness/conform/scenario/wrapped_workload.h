@@ -18,10 +18,10 @@ class WrappedWorkload : public Workload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return inner_.loss(output, target);
   }
-  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const override {
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override {
     return inner_.split_loss(output, target, split);
   }
-  at::Tensor joined_output(const at::Tensor& output, const TensorSplit& split) const override {
+  at::Tensor joined_output(const at::Tensor& output, const ModelSplit& split) const override {
     return inner_.joined_output(output, split);
   }
   bool sum_loss() const override { return inner_.sum_loss(); }

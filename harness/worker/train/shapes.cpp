@@ -27,6 +27,7 @@ class ShapeRecordingModel : public Model {
     return output;
   }
   TensorPlan tensor_plan(int ranks) const override { return model_->tensor_plan(ranks); }
+  SequencePlan sequence_plan() const override { return model_->sequence_plan(); }
   void train(bool on) override {
     Model::train(on);
     model_->train(on);

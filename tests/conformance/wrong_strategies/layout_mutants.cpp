@@ -57,7 +57,7 @@ class WrongLayout : public layout::Layout {
   }
 
  protected:
-  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     return is(Mistake::loss_divided_by_stages) ? loss / pp_.size : loss;
@@ -131,7 +131,7 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
               const std::string& key_term, const Options& options = {}, const std::string& workload = "gpt",
               const std::string& model = "") {
   const auto info = [=] {
-    return on_axes("layout", {"dp", "shard", "pp", "tp"},
+    return on_axes("layout", {"dp", "shard", "cp", "pp", "tp"},
                    [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); });
   };
   return {.name = "layout-" + name,

@@ -179,10 +179,10 @@ class WrongTensorParallel : public layout::Layout {
     return std::make_shared<WrongExchange>(tp_, options, tokens, phases, mistake_, *replica_.shared_model());
   }
 
-  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const TensorSplit* split,
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     if (is(Mistake::border_label_counted_twice))
-      return loss_with_border(output, target, *split) / static_cast<double>(micros);
+      return loss_with_border(output, target, split) / static_cast<double>(micros);
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     if (is(Mistake::padding_counted))
       return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
@@ -238,13 +238,13 @@ class WrongTensorParallel : public layout::Layout {
   bool is(Mistake mistake) const { return mistake_ == mistake; }
 
   // A rank that takes "up to and including" as the end of its piece counts the label after it too, as its last one.
-  at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const TensorSplit& split) const {
+  at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor right = workload_.split_loss(output, target, split);
     const int64_t vocabulary = 257;
-    const Piece mine = piece_of(even_pieces(vocabulary, split.ranks()), split.rank());
+    const Piece mine = own_piece(vocabulary, *split.tensor);
     const at::Tensor border = target.eq(mine.first + mine.size);
     const at::Tensor again = output.select(2, mine.size - 1).masked_fill(border.logical_not(), 0).sum();
-    return right - split.total(again) / target.ge(0).sum().to(output.scalar_type());
+    return right - split.tensor->total(again) / target.ge(0).sum().to(output.scalar_type());
   }
 
   Mistake mistake_;

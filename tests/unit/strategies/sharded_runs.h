@@ -1,6 +1,7 @@
 // Runs sharded strategies on ranks that are threads, and returns what a rank has afterwards.
 #pragma once
 
+#include <atomic>
 #include <random>
 
 #include "tests/unit/strategies/ddp_ranks.h"
@@ -85,6 +86,42 @@ inline Outcome trained(const std::string& strategy, int world, const Workload& w
                        int steps = 3, std::optional<double> clip_norm = {}) {
   return trained({.strategy = strategy, .world = world, .params = params, .steps = steps, .clip_norm = clip_norm},
                  workload);
+}
+
+// Throws in one of its calls, counted from when it is armed.
+class FailingBackend : public ForwardingBackend {
+ public:
+  FailingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::atomic<int>& calls_left)
+      : ForwardingBackend(std::move(inner)), calls_left_(calls_left) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (calls_left_-- == 0) throw std::runtime_error("the network is gone");
+    return call.run();
+  }
+
+ private:
+  std::atomic<int>& calls_left_;
+};
+
+// Runs a step of two ranks in which a collective of rank 1 fails. Returns rank 1's error.
+inline std::string error_of_call(const std::string& strategy, const std::string& axes, int call,
+                                 const Given& params = {}) {
+  const auto workload = gpt();
+  const auto errors = on_ranks(2, [&](Rank& me) {
+    std::atomic<int> calls_left = -1;
+    const Mesh mesh = me.mesh(axes).with_groups([&](const std::string&, const auto& group) {
+      return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<FailingBackend>(inner, calls_left));
+      });
+    });
+    const auto one = made_on(mesh, strategy, *workload, params);
+    if (me.rank == 1) calls_left = call;
+    Phases phases;
+    const std::vector<Batch> micro = {workload->batch(at::arange(3))};
+    one->step(0, micro, phases);
+  });
+  return errors.at(1);
 }
 
 inline std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {

@@ -1,45 +1,18 @@
 // The bytes that a forward pass of tp keeps for its backward pass, against the formula of a layer.
 #include <gtest/gtest.h>
 
-#include <atomic>
-
 #include <ATen/ATen.h>
-#include <c10/core/Allocator.h>
 
 #include "strategies/parts/replica.h"
 #include "strategies/tensor/exchange.h"
 #include "strategies/tensor/tensors.h"
+#include "tests/unit/strategies/counting_allocator.h"
 #include "tests/unit/strategies/sharded_runs.h"
 
 namespace dpbench {
 namespace {
 
 using namespace sharded_runs;
-
-// LibTorch's allocator for CPU tensors while an object of this class exists. Counts the bytes in use, by all threads.
-class CountingAllocator : public c10::Allocator {
- public:
-  CountingAllocator() { c10::SetAllocator(at::kCPU, this); }
-  ~CountingAllocator() override { c10::SetAllocator(at::kCPU, inner_); }
-
-  c10::DataPtr allocate(size_t size) override {
-    auto block = std::make_unique<Block>(inner_->allocate(size), static_cast<int64_t>(size));
-    void* data = block->data.get();
-    return {data, block.release(), [](void* context) { delete static_cast<Block*>(context); }, at::kCPU};
-  }
-  void copy_data(void* to, const void* from, size_t size) const override { default_copy_data(to, from, size); }
-  static int64_t in_use() { return in_use_; }
-
- private:
-  struct Block {
-    Block(c10::DataPtr its_data, int64_t its_size) : data(std::move(its_data)), size(its_size) { in_use_ += size; }
-    ~Block() { in_use_ -= size; }
-    c10::DataPtr data;
-    int64_t size;
-  };
-  static inline std::atomic<int64_t> in_use_ = 0;
-  c10::Allocator* inner_ = c10::GetAllocator(at::kCPU);
-};
 
 constexpr int64_t samples = 2, tokens = 32, hidden = 64;
 
@@ -53,10 +26,10 @@ int64_t kept(int64_t layers, int ranks, bool sequence) {
     const Axis axis = me.mesh("tp=" + std::to_string(ranks)).axis("tp");
     const Replica replica(*workload, at::kCPU, at::kFloat, 1, 1);
     const tensor::Options options{.sequence = sequence};
-    std::shared_ptr<const TensorSplit> split;
+    ModelSplit split;
     if (ranks > 1) {
       tensor::CutTensors(replica.shared_model()->tensor_plan(ranks), axis).cut(*replica.shared_model());
-      split = std::make_shared<tensor::Exchange>(axis, options, tokens, nullptr);
+      split.tensor = std::make_shared<tensor::Exchange>(axis, options, tokens, nullptr);
     }
     const Batch batch = workload->batch(at::arange(samples));
     me.group->barrier()->wait();

@@ -1,122 +1,22 @@
 // The strategy tp against the same steps on one device, its collectives, and its errors.
 #include <gtest/gtest.h>
 
-#include <atomic>
-
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/watching_backends.h"
 #include "harness/conform/scenario/wrapped_workload.h"
 #include "strategies/tensor/exchange.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/one_device.h"
 
 namespace dpbench {
 namespace {
 
-using namespace sharded_runs;
-
-struct Setting {
-  std::string workload, model;
-  int ranks = 2, replicas = 1;
-  Given params = {};
-  std::optional<double> clip_norm = {};
-  at::ScalarType dtype = at::kDouble;
-};
-
-std::string text_of(const Setting& one) {
-  std::string text = one.workload + "_" + one.model + "_" + std::to_string(one.replicas) + "x" +
-                     std::to_string(one.ranks) + (one.clip_norm ? "_clipped" : "");
-  for (const auto& [name, value] : one.params) text += "_" + name + "_" + value;
-  std::ranges::replace(text, '-', '_');
-  std::ranges::replace(text, ',', '_');
-  std::ranges::replace(text, '=', '_');
-  return text;
-}
-
-void PrintTo(const Setting& one, std::ostream* out) { *out << text_of(one); }
-
-std::unique_ptr<Workload> made_workload(const Setting& one) {
-  return workload_registry().at(one.workload).make({.model = one.model});
-}
-
-// Two micro-batches of different sizes.
-std::vector<Batch> micro_batches(const Workload& workload, int64_t step, int replica) {
-  const int64_t first = step * 20 + replica * 10;
-  return {workload.batch(at::arange(first, first + 3)), workload.batch(at::arange(first + 3, first + 5))};
-}
-
-struct Result {
-  Outcome outcome;
-  at::Tensor output, loss, evaluated;
-  NamedTensors buffers;
-};
-
-Result after_steps(Strategy& strategy, const Workload& workload, int replica, int rank) {
-  Result result;
-  for (int64_t step = 0; step < 3; ++step) {
-    Phases phases;
-    const StepResult one = strategy.step(step, micro_batches(workload, step, replica), phases);
-    result.output = one.whole_output().clone();
-    result.loss = one.loss.clone();
-  }
-  result.outcome = {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
-  result.buffers = copies(strategy.buffers());
-  result.evaluated = strategy.forward(workload.batch(at::arange(rank, rank + 4)));
-  return result;
-}
-
-// Returns what a rank has after some steps on a mesh.
-Result result_of(const std::string& strategy, const std::string& mesh, int ranks, const Setting& setting, int rank) {
-  const auto workload = made_workload(setting);
-  Result result;
-  expect_no_errors(on_ranks(ranks, [&](Rank& me) {
-    const auto made = made_on(me.mesh(mesh), strategy, *workload, strategy == "tp" ? setting.params : Given{},
-                              setting.dtype, setting.clip_norm);
-    const int replica = me.rank / (ranks / setting.replicas);
-    Result mine = after_steps(*made, *workload, replica, rank);
-    if (me.rank == rank) result = std::move(mine);
-  }));
-  return result;
-}
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
-}
-
-void expect_near(const NamedTensors& due, const NamedTensors& found, double limit, const std::string& kind) {
-  ASSERT_EQ(due.size(), found.size()) << kind;
-  for (const auto& [name, tensor] : due) {
-    const at::Tensor* other = find(found, name);
-    ASSERT_TRUE(other) << kind << " " << name;
-    ASSERT_EQ(other->sizes(), tensor.sizes()) << kind << " " << name;
-    EXPECT_LE(distance(tensor, *other), limit) << kind << " " << name;
-  }
-}
+using namespace one_device;
 
 class TensorParallelSteps : public testing::TestWithParam<Setting> {};
 
-TEST_P(TensorParallelSteps, EqualThoseOfOneDevice) {
-  const Setting& one = GetParam();
-  const int ranks = one.ranks * one.replicas;
-  const std::string mesh = "dp=" + std::to_string(one.replicas) + ",tp=" + std::to_string(one.ranks);
-  for (const int rank : {0, ranks - 1}) {
-    const int replica = rank / one.ranks;
-    Setting plain = one;
-    const Result due = result_of("ddp", "", one.replicas, plain, replica),
-                 found = result_of("tp", mesh, ranks, one, rank);
-    const double limit = one.workload == "gpt-exact" ? 0 : 1e-10;
-    expect_near(due.outcome.gradients, found.outcome.gradients, limit, "gradient of");
-    expect_near(due.outcome.parameters, found.outcome.parameters, limit, "parameter");
-    expect_near(due.outcome.state, found.outcome.state, limit, "state");
-    expect_near(due.buffers, found.buffers, limit, "buffer");
-    EXPECT_LE(distance(due.output, found.output), limit);
-    EXPECT_LE(distance(due.loss, found.loss), limit);
-    if (replica == rank) {
-      EXPECT_LE(distance(due.evaluated, found.evaluated), limit);
-    }
-  }
-}
+TEST_P(TensorParallelSteps, EqualThoseOfOneDevice) { expect_steps_of_one_device(GetParam()); }
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
@@ -125,16 +25,16 @@ std::vector<Setting> settings() {
                                                 {{"chunks", "2"}},
                                                 {{"sequence", "on"}, {"verify", "on"}},
                                                 {{"sequence", "on"}, {"chunks", "2"}}}) {
-    for (const int ranks : {2, 3}) all.push_back({"gpt-exact", "", ranks, 1, params});
-    for (const int ranks : {2, 3}) all.push_back({"gpt", "tiny", ranks, 1, params});
+    for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt-exact", "", params});
+    for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // From 3 ranks on, each of them has all key and value heads.
-    for (const int ranks : {2, 3, 4}) all.push_back({"gpt", "tiny-llama", ranks, 1, params});
-    all.push_back({"gpt", "tiny", 2, 2, params, 0.01});
+    for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
+    all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
   for (const char* workload : {"mnist-mlp", "convnet", "random-linear", "probe-mlp"})
-    for (const int ranks : {2, 3, 4}) all.push_back({workload, "", ranks});
-  all.push_back({"convnet", "", 3, 2});
-  all.push_back({"gpt", "tiny-llama", 3, 1, {}, 0.01});
+    for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, workload});
+  all.push_back({"tp", "dp=2,tp=3", "convnet"});
+  all.push_back({"tp", "tp=3", "gpt", "tiny-llama", {}, 0.01});
   return all;
 }
 
@@ -149,7 +49,7 @@ class Weighted : public WrappedWorkload {
     const at::Tensor columns = at::arange(output.size(1), output.options());
     return (output * (target.unsqueeze(1).to(output.scalar_type()) * 1.7 + columns).cos()).mean();
   }
-  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const TensorSplit&) const override {
+  at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit&) const override {
     return loss(output, target);
   }
 };
@@ -190,10 +90,10 @@ TEST(TensorParallel, LossOfADividedVocabularyIsThatOfTheWhole) {
     due.backward();
     expect_no_errors(on_ranks(ranks, [&](Rank& me) {
       const Axis axis = me.mesh("tp=" + std::to_string(ranks)).axis("tp");
-      const tensor::Exchange exchange(axis, {}, tokens, nullptr);
+      const ModelSplit split{.tensor = std::make_shared<tensor::Exchange>(axis, tensor::Options{}, tokens, nullptr)};
       const Piece mine = piece_of(sizes, me.rank);
       const at::Tensor piece = logits.detach().narrow(2, mine.first, mine.size).clone().requires_grad_();
-      const at::Tensor loss = workload->split_loss(piece, target, exchange);
+      const at::Tensor loss = workload->split_loss(piece, target, split);
       loss.backward();
       EXPECT_NEAR(loss.item<double>(), due.item<double>(), 1e-9);
       EXPECT_LE(distance(piece.grad(), logits.grad().narrow(2, mine.first, mine.size)), 1e-12);
@@ -247,48 +147,13 @@ TEST(TensorParallel, CallsFourCollectivesForEachLayer) {
   EXPECT_EQ(sequence.at(allreduce), maximum_and_sum_of_the_loss + gradients_of_norms);
 }
 
-// Throws in one of its calls, counted from when it is armed.
-class FailingBackend : public ForwardingBackend {
- public:
-  FailingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::atomic<int>& calls_left)
-      : ForwardingBackend(std::move(inner)), calls_left_(calls_left) {}
-
- protected:
-  WorkPtr around(Call call) override {
-    if (calls_left_-- == 0) throw std::runtime_error("the network is gone");
-    return call.run();
-  }
-
- private:
-  std::atomic<int>& calls_left_;
-};
-
-// Runs a step in which a collective of rank 1 fails. Returns rank 1's error.
-std::string error_of_call(int call) {
-  const auto workload = gpt();
-  const auto errors = on_ranks(2, [&](Rank& me) {
-    std::atomic<int> calls_left = -1;
-    const Mesh mesh = me.mesh("tp=2").with_groups([&](const std::string&, const auto& group) {
-      return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
-        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<FailingBackend>(inner, calls_left));
-      });
-    });
-    const auto strategy = made_on(mesh, "tp", *workload, {});
-    if (me.rank == 1) calls_left = call;
-    Phases phases;
-    const std::vector<Batch> micro = {workload->batch(at::arange(3))};
-    strategy->step(0, micro, phases);
-  });
-  return errors.at(1);
-}
-
 TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
   // A step calls 5 sums from the embedding to layer 1, 2 for the loss, and 5 from the head to layer 0 (and the gather
   // of the output after them).
-  expect_contains(error_of_call(3), {"tp: sum of a product in model.layers.1", "the network is gone"});
-  expect_contains(error_of_call(7), {"tp: sum of a gradient in lm_head", "the network is gone"});
-  expect_contains(error_of_call(9), {"tp: sum of a gradient in model.layers.1", "the network is gone"});
-  expect_contains(error_of_call(10), {"tp: sum of a gradient in model.layers.0", "the network is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 3), {"tp: sum of a product in model.layers.1", "the network is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 7), {"tp: sum of a gradient in lm_head", "the network is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 9), {"tp: sum of a gradient in model.layers.1", "the network is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 10), {"tp: sum of a gradient in model.layers.0", "the network is gone"});
 }
 
 TEST(TensorParallel, VerifyNamesTheRankThatDiffers) {

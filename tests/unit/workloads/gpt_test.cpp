@@ -137,7 +137,9 @@ TEST(GptAttention, EqualsTheDefinition) {
     return x.matmul(named[std::string(projection) + ".weight"].t()).view({rows, shape.seq, count, size});
   };
   const Rotary rotary(shape.seq, size);
-  const auto turned = [&](const at::Tensor& y) { return rotary.rotate(y.transpose(1, 2)).transpose(1, 2); };
+  const auto turned = [&](const at::Tensor& y) {
+    return rotary.rotate(y.transpose(1, 2), {{0, shape.seq}}).transpose(1, 2);
+  };
   const at::Tensor query = turned(heads("q_proj", shape.heads)), key = turned(heads("k_proj", shape.kv_heads)),
                    value = heads("v_proj", shape.kv_heads);
   at::Tensor mixed = at::zeros({rows, shape.seq, shape.heads, size}, at::kDouble);
@@ -157,7 +159,7 @@ TEST(GptAttention, RotatedScoresDependOnTheDistanceOfPositionsAlone) {
   const Rotary rotary(9, 6);
   const at::Tensor query = at::randn({6}, own_generator(1), at::kDouble),
                    key = at::randn({6}, own_generator(2), at::kDouble);
-  const auto at_all = [&](const at::Tensor& x) { return rotary.rotate(x.expand({1, 1, 9, 6}))[0][0]; };
+  const auto at_all = [&](const at::Tensor& x) { return rotary.rotate(x.expand({1, 1, 9, 6}), {{0, 9}})[0][0]; };
   const at::Tensor scores = at_all(query).matmul(at_all(key).t());
   for (int64_t i = 0; i + 1 < 9; ++i)
     for (int64_t j = 0; j + 1 < 9; ++j)

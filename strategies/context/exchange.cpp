@@ -1,0 +1,51 @@
+#include "strategies/context/exchange.h"
+
+#include <ATen/ATen.h>
+
+namespace dpbench::context {
+
+Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases)
+    : axis_(axis),
+      options_(options),
+      cut_(tokens, axis.size, options.kind == Kind::ring && options.zigzag),
+      phases_(phases) {}
+
+Around Exchange::around(const std::string& operation) const {
+  return timed(phases_, options_.owner + ": " + operation + " in " + block_);
+}
+
+std::shared_ptr<const Ring> Exchange::ring() const {
+  return std::make_shared<const Ring>(axis_, cut_, around("exchange of keys and values"), options_.poison);
+}
+
+at::Tensor Exchange::to_heads(const at::Tensor& x, const std::vector<int64_t>& heads) const {
+  return varying_to_varying(x, axis_, {token_dim, cut_.counts()}, {head_dim, heads}, around("exchange of heads"));
+}
+
+at::Tensor Exchange::to_tokens(const at::Tensor& x, const std::vector<int64_t>& heads) const {
+  return varying_to_varying(x, axis_, {head_dim, heads}, {token_dim, cut_.counts()}, around("exchange of tokens"));
+}
+
+at::Tensor Exchange::attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            const std::shared_ptr<const AttentionKernel>& kernel) const {
+  if (options_.kind == Kind::ring) return ring_attention(query, key, value, ring(), kernel);
+  const int64_t heads = query.size(head_dim);
+  // With fewer shared heads than ranks, each query head gets a copy.
+  const int64_t copies = key.size(head_dim) < axis_.size ? heads / key.size(head_dim) : 1;
+  const auto copied = [&](const at::Tensor& x) { return copies == 1 ? x : x.repeat_interleave(copies, head_dim); };
+  const int64_t shared = key.size(head_dim) * copies;
+  const auto of_query = even_pieces(heads, axis_.size, heads / shared), of_shared = even_pieces(shared, axis_.size);
+  const at::Tensor output =
+      kernel->whole(to_heads(query, of_query), to_heads(copied(key), of_shared), to_heads(copied(value), of_shared));
+  return to_tokens(output, of_query);
+}
+
+at::Tensor Exchange::total(const at::Tensor& x) const {
+  return partial_to_invariant(x, axis_, around("sum of the loss"));
+}
+
+at::Tensor Exchange::join(const at::Tensor& own, int64_t dim) const {
+  return cut_.in_order(varying_to_invariant(own, axis_, {dim, cut_.counts()}, around("gather of the output")), dim);
+}
+
+}  // namespace dpbench::context

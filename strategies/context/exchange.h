@@ -1,0 +1,43 @@
+// The exchange of keys, values, heads and outputs between the ranks that have a sequence's tokens.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategies/api/phases.h"
+#include "strategies/context/options.h"
+#include "strategies/context/ring.h"
+#include "strategies/context/token_cut.h"
+#include "strategies/exchange/timed.h"
+#include "workloads/api/sequence_split.h"
+
+namespace dpbench::context {
+
+class Exchange : public SequenceSplit {
+ public:
+  // tokens: length of the sequence. phases: charged with the time of the collectives; may be null.
+  Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
+
+  void begin_block(const std::string& name) const override { block_ = name; }
+  const std::vector<Piece>& tokens() const override { return cut_.of(axis_.rank); }
+  at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const std::shared_ptr<const AttentionKernel>& kernel) const override;
+  at::Tensor total(const at::Tensor& x) const override;
+  at::Tensor join(const at::Tensor& own, int64_t dim) const override;
+
+ protected:
+  Around around(const std::string& operation) const;
+  virtual std::shared_ptr<const Ring> ring() const;
+  // Ulysses: gives this rank all tokens of some heads, and takes back its own tokens of all heads.
+  virtual at::Tensor to_heads(const at::Tensor& x, const std::vector<int64_t>& heads) const;
+  virtual at::Tensor to_tokens(const at::Tensor& x, const std::vector<int64_t>& heads) const;
+
+  Axis axis_;
+  Options options_;
+  TokenCut cut_;
+  Phases* phases_;
+  mutable std::string block_;
+};
+
+}  // namespace dpbench::context

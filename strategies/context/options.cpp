@@ -1,0 +1,80 @@
+#include "strategies/context/options.h"
+
+#include <algorithm>
+
+#include "strategies/api/trained_parameters.h"
+#include "strategies/context/token_cut.h"
+#include "strategies/parts/flat.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::context {
+namespace {
+
+// Bytes that a rank passes to the transfers of ring attention in one layer, for one element per token and head.
+struct RingBytes {
+  int64_t sent = 0, received = 0;
+};
+
+// Tokens that travel in a forward and a backward pass: keys and values twice, their gradients once.
+RingBytes tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
+  RingBytes tokens;
+  const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
+  for (int hop = 0; hop < ranks; ++hop) {
+    const int64_t passes = hop + 1 < ranks ? 3 : 1;
+    tokens.sent += passes * count(hop);
+    tokens.received += passes * count(hop + 1);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<ParamInfo> parameters() {
+  return {
+      {"kind", "ring", "attention under cp. ring: keys and values travel; ulysses: ranks have all tokens of some heads",
+       "ring|ulysses"},
+      {"zigzag", "on", "ring: two pieces of the sequence on each rank, an early and a late one; off: one piece"},
+      {"poison", "off", "fill received tensors with NaN until they arrive, for tests"}};
+}
+
+Options options_of(const Params& params) {
+  const std::string kind = params.text("kind");
+  if (kind != "ring" && kind != "ulysses")
+    throw UsageError(params.owner() + ".kind=" + kind + " must be one of: ring, ulysses");
+  return {.owner = params.owner(),
+          .kind = kind == "ring" ? Kind::ring : Kind::ulysses,
+          .zigzag = params.flag("zigzag"),
+          .poison = params.flag("poison")};
+}
+
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
+  const Options options = options_of(query.params);
+  // Under autocast the dtype of an activation is the layer's choice. Recomputation exchanges some activations again.
+  if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
+  const int ranks = size_of(query.mesh, "cp");
+  std::vector<Traffic> all;
+  if (size_of(query.mesh, "dp") > 1)
+    all = {{"dp", "broadcast", query.bytes_of(named_buffers(query.model))}, {"dp", "allreduce", flat_bytes(query)}};
+  if (ranks == 1) return all;
+  const SequencePlan plan = query.model.sequence_plan();
+  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
+  all.push_back({"cp", "allreduce", flat_bytes(query) + query.accumulate * size});  // gradients, and each loss
+  const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;  // of one token and head
+  if (options.kind == Kind::ring) {
+    const TokenCut cut(plan.tokens, ranks, options.zigzag);
+    const RingBytes tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
+    const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // of a token's key and value
+    all.push_back({"cp", "send", tokens.sent * bytes});
+    all.push_back({"cp", "recv", tokens.received * bytes});
+    return all;
+  }
+  // Pieces are sent with padding to the largest one. Query, output, and key and value, forward and backward.
+  const int64_t shared = plan.kv_heads < ranks ? plan.heads : plan.kv_heads;
+  const int64_t most = even_pieces(plan.tokens, ranks).front();
+  const int64_t heads =
+      even_pieces(plan.heads, ranks, plan.heads / shared).front() + even_pieces(shared, ranks).front();
+  all.push_back({"cp", "alltoall", 4 * ranks * most * heads * heads_bytes});
+  return all;
+}
+
+}  // namespace dpbench::context

@@ -1,0 +1,71 @@
+// Ring attention: keys and values travel from rank to rank. Each rank attends to those that it has while the next ones
+// arrive, and merges the results.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "strategies/api/mesh.h"
+#include "strategies/context/token_cut.h"
+#include "strategies/exchange/collectives.h"
+#include "strategies/pipeline/links.h"
+#include "workloads/api/sequence_split.h"
+
+namespace dpbench::context {
+
+class Ring {
+ public:
+  using Result = AttentionKernel::Result;
+  using Gradients = AttentionKernel::Gradients;
+
+  // around: runs each call of a transfer and each wait for one. poison: received tensors hold NaN until they arrive,
+  // for tests.
+  Ring(Axis axis, TokenCut cut, Around around, bool poison)
+      : axis_(std::move(axis)), cut_(std::move(cut)), around_(std::move(around)), poison_(poison) {}
+  virtual ~Ring() = default;
+
+  // Collective. query, key, value: of this rank's tokens.
+  Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                 const AttentionKernel& kernel) const;
+  // Collective. whole: what forward() has returned. Keys and values travel once more, and their gradients follow them.
+  virtual Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
+                             const at::Tensor& value, const Result& whole, const AttentionKernel& kernel) const;
+
+ protected:
+  enum class Sight { nothing, causal, all };
+  // Returns which tokens of a piece of keys the tokens of a piece of queries see.
+  virtual Sight sight(const Piece& query, const Piece& key) const;
+
+  Axis axis_;
+  TokenCut cut_;
+  Around around_;
+  bool poison_;
+
+ private:
+  // Where a block lies among a rank's own queries, and among the keys that it holds.
+  struct Block {
+    size_t piece = 0;  // number of the piece of queries
+    Piece query, key;
+    bool causal = false;
+  };
+  // A tensor on its way to the next rank, and one from the rank before this one.
+  struct Hop {
+    pipeline::Transfer sent, received;
+  };
+
+  // Returns the rank whose keys this rank holds at a hop.
+  int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
+  std::vector<Block> blocks(int hop) const;
+  // Starts to pass on what this rank has at a hop.
+  Hop begin(const at::Tensor& held, int hop, int tag) const;
+  at::Tensor finish(Hop& hop) const;
+};
+
+// Runs the ring's passes with autograd.
+at::Tensor ring_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          const std::shared_ptr<const Ring>& ring,
+                          const std::shared_ptr<const AttentionKernel>& kernel);
+
+}  // namespace dpbench::context

@@ -1,0 +1,26 @@
+// Collective calls whose time counts as communication, and whose errors say what was called.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "strategies/api/phases.h"
+#include "strategies/exchange/collectives.h"
+
+namespace dpbench {
+
+// what: for error messages. phases: may be null.
+inline Around timed(Phases* phases, const std::string& what) {
+  return [phases, what](const std::function<at::Tensor()>& call) {
+    try {
+      const auto from = Phases::Clock::now();
+      at::Tensor result = call();
+      if (phases) phases->move(Phase::communication, from, Phases::Clock::now());
+      return result;
+    } catch (const std::exception& error) {
+      throw std::runtime_error(what + ": " + error.what());
+    }
+  };
+}
+
+}  // namespace dpbench

@@ -1,0 +1,304 @@
+// Mistakes of context parallelism: in ring attention's hops, masks and merging, in Ulysses' heads, in positions, the
+// loss, and sums over the axis cp. Also contains right variants.
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "strategies/layout/layout.h"
+#include "strategies/parts/shard_sums.h"
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using namespace context;
+using Kernel = std::shared_ptr<const AttentionKernel>;
+
+enum class Mistake {
+  none,
+  // of the ring
+  gradient_one_hop_short,
+  first_keys_in_backward,
+  block_logarithm_in_backward,
+  outputs_averaged,
+  every_key_seen,
+  own_piece_not_masked,
+  later_keys_seen,
+  // of Ulysses
+  heads_in_reverse,
+  keys_of_another_head,
+  own_tokens_only,
+  // of positions
+  contiguous_positions,
+  positions_from_zero,
+  rotated_from_zero,
+  masks_of_the_first_piece,
+  joined_by_rank,
+  // of the loss
+  loss_of_own_tokens,
+  mean_of_means,
+  last_token_dropped,
+  targets_of_another_piece,
+  // of sums
+  gradients_not_summed,
+  gradients_averaged,
+  loss_divided_by_ranks,
+  norms_not_summed,
+  summed_over_dp_too,
+  averaged_over_all_ranks,
+  // of clipping and evaluation
+  clipped_with_cp,
+  samples_of_rank_0_evaluated,
+};
+
+// Alters what a ring computes with a block of keys.
+class WrongKernel : public AttentionKernel {
+ public:
+  WrongKernel(Kernel right, Mistake mistake) : right_(std::move(right)), mistake_(mistake) {}
+
+  at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+    return right_->whole(query, key, value);
+  }
+  Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const override {
+    const Result found = right_->block(query, key, value, causal && mistake_ != Mistake::own_piece_not_masked);
+    if (mistake_ == Mistake::outputs_averaged) return {found.output, at::zeros_like(found.logsumexp)};
+    return found;
+  }
+  Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
+                           const at::Tensor& value, const Result& whole, bool causal) const override {
+    if (mistake_ == Mistake::block_logarithm_in_backward)
+      return right_->block_backward(slope, query, key, value, right_->block(query, key, value, causal), causal);
+    if (mistake_ != Mistake::first_keys_in_backward)
+      return right_->block_backward(slope, query, key, value, whole, causal);
+    const auto& [first_key, first_value] = first_.try_emplace(key.size(2), key, value).first->second;
+    return right_->block_backward(slope, query, first_key, first_value, whole, causal);
+  }
+
+ private:
+  Kernel right_;
+  Mistake mistake_;
+  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;  // key and value, by size
+};
+
+class WrongRing : public Ring {
+ public:
+  WrongRing(const Ring& right, Mistake mistake) : Ring(right), mistake_(mistake) {}
+
+  // The gradients of the keys of the rank after this one have one more hop to go.
+  Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const Result& whole, const AttentionKernel& kernel) const override {
+    const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
+    if (mistake_ != Mistake::gradient_one_hop_short) return {by_query, by_key, by_value};
+    const auto of_next = [&](const at::Tensor& own) {
+      std::vector<int64_t> sizes(static_cast<size_t>(axis_.size), own.numel());
+      const at::Tensor all = varying_to_invariant(own.reshape({-1}), axis_, {0, sizes});
+      return all.chunk(axis_.size)[static_cast<size_t>((axis_.rank + 1) % axis_.size)].view(own.sizes());
+    };
+    return {by_query, of_next(by_key), of_next(by_value)};
+  }
+
+ protected:
+  Sight sight(const Piece& query, const Piece& key) const override {
+    const Sight right = Ring::sight(query, key);
+    if (mistake_ == Mistake::every_key_seen && right == Sight::nothing) return Sight::all;
+    if (mistake_ == Mistake::later_keys_seen && right != Sight::causal)
+      return right == Sight::all ? Sight::nothing : Sight::all;
+    return right;
+  }
+
+ private:
+  Mistake mistake_;
+};
+
+class WrongExchange : public Exchange {
+ public:
+  WrongExchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases, Mistake mistake)
+      : Exchange(axis, options, tokens, phases), mistake_(mistake) {
+    int64_t first = 0;
+    for (Piece piece : Exchange::tokens()) {
+      piece.first = first;
+      first += piece.size;
+      from_zero_.push_back(piece);
+    }
+    const TokenCut contiguous(tokens, axis.size, false);
+    contiguous_ = contiguous.of(axis.rank);
+    others_ = cut_.of((axis.rank + 1) % axis.size);
+  }
+
+  void begin_block(const std::string& name) const override {
+    Exchange::begin_block(name);
+    calls_ = 0;
+  }
+
+  // A model asks in its first block for the tokens to embed and then for their positions, and in each layer for the
+  // dropout mask and then for the rotation. The loss asks after the last block.
+  const std::vector<Piece>& tokens() const override {
+    const int call = calls_++;
+    const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");
+    if (is(Mistake::contiguous_positions)) return contiguous_;
+    if (is(Mistake::positions_from_zero) && embeds && call > 0) return from_zero_;
+    if (is(Mistake::rotated_from_zero) && layer && call > 0) return from_zero_;
+    if (is(Mistake::masks_of_the_first_piece) && layer && call == 0) return from_zero_;
+    if (is(Mistake::targets_of_another_piece) && block_ == "lm_head") return others_;
+    return Exchange::tokens();
+  }
+
+  at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                    const Kernel& kernel) const override {
+    if (is(Mistake::own_tokens_only)) return kernel->whole(query, key, value);
+    return Exchange::attend(query, key, value, std::make_shared<const WrongKernel>(kernel, mistake_));
+  }
+
+  at::Tensor total(const at::Tensor& x) const override {
+    if (is(Mistake::loss_of_own_tokens)) return x;
+    const at::Tensor sum = Exchange::total(x);
+    return is(Mistake::loss_divided_by_ranks) ? sum / axis_.size : sum;
+  }
+
+  at::Tensor join(const at::Tensor& own, int64_t dim) const override {
+    if (is(Mistake::joined_by_rank)) return varying_to_invariant(own, axis_, {dim, cut_.counts()});
+    return Exchange::join(own, dim);
+  }
+
+ protected:
+  std::shared_ptr<const Ring> ring() const override {
+    return std::make_shared<const WrongRing>(*Exchange::ring(), mistake_);
+  }
+  at::Tensor to_heads(const at::Tensor& x, const std::vector<int64_t>& heads) const override {
+    if (is(Mistake::keys_of_another_head) && ++exchanges_ % 3 == 2)
+      return Exchange::to_heads(x.roll(1, head_dim), heads);
+    return Exchange::to_heads(x, heads);
+  }
+  at::Tensor to_tokens(const at::Tensor& x, const std::vector<int64_t>& heads) const override {
+    const at::Tensor right = Exchange::to_tokens(x, heads);
+    return is(Mistake::heads_in_reverse) ? right.flip(head_dim) : right;
+  }
+
+ private:
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+
+  Mistake mistake_;
+  std::vector<Piece> from_zero_, contiguous_, others_;
+  mutable int calls_ = 0;      // of tokens() in this block
+  mutable int exchanges_ = 0;  // of query, key and value in turn
+};
+
+class WrongContextParallel : public layout::Layout {
+ public:
+  WrongContextParallel(const Setup& setup, const Options& options, Mistake mistake)
+      : Layout(setup, {.name = "cp", .context = options}), mistake_(mistake) {}
+
+  at::Tensor forward(const Batch& mine) override {
+    if (!is(Mistake::samples_of_rank_0_evaluated)) return Layout::forward(mine);
+    std::vector<at::Tensor> input = {mine.input.clone()};
+    cp_.group->broadcast(input)->wait();
+    return Layout::forward({input[0], mine.target, mine.ids});
+  }
+
+ protected:
+  std::shared_ptr<const SequenceSplit> make_exchange(const Options& options, int64_t tokens,
+                                                     Phases* phases) const override {
+    return std::make_shared<WrongExchange>(cp_, options, tokens, phases, mistake_);
+  }
+
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
+                     size_t micros) const override {
+    if (is(Mistake::last_token_dropped)) {
+      at::Tensor shorter = target.clone();
+      shorter.select(1, shorter.size(1) - 1).fill_(-100);
+      return Layout::loss_of(output, shorter, split, micros);
+    }
+    if (is(Mistake::mean_of_means)) {
+      const at::Tensor own = pieces_of(target, 1, split.sequence->tokens());
+      return split.sequence->total(workload_.loss(output, own)) / static_cast<double>(cp_.size) /
+             static_cast<double>(micros);
+    }
+    return Layout::loss_of(output, target, split, micros);
+  }
+
+  void sum_tokens() const override {
+    if (is(Mistake::gradients_not_summed)) return;
+    const auto summed = own_if([this](const Held& one) {
+      return !is(Mistake::norms_not_summed) || one.name().find("norm") == std::string::npos;
+    });
+    sum_over(cp_, gradients_of(summed), is(Mistake::gradients_averaged) ? cp_.size : 1);
+    if (is(Mistake::summed_over_dp_too)) sum_over(replicas_, gradients_of(own_));
+  }
+
+  void average_over_replicas() const override {
+    if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
+    sum_over(replicas_, gradients_of(own_), replicas_.size * cp_.size);
+  }
+
+  void clip() const override {
+    if (!is(Mistake::clipped_with_cp)) return Layout::clip();
+    clip_parts(gradients_of(own_), *clip_norm_, at::kCPU, {cp_.group.get()});
+  }
+
+ private:
+  bool is(Mistake mistake) const { return mistake_ == mistake; }
+
+  Mistake mistake_;
+};
+
+Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
+              const Options& options = {}, const std::string& workload = "gpt", const std::string& mesh = "cp=3",
+              const std::string& model = "") {
+  const auto info = [=] {
+    return on_axes("cp", {"cp", "dp"},
+                   [=](const Setup& setup) { return std::make_unique<WrongContextParallel>(setup, options, mistake); });
+  };
+  return {.name = "context-" + name,
+          .killed_by = killed_by,
+          .key_term = key_term,
+          .strategy = info,
+          .workload = workload,
+          .mesh = mesh,
+          .model = model};
+}
+
+}  // namespace
+
+std::vector<Mutant> context_mutants() {
+  using enum Mistake;
+  const Options ring, ulysses{.kind = Kind::ulysses};
+  // The pieces of different ranks have the same sizes.
+  constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";
+  constexpr char wrong_model[] = "or the wrong model", backward[] = "the backward pass is not", grid[] = "dp=2,cp=2";
+  return {
+      mutant("gradient-one-hop-short", gradient_one_hop_short, "gradient-meaning", backward, ring, "gpt", "cp=3", even),
+      mutant("first-keys-in-the-backward-pass", first_keys_in_backward, "gradient-meaning", backward),
+      mutant("logarithm-of-the-block-in-the-backward-pass", block_logarithm_in_backward, "gradient-meaning", backward),
+      mutant("outputs-of-blocks-averaged", outputs_averaged, "output-value", wrong_model),
+      mutant("every-key-seen", every_key_seen, "output-value", wrong_model),
+      mutant("own-piece-not-masked", own_piece_not_masked, "output-value", wrong_model),
+      mutant("later-keys-seen", later_keys_seen, "output-value", wrong_model),
+      mutant("heads-in-reverse", heads_in_reverse, "output-value", wrong_model, ulysses),
+      mutant("keys-of-another-head", keys_of_another_head, "output-value", wrong_model, ulysses),
+      mutant("own-tokens-only", own_tokens_only, "output-value", wrong_model, ulysses),
+      mutant("contiguous-positions", contiguous_positions, "output-value", wrong_model, ring, "gpt", "cp=3", even),
+      mutant("positions-from-zero", positions_from_zero, "output-value", wrong_model),
+      mutant("rotated-from-zero", rotated_from_zero, "output-value", wrong_model, ring, "gpt", "cp=3", "tiny-llama"),
+      mutant("masks-of-the-first-piece", masks_of_the_first_piece, "output-value", wrong_model),
+      mutant("joined-by-rank", joined_by_rank, "output-value", "wrong order"),
+      mutant("loss-of-own-tokens", loss_of_own_tokens, "loss-value", "wrong targets"),
+      mutant("mean-of-the-ranks-means", mean_of_means, "loss-value", "wrong targets"),
+      mutant("last-token-dropped", last_token_dropped, "loss-value", "wrong targets"),
+      mutant("targets-of-another-piece", targets_of_another_piece, "loss-value", "wrong targets", ring, "gpt", "cp=3",
+             even),
+      mutant("gradients-not-summed", gradients_not_summed, "gradient-meaning", "not summed over the axis cp"),
+      mutant("gradients-averaged", gradients_averaged, "gradient-meaning", "0.333333 times"),
+      mutant("loss-divided-by-the-ranks", loss_divided_by_ranks, "gradient-meaning", "0.333333 times"),
+      mutant("norms-not-summed", norms_not_summed, "gradient-meaning", "not summed over the axis cp"),
+      mutant("summed-over-dp-too", summed_over_dp_too, "gradient-meaning", "2 times", ring, "gpt", grid),
+      mutant("averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2", ring, "gpt",
+             grid),
+      mutant("clips-with-cp", clipped_with_cp, "clip", "clipped below the limit"),
+      mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
+      mutant("right", none, "", ""),
+      mutant("right-ulysses", none, "", "", ulysses, "gpt", "cp=2", "tiny-llama"),
+      mutant("right-integers", none, "", "", {.zigzag = false}, "gpt-exact"),
+  };
+}
+
+}  // namespace dpbench::wrong
