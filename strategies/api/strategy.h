@@ -20,6 +20,7 @@
 #include "strategies/api/named_tensors.h"
 #include "strategies/api/params.h"
 #include "strategies/api/phases.h"
+#include "strategies/api/state_part.h"
 #include "strategies/api/traffic.h"
 #include "workloads/api/plugin_abi.h"
 #include "workloads/api/workload.h"
@@ -82,6 +83,10 @@ class Strategy {
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
   virtual NamedTensors state() = 0;
+
+  // Returns what this rank stores of the snapshot: all ranks' parts together are the snapshot, each element once.
+  // Collective. The default, nullopt: no rank stores less than whole tensors.
+  virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
   // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors that

@@ -11,7 +11,6 @@
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/parts/unused_parameters.h"
-#include "strategies/pipeline/owned.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::layout {
@@ -192,101 +191,6 @@ at::Tensor Layout::evaluate(const Batch& batch) {
   }
   if (units_) units_->end_evaluation();
   return part.split ? workload_.joined_output(x, part.split) : x;
-}
-
-NamedTensors Layout::parameters() {
-  const at::NoGradGuard no_grad;
-  const auto found = whole([](const Held& one) { return one.stored; });
-  NamedTensors all;
-  for (const auto& [name, tensor] : replica_.parameters()) {
-    const auto same = std::ranges::find_if(parameters_, [&](const Placed& one) { return one.tensor.is_same(tensor); });
-    all.emplace_back(name, found[static_cast<size_t>(same - parameters_.begin())]);
-  }
-  return all;
-}
-
-NamedTensors Layout::gradients() {
-  const at::NoGradGuard no_grad;
-  return trained([](const Held& one) { return one.stored.grad(); }, "");
-}
-
-NamedTensors Layout::buffers() {
-  const at::NoGradGuard no_grad;
-  std::vector<int> owners;
-  std::vector<pipeline::Whole> wholes;
-  ByName mine;
-  for (const Placed& one : buffers_) {
-    owners.push_back(owner_of(one));
-    wholes.push_back({.sizes = one.sizes, .dtype = one.dtype});
-    mine.emplace(one.name, one.tensor);
-  }
-  mine = tensors_.joined(mine);
-  const auto found =
-      from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) { return mine.at(buffers_[i].name); });
-  NamedTensors all;
-  for (size_t i = 0; i < buffers_.size(); ++i) all.emplace_back(buffers_[i].name, found[i]);
-  return all;
-}
-
-NamedTensors Layout::state() {
-  const at::NoGradGuard no_grad;
-  NamedTensors all;
-  const NamedTensors own = optimizer_->state();
-  for (const std::string& slot : state_slots(workload_.optimizer())) {
-    if (slot == "step") {
-      for (auto& one : step_counts(own)) all.push_back(std::move(one));
-      continue;
-    }
-    const auto mine = [&](const Held& one) {
-      const at::Tensor* found = find(own, one.name() + "." + slot);
-      return found ? *found : at::zeros_like(one.stored);  // a rank without rows keeps no state
-    };
-    for (auto& one : trained(mine, "." + slot)) all.push_back(std::move(one));
-  }
-  return all;
-}
-
-// Returns how often the optimizer has stepped each parameter.
-NamedTensors Layout::step_counts(const NamedTensors& state) {
-  std::vector<Parameter> own;
-  for (const Held& one : own_) own.push_back({one.name(), one.stored});
-  const auto counts = largest_step_counts(own, state, replica_.device(), shard_.group.get());
-  const auto count_of = [&](const Held& one) {
-    return counts[static_cast<size_t>(std::ranges::find(own, one.name(), &Parameter::name) - own.begin())];
-  };
-  return trained(count_of, ".step", /*scalars=*/true);
-}
-
-void Layout::load(const Snapshot& snapshot) {
-  // Copies, so that a snapshot that does not fit changes nothing.
-  const auto copies = [](NamedTensors tensors) {
-    for (auto& [name, tensor] : tensors) tensor = tensor.detach().clone();
-    return tensors;
-  };
-  const NamedTensors wanted = copies(parameters()), state_wanted = copies(state()), buffers_wanted = copies(buffers());
-  load_into(wanted, snapshot.parameters, "parameter");
-  load_into(state_wanted, snapshot.state, "optimizer state");
-  load_into(buffers_wanted, snapshot.buffers, "buffer");
-  const at::NoGradGuard no_grad;
-  for (const Held& one : own_) {
-    const at::Tensor& value = *find(wanted, one.name());
-    if (units_)
-      units_->set(one.name(), tensors_.piece(one.name(), value));
-    else
-      one.stored.detach().copy_(tensors_.piece(one.name(), value));
-  }
-  for (const Placed& one : buffers_)
-    one.tensor.detach().copy_(tensors_.piece(one.name, *find(buffers_wanted, one.name)));
-  for (const auto& [full, mine] : optimizer_->state()) {
-    const at::Tensor& value = *find(state_wanted, full);
-    const size_t dot = full.rfind('.');
-    mine.copy_(full.substr(dot) == ".step" ? value : stored_part(full.substr(0, dot), value).view_as(mine));
-  }
-}
-
-at::Tensor Layout::stored_part(const std::string& name, const at::Tensor& whole) const {
-  const at::Tensor piece = tensors_.piece(name, whole);
-  return units_ ? units_->rows_in(name, piece) : piece;
 }
 
 std::map<std::string, std::vector<double>> Layout::figures() {
@@ -520,37 +424,6 @@ void Layout::clip() const {
     (counts ? counted : copies).push_back(one.stored.grad());
   }
   clip_parts(counted, *clip_norm_, replica_.device(), {shard_.group.get(), pp_.group.get(), tp_.group.get()}, copies);
-}
-
-std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) {
-  ByName parts;
-  for (const Held& one : own_)
-    if (owner_of(*one.placed) == pp_.rank)
-      if (const at::Tensor part = choose(one); part.defined()) parts.emplace(one.name(), part);
-  if (units_ && !scalars) parts = units_->joined(parts);
-  if (!scalars) parts = tensors_.joined(parts);
-  std::vector<int> owners;
-  std::vector<pipeline::Whole> wholes;
-  for (const Placed& one : parameters_) {
-    owners.push_back(owner_of(one));
-    wholes.push_back(scalars ? pipeline::Whole{.sizes = {}, .dtype = at::kFloat}
-                             : pipeline::Whole{.sizes = one.sizes, .dtype = one.dtype});
-  }
-  return from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) {
-    const auto part = parts.find(parameters_[i].name);
-    return part == parts.end() ? at::Tensor() : part->second;
-  });
-}
-
-NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bool scalars) {
-  const auto of_trained = [&](const Held& one) {
-    return one.placed->tensor.requires_grad() ? choose(one) : at::Tensor();
-  };
-  const std::vector<at::Tensor> found = whole(of_trained, scalars);
-  NamedTensors all;
-  for (size_t i = 0; i < parameters_.size(); ++i)
-    if (parameters_[i].tensor.requires_grad()) all.emplace_back(parameters_[i].name + suffix, found[i]);
-  return all;
 }
 
 }  // namespace dpbench::layout

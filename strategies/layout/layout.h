@@ -36,6 +36,7 @@ class Layout : public Strategy {
   NamedTensors gradients() override;
   NamedTensors buffers() override;
   NamedTensors state() override;
+  std::optional<std::vector<StatePart>> stored_parts() override;
   void load(const Snapshot& snapshot) override;
   std::map<std::string, std::vector<double>> figures() override;
 
@@ -119,6 +120,8 @@ class Layout : public Strategy {
   std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false);
   // The same by name, for trainable parameters.
   NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false);
+  std::optional<StatePart> part_of(const Held& one, StatePart::Kind kind, const std::string& name,
+                                   const at::Tensor& values) const;
   // Returns this rank's part of a whole tensor.
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
 

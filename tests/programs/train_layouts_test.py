@@ -59,5 +59,32 @@ class TrainLayouts(unittest.TestCase):
                     self.losses("--strategy", strategy, "--mesh", mesh, "--resume", file))
 
 
+    def test_ranks_write_and_read_their_own_parts(self):
+        folder = self.folder / "parts"
+        self.losses("--strategy", "layout", "--mesh", "shard=2,pp=2", "--checkpoint-every", "70", "--checkpoint",
+                    f"{folder}/", epochs=1)
+        files = sorted(path.name.split("-", 1)[1] for path in folder.glob("*.safetensors"))
+        self.assertEqual(files, [f"0000{rank}-of-00004.safetensors" for rank in (1, 2, 3, 4)], "those of one save")
+        largest = max(path.stat().st_size for path in folder.glob("*.safetensors"))
+        self.assertLess(largest, 0.45 * sum(path.stat().st_size for path in folder.glob("*.safetensors")))
+        for strategy, mesh in (("layout", "cp=2,tp=2"), ("ddp", "dp=2")):
+            with self.subTest(strategy=strategy, mesh=mesh):
+                self.assert_those_of_one_device(
+                    self.losses("--strategy", strategy, "--mesh", mesh, "--resume", folder))
+
+    def test_a_directory_without_a_part_is_refused(self):
+        folder = self.folder / "torn"
+        flags = ("--strategy", "fsdp", "--cpus", "2", "--checkpoint-every", "70", "--checkpoint", f"{folder}/")
+        self.losses(*flags, epochs=1)
+        lost = sorted(folder.glob("*.safetensors"))[1]
+        lost.unlink()
+        done = subprocess.run([DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling",
+                               "strong", "--batch", "32", "--epochs", "2", "--threads", "1", "--strategy", "ddp",
+                               "--cpus", "2", "--resume", folder, "--out", self.folder / "refused"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"lacks the file {lost.name}", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

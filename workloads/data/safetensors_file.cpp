@@ -111,6 +111,12 @@ void SafetensorsFile::read(const StoredTensor& tensor, std::span<std::byte> to) 
   if (!read_at(fd_, data_at_ + tensor.begin, to)) throw UsageError(what_ + " was cut short while it was read");
 }
 
+void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& bytes) {
+  Draft draft(path);
+  for (const auto& piece : bytes) draft.write(piece);
+  draft.commit();
+}
+
 void write_safetensors(const std::string& path, const SafetensorsHeader& header,
                        const std::vector<std::span<const std::byte>>& bytes) {
   check(bytes.size() == header.tensors.size(), "one span of bytes is needed per tensor");
@@ -118,10 +124,9 @@ void write_safetensors(const std::string& path, const SafetensorsHeader& header,
     check(bytes[i].size() == header.tensors[i].end - header.tensors[i].begin,
           "the bytes do not have the tensor's size");
   const std::string text = format_safetensors(header);
-  Draft draft(path);
-  draft.write(std::as_bytes(std::span(text)));
-  for (const auto& piece : bytes) draft.write(piece);
-  draft.commit();
+  std::vector<std::span<const std::byte>> all = {std::as_bytes(std::span(text))};
+  all.insert(all.end(), bytes.begin(), bytes.end());
+  write_file(path, all);
 }
 
 void require_writable(const std::string& path, const std::string& what) {

@@ -33,17 +33,17 @@ std::string stored_name(at::ScalarType type) {
   throw std::runtime_error(std::string("safetensors has no dtype for ") + at::toString(type));
 }
 
-at::ScalarType type_named(const std::string& name) {
+}  // namespace
+
+at::ScalarType type_of_stored(const std::string& name) {
   for (const auto& [known, type] : stored_types)
     if (known == name) return type;
   throw std::logic_error("the header parser accepted an unknown dtype: " + name);
 }
 
-std::span<std::byte> memory_of(const at::Tensor& tensor) {
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<size_t>(tensor.nbytes())};
 }
-
-}  // namespace
 
 at::Tensor TensorFile::find(const std::string& name) const {
   for (const auto& [known, tensor] : tensors)
@@ -61,7 +61,7 @@ void save_tensors(const std::string& path, const TensorFile& file) {
   }
   place_safetensors(header);
   std::vector<std::span<const std::byte>> bytes;
-  for (const StoredTensor& tensor : header.tensors) bytes.push_back(memory_of(plain.at(tensor.name)));
+  for (const StoredTensor& tensor : header.tensors) bytes.push_back(bytes_of(plain.at(tensor.name)));
   write_safetensors(path, header, bytes);
 }
 
@@ -69,8 +69,8 @@ TensorFile load_tensors(const std::string& path, const std::string& what) {
   const SafetensorsFile stored(path, what);
   TensorFile file{.tensors = {}, .metadata = stored.header().metadata};
   for (const StoredTensor& tensor : stored.header().tensors) {
-    at::Tensor loaded = at::empty(tensor.shape, at::TensorOptions(type_named(tensor.dtype)));
-    stored.read(tensor, memory_of(loaded));
+    at::Tensor loaded = at::empty(tensor.shape, at::TensorOptions(type_of_stored(tensor.dtype)));
+    stored.read(tensor, bytes_of(loaded));
     file.tensors.emplace_back(tensor.name, std::move(loaded));
   }
   return file;

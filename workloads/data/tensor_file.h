@@ -1,7 +1,9 @@
 // Saves and loads named tensors as safetensors files.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,11 @@ struct TensorFile {
   // Returns the tensor of this name; an undefined tensor if there is none.
   at::Tensor find(const std::string& name) const;
 };
+
+// Returns the torch dtype of a dtype name that the header parser accepts, such as "F32".
+at::ScalarType type_of_stored(const std::string& name);
+// Returns the memory of a contiguous CPU tensor.
+std::span<std::byte> bytes_of(const at::Tensor& tensor);
 
 // Saves the tensors, except undefined ones. Throws FileError if the file cannot be written.
 void save_tensors(const std::string& path, const TensorFile& file);

@@ -6,6 +6,7 @@
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
 #include "harness/front/launch/worker_program.h"
+#include "harness/front/plan/mesh_hosts.h"
 #include "harness/front/process/open_files.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
@@ -99,6 +100,9 @@ Report new_report(const Prepared& prepared) {
     record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
+    if (!spec.mesh.empty() && prepared.world && prepared.options.what.launched_hosts > 1)
+      for (const std::string& text : axes_on_hosts(parse_mesh(spec.mesh), prepared.world->hosts()))
+        record.warnings.push_back(text);
     if (crowded(spec, cores_of_run(prepared))) record.warnings.push_back(ceiling_warning(spec, cores_of_run(prepared)));
   }
   for (const auto& [spec, reason] : prepared.plan.skipped) {

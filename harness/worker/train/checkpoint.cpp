@@ -1,6 +1,8 @@
 #include "harness/worker/train/checkpoint.h"
 
 #include <charconv>
+#include <filesystem>
+#include <map>
 #include <system_error>
 
 #include <ATen/ATen.h>
@@ -23,10 +25,35 @@ void add_all(TensorFile& file, const NamedTensors& named, const std::string& pre
   for (const auto& [name, tensor] : named) file.tensors.emplace_back(prefix + name, tensor);
 }
 
+std::string prefix_of(StatePart::Kind kind) {
+  if (kind == StatePart::Kind::parameter) return parameter_prefix;
+  return kind == StatePart::Kind::buffer ? buffer_prefix : state_prefix;
+}
+
+std::map<std::string, std::string> progress_texts(const RunIdentity& identity, const TrainingState& state) {
+  std::map<std::string, std::string> texts(identity.begin(), identity.end());
+  texts[kind_key] = kind_value;
+  texts["epoch"] = std::to_string(state.epoch);
+  texts["step"] = std::to_string(state.step);
+  texts["seconds"] = python_float(state.seconds);
+  return texts;
+}
+
+NamedTensors progress_tensors(const TrainingState& state) {
+  std::vector<at::Tensor> rows;
+  for (const auto& losses : state.running) rows.push_back(tensor_of(losses));
+  return {{"loss.running", at::stack(rows)},
+          {"loss.epochs", tensor_of(state.epoch_losses)},
+          {"loss.curve", tensor_of(state.loss_curve)},
+          {"accuracy", tensor_of(state.accuracy)}};
+}
+
 // Reads typed values (texts, numbers, tensors, ...) from a checkpoint file. Error messages name the file.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : what_("--resume '" + path + "'"), file_(load_tensors(path, "--resume")) {
+  explicit Reader(const std::string& path)
+      : what_("--resume '" + path + "'"),
+        file_(std::filesystem::is_directory(path) ? load_parts(path, "--resume") : load_tensors(path, "--resume")) {
     if (const auto kind = file_.metadata.find(kind_key); kind == file_.metadata.end() || kind->second != kind_value)
       refuse(
           "is not a dpbench checkpoint. Use a file written by --checkpoint; --save writes the model only, without "
@@ -86,23 +113,29 @@ std::vector<std::vector<double>> running_losses(const Reader& reader, int64_t st
 }  // namespace
 
 void save_checkpoint(const std::string& path, const RunIdentity& identity, const Checkpoint& checkpoint) {
-  const TrainingState& state = checkpoint.state;
-  TensorFile file;
-  file.metadata.insert(identity.begin(), identity.end());
-  file.metadata[kind_key] = kind_value;
-  file.metadata["epoch"] = std::to_string(state.epoch);
-  file.metadata["step"] = std::to_string(state.step);
-  file.metadata["seconds"] = python_float(state.seconds);
+  TensorFile file{.tensors = progress_tensors(checkpoint.state),
+                  .metadata = progress_texts(identity, checkpoint.state)};
   add_all(file, checkpoint.snapshot.parameters, parameter_prefix);
   add_all(file, checkpoint.snapshot.buffers, buffer_prefix);
   add_all(file, checkpoint.snapshot.state, state_prefix);
-  std::vector<at::Tensor> rows;
-  for (const auto& losses : state.running) rows.push_back(tensor_of(losses));
-  file.tensors.emplace_back("loss.running", at::stack(rows));
-  file.tensors.emplace_back("loss.epochs", tensor_of(state.epoch_losses));
-  file.tensors.emplace_back("loss.curve", tensor_of(state.loss_curve));
-  file.tensors.emplace_back("accuracy", tensor_of(state.accuracy));
   save_tensors(path, file);
+}
+
+void save_stored_parts(const std::string& directory, const Save& save, int number, const std::vector<StatePart>& stored,
+                       const TrainingState& state) {
+  std::vector<TensorPart> parts;
+  for (const StatePart& one : stored) {
+    parts.push_back(one.part);
+    parts.back().name = prefix_of(one.kind) + one.part.name;
+  }
+  if (number == 0)
+    for (const auto& [name, tensor] : progress_tensors(state)) parts.push_back(whole_part(name, tensor));
+  write_parts(directory, save, number, parts);
+}
+
+void commit_checkpoint(const std::string& directory, const Save& save, const RunIdentity& identity,
+                       const TrainingState& state) {
+  commit_parts(directory, save, progress_texts(identity, state));
 }
 
 Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity, int64_t steps_per_epoch) {

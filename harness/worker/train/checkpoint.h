@@ -1,5 +1,6 @@
-// Checkpoints of a training run, taken between two steps and stored in a safetensors file: model, optimizer state and
-// progress. Sample order and dropout are functions of seed, epoch and step, so no generator state is stored.
+// Checkpoints of a training run, taken between two steps: model, optimizer state and progress, in a safetensors file or
+// in a directory to which each rank writes what it stores. Sample order and dropout are functions of seed, epoch and
+// step, so no generator state is stored.
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "harness/report/record/training.h"
 #include "strategies/api/strategy.h"
+#include "workloads/data/safetensors_parts.h"
 
 namespace dpbench {
 
@@ -28,8 +30,16 @@ struct Checkpoint {
 // Writes a checkpoint. Throws FileError if the file cannot be written; an existing file is then left unchanged.
 void save_checkpoint(const std::string& path, const RunIdentity& identity, const Checkpoint& checkpoint);
 
-// Reads a checkpoint. Throws UsageError if the file is not a dpbench checkpoint, is damaged, or belongs to a run with
-// other settings; the message names the difference.
+// Writes one rank's part of a checkpoint to a directory. stored: what the rank stores; `state` is stored with the first
+// part. Throws FileError if a file cannot be written.
+void save_stored_parts(const std::string& directory, const Save& save, int number, const std::vector<StatePart>& stored,
+                       const TrainingState& state);
+// Makes the checkpoint that all ranks have written the directory's content.
+void commit_checkpoint(const std::string& directory, const Save& save, const RunIdentity& identity,
+                       const TrainingState& state);
+
+// Reads a checkpoint from a file or directory. Throws UsageError if it is not a dpbench checkpoint, is damaged, or
+// belongs to a run with other settings; the message names the difference.
 Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity, int64_t steps_per_epoch);
 
 }  // namespace dpbench

@@ -1,5 +1,8 @@
 #include "harness/worker/train/train_files.h"
 
+#include <cstdio>
+#include <filesystem>
+#include <random>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -17,6 +20,34 @@ void pool_running(TrainingState& state, int world) {
   for (const auto& losses : state.running)
     for (size_t i = 0; i < mean.size(); ++i) mean[i] += losses[i] / static_cast<double>(state.running.size());
   state.running.assign(static_cast<size_t>(world), mean);
+}
+
+// A --checkpoint that ends in / is a directory.
+bool is_directory(const std::string& path) { return path.ends_with('/'); }
+
+// Returns a random number that marks a save.
+int64_t drawn_mark() {
+  std::random_device random;
+  return static_cast<int64_t>(random()) << 31 ^ static_cast<int64_t>(random());
+}
+
+std::string hex(int64_t value) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// Returns the parts of a rank that stores everything, or nothing.
+std::vector<StatePart> whole_of(const Snapshot& snapshot, bool everything) {
+  std::vector<StatePart> all;
+  const auto add = [&](StatePart::Kind kind, const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) all.push_back({kind, whole_part(name, tensor)});
+  };
+  if (!everything) return all;
+  add(StatePart::Kind::parameter, snapshot.parameters);
+  add(StatePart::Kind::buffer, snapshot.buffers);
+  add(StatePart::Kind::state, snapshot.state);
+  return all;
 }
 
 std::vector<std::vector<double>> rows_of(const at::Tensor& table) {
@@ -38,7 +69,11 @@ void TrainFiles::validate() const {
                      " keeps separate parameters and optimizer state on each rank, but a checkpoint holds one copy");
   if (!job_.is_rank0()) return;
   if (!options.save.empty()) require_writable(options.save, "--save");
-  if (options.checkpoint_every > 0) require_writable(options.checkpoint, "--checkpoint");
+  if (options.checkpoint_every == 0) return;
+  if (!is_directory(options.checkpoint)) return require_writable(options.checkpoint, "--checkpoint");
+  std::error_code failed;
+  std::filesystem::create_directories(options.checkpoint, failed);  // if it fails, the next line says why
+  require_writable(options.checkpoint + "index.json", "--checkpoint");
 }
 
 RunIdentity TrainFiles::identity() const {
@@ -95,12 +130,27 @@ void TrainFiles::checkpoint(Strategy& strategy, const TrainingState& state, cons
     running[job_.group.rank()] = at::tensor(losses, at::TensorOptions(at::kDouble));
     job_.group.sum(running);
   }
-  Checkpoint made{snapshot_of(strategy), state};
+  TrainingState known = state;
+  known.running = rows_of(running);
+  if (is_directory(job_.options.checkpoint)) return write_stored_parts(strategy, known);
+  const Checkpoint made{snapshot_of(strategy), std::move(known)};
   job_.pulse.beat();
   if (!job_.is_rank0()) return;
-  made.state.running = rows_of(running);
   save_checkpoint(job_.options.checkpoint, identity(), made);
   job_.pulse.beat();
+}
+
+void TrainFiles::write_stored_parts(Strategy& strategy, const TrainingState& state) const {
+  const std::string& directory = job_.options.checkpoint;
+  std::optional<std::vector<StatePart>> parts = strategy.stored_parts();
+  if (!parts) parts = whole_of(snapshot_of(strategy), job_.is_rank0());
+  job_.pulse.beat();
+  const Save save{.mark = hex(job_.group.agree(drawn_mark())), .files = job_.group.world()};
+  save_stored_parts(directory, save, job_.group.rank(), *parts, state);
+  job_.pulse.beat();
+  job_.group.barrier();  // until all files are there
+  if (job_.is_rank0()) commit_checkpoint(directory, save, identity(), state);
+  job_.group.barrier();  // until the files of the save before it are gone
 }
 
 void TrainFiles::save(Strategy& strategy) const {

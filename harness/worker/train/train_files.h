@@ -23,8 +23,8 @@ class TrainFiles {
   std::optional<TrainingState> resume(Strategy& strategy) const;
   // True if --checkpoint-every asks for a checkpoint after this many steps of the run.
   bool due(int64_t steps_done) const;
-  // Writes the --checkpoint file on rank 0. Every rank must call it. losses: the losses of this rank's steps in the
-  // current epoch.
+  // Writes the --checkpoint file on rank 0, or this rank's part of a --checkpoint directory. Every rank must call it.
+  // losses: the losses of this rank's steps in the current epoch.
   void checkpoint(Strategy& strategy, const TrainingState& state, const std::vector<double>& losses) const;
   // Writes the --save file: parameters and buffers under their own names, which Python's load_state_dict accepts. Every
   // rank must call it.
@@ -33,6 +33,7 @@ class TrainFiles {
  private:
   RunIdentity identity() const;
   void discard_one_step(Strategy& strategy) const;
+  void write_stored_parts(Strategy& strategy, const TrainingState& state) const;
 
   const TrainJob& job_;
   const Workload& workload_;

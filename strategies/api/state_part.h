@@ -1,0 +1,15 @@
+// What one rank of a sharded or divided model stores of a tensor of the training state.
+#pragma once
+
+#include "workloads/api/tensor_part.h"
+
+namespace dpbench {
+
+struct StatePart {
+  enum class Kind { parameter, buffer, state };
+
+  Kind kind = Kind::parameter;
+  TensorPart part;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,27 @@
+// Where the axes of a mesh lie on several hosts.
+#include "harness/front/plan/mesh_hosts.h"
+
+#include <gtest/gtest.h>
+
+namespace dpbench {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+TEST(AxesOnHosts, AreWithinAHostIfAllTheirGroupsAre) {
+  const std::vector<int> two_each = {0, 0, 1, 1}, uneven = {0, 0, 0, 1};
+  EXPECT_EQ(axes_on_hosts(parse_mesh("dp=2,tp=2"), two_each), (Texts{"dp between hosts, tp within a host"}));
+  EXPECT_EQ(axes_on_hosts(parse_mesh("dp=4"), two_each), (Texts{"dp between hosts"}));
+  EXPECT_EQ(axes_on_hosts(parse_mesh("dp=2,pp=2"), uneven), (Texts{"dp between hosts, pp between hosts"}));
+}
+
+TEST(AxesOnHosts, NameAMeshThatKeepsActivationsWithinAHost) {
+  const std::vector<int> two_each = {0, 0, 1, 1};
+  EXPECT_EQ(axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each),
+            (Texts{"tp between hosts, dp within a host", "tp is between hosts: --mesh dp=2,tp=2 keeps it within one"}));
+  EXPECT_EQ(axes_on_hosts(parse_mesh("tp=4"), two_each), (Texts{"tp between hosts"})) << "there is no better mesh";
+  EXPECT_EQ(axes_on_hosts(parse_mesh("pp=2,dp=2"), two_each), (Texts{"pp between hosts, dp within a host"}));
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,140 @@
+// Tensors in a directory of parts: round trips, and the refusal of every kind of incomplete or foreign directory.
+#include <ATen/ATen.h>
+
+#include "tests/unit/workloads/idx_files.h"
+#include "workloads/data/safetensors_parts.h"
+
+namespace dpbench {
+namespace {
+
+const at::Tensor matrix = at::arange(12, at::kDouble).view({3, 4}), number = at::scalar_tensor(7);
+const std::map<std::string, std::string> texts = {{"epoch", "2"}};
+
+TensorPart block(const std::string& name, const at::Tensor& whole, std::vector<int64_t> first,
+                 const std::vector<int64_t>& sizes) {
+  at::Tensor values = whole;
+  for (size_t i = 0; i < first.size(); ++i) values = values.narrow(static_cast<int64_t>(i), first[i], sizes[i]);
+  return {name, values, std::move(first), whole.sizes().vec()};
+}
+
+// The parts of two ranks.
+std::vector<std::vector<TensorPart>> two_parts() {
+  return {
+      {block("m", matrix, {0, 0}, {3, 1}), whole_part("n", number), whole_part("none", at::empty({0, 2}))},
+      {block("m", matrix, {0, 1}, {2, 3}), block("m2", matrix, {0, 0}, {3, 4}), whole_part("none2", at::empty({0}))}};
+}
+
+std::string saved(const Folder& folder, const std::vector<std::vector<TensorPart>>& parts,
+                  const std::string& mark = "a") {
+  const Save save{mark, static_cast<int>(parts.size())};
+  for (int number = 0; number < save.files; ++number)
+    write_parts(folder.text(), save, number, parts[static_cast<size_t>(number)]);
+  commit_parts(folder.text(), save, texts);
+  return folder.text();
+}
+
+std::vector<std::vector<TensorPart>> complete() {
+  auto parts = two_parts();
+  parts.push_back({block("m", matrix, {2, 1}, {1, 3})});
+  return parts;
+}
+
+std::string refused(const Folder& folder) {
+  return refusal([&] { load_parts(folder.text(), "--resume"); });
+}
+
+TEST(Parts, AreReadAsWholeTensors) {
+  const Folder folder;
+  const TensorFile loaded = load_parts(saved(folder, complete()), "--resume");
+  EXPECT_TRUE(loaded.find("m").equal(matrix));
+  EXPECT_TRUE(loaded.find("m2").equal(matrix));
+  EXPECT_TRUE(loaded.find("n").equal(number));
+  EXPECT_EQ(loaded.find("none").sizes(), (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(loaded.metadata, texts);
+}
+
+TEST(Parts, OfANewSaveReplaceTheOldOnesWithItsIndex) {
+  const Folder folder;
+  saved(folder, complete());
+  const Save next{"b", 2};
+  write_parts(folder.text(), next, 0, {whole_part("m", matrix + 1)});
+  EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix)) << "the new save has no index";
+  write_parts(folder.text(), next, 1, {});
+  commit_parts(folder.text(), next, texts);
+  EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix + 1));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 3) << "two files and the index";
+}
+
+TEST(Parts, AreNotCommittedBeforeAllAreThere) {
+  const Folder folder;
+  const Save save{"a", 2};
+  write_parts(folder.text(), save, 0, {});
+  EXPECT_THROW(commit_parts(folder.text(), save, texts), FileError);
+  expect_contains(refused(folder), {"--resume", "has no index.json", "first save did not end"});
+}
+
+TEST(Parts, AreRefusedByNameIfTheyAreNotWhole) {
+  const std::string second = "a-00002-of-00003.safetensors";
+  {
+    const Folder folder;
+    saved(folder, complete());
+    fs::remove(folder / second);
+    expect_contains(refused(folder), {"lacks the file " + second});
+  }
+  {
+    const Folder folder;
+    saved(folder, complete());
+    fs::resize_file(folder / second, fs::file_size(folder / second) - 1);
+    expect_contains(refused(folder), {second, "truncated"});
+  }
+  {
+    const Folder folder, other;
+    saved(folder, complete());
+    saved(other, complete(), "b");
+    fs::copy_file(other / "b-00002-of-00003.safetensors", folder / second, fs::copy_options::overwrite_existing);
+    expect_contains(refused(folder), {second, "of another save"});
+  }
+  const Folder folder;
+  saved(folder, two_parts());
+  expect_contains(refused(folder), {"has 9 of the 12 elements of 'm'"});
+}
+
+TEST(Parts, AreRefusedByNameIfTheyDoNotFit) {
+  const auto with = [](const TensorPart& more) {
+    const Folder folder;
+    auto parts = complete();
+    parts[2].push_back(more);
+    parts[2].erase(parts[2].begin());
+    saved(folder, parts);
+    return refused(folder);
+  };
+  const at::Tensor values = at::zeros({1, 3}, at::kDouble);
+  expect_contains(with({"m", values, {1, 1}, {3, 4}}), {"'m' that overlaps another one"});
+  expect_contains(with({"m", values, {2, 2}, {3, 4}}), {"'m' that lies outside of the tensor"});
+  expect_contains(with({"m", values, {-1, 1}, {3, 4}}), {"'m' that lies outside of the tensor"});
+  expect_contains(with({"m", values, {2}, {3, 4}}), {"'m' that lies outside of the tensor"});
+  expect_contains(with({"m", values, {2, 1}, {3, 5}}), {"'m' with another shape or dtype"});
+  expect_contains(with({"m", values.to(at::kFloat), {2, 1}, {3, 4}}), {"'m' with another shape or dtype"});
+}
+
+TEST(Parts, OfAForeignDirectoryAreRefused) {
+  for (const auto& [index, due] :
+       {std::pair<std::string, std::string>{"", "damaged index.json"},
+        {"[]", "damaged index.json"},
+        {"{}", "damaged index.json"},
+        {R"({"format":"model","save":"a","files":1,"metadata":{}})", "of this version"},
+        {R"({"format":"dpbench parts 1","save":"../a","files":1,"metadata":{}})", "invalid save"},
+        {R"({"format":"dpbench parts 1","save":"a","files":0,"metadata":{}})", "0 files"},
+        {R"({"format":"dpbench parts 1","save":"a","files":"1","metadata":{}})", "damaged"}}) {
+    const Folder folder;
+    std::ofstream(folder / "index.json") << index;
+    expect_contains(refused(folder), {due});
+  }
+  const Folder folder;
+  save_tensors(folder / "a-00001-of-00001.safetensors", {.tensors = {{"m", matrix}}, .metadata = {{"save", "a"}}});
+  std::ofstream(folder / "index.json") << R"({"format":"dpbench parts 1","save":"a","files":1,"metadata":{}})";
+  expect_contains(refused(folder), {"without the places of its tensors"});
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,25 @@
+// A part of a tensor: a block of its elements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+struct TensorPart {
+  std::string name;  // of the whole tensor
+  at::Tensor values;
+  // Where the values lie in the whole tensor, by dimension, and its sizes.
+  std::vector<int64_t> first, sizes;
+};
+
+// Returns the part that is the whole tensor.
+inline TensorPart whole_part(const std::string& name, const at::Tensor& tensor) {
+  const std::vector<int64_t> sizes = tensor.sizes().vec();
+  return {name, tensor, std::vector<int64_t>(sizes.size(), 0), sizes};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,31 @@
+// Tensors in a directory: safetensors files with parts of them, one written by each rank, and an index. A reader sees a
+// save as soon as its index is there, and the save before it until then.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "workloads/api/tensor_part.h"
+#include "workloads/data/tensor_file.h"
+
+namespace dpbench {
+
+// A save: its own mark, which differs from that of every other save, and the number of its files.
+struct Save {
+  std::string mark;
+  int files = 1;
+};
+
+// Writes a save's file of this number. Each file also says where its parts lie, in the form that PyTorch's
+// HuggingFaceStorageReader understands. Throws FileError if it cannot be written.
+void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts);
+// Makes the save the directory's content: writes the index, and deletes the files of other saves. Called when all files
+// have been written. Throws FileError if one of them is not there.
+void commit_parts(const std::string& directory, const Save& save, const std::map<std::string, std::string>& metadata);
+// Reads all tensors, whole, and the metadata. what: the flag that named the directory, for error messages. Throws
+// UsageError with the file's name if one is missing, damaged or of another save, or if parts overlap or do not make up
+// their tensor.
+TensorFile load_parts(const std::string& directory, const std::string& what);
+
+}  // namespace dpbench
