@@ -76,7 +76,8 @@ class Hosts(unittest.TestCase):
 
     def test_layouts_pass_their_checks_across_hosts_and_say_where_their_axes_are(self):
         for mesh, where in (("dp=2,tp=2", "dp between hosts, tp within a host"), ("pp=2,tp=2", "pp between hosts, tp within a host"),
-                            ("dp=2,cp=2", "dp between hosts, cp within a host"), ("shard=2,tp=2", "shard between hosts, tp within a host")):
+                            ("cp=2,dp=2", "cp is between hosts: --mesh dp=2,cp=2 keeps it within one"),
+                            ("shard=2,tp=2", "shard between hosts, tp within a host")):
             for backend in ("gloo", "shm"):
                 with self.subTest(mesh=mesh, backend=backend):
                     report = self.measured(["check", "--short", "--strategy", "layout", "--workload", "gpt-exact", "--mesh", mesh, "--backend",
@@ -86,12 +87,6 @@ class Hosts(unittest.TestCase):
                     self.assertGreater(rows.count("passed"), 10)
                     self.assertEqual(rows.count("failed"), 0)
                     self.assertIn(where, case["warnings"])
-
-    def test_a_mesh_that_sends_activations_between_hosts_is_named(self):
-        flags = ["--strategy", "tp", "--quick", "--check", "off", "--workload", "gpt", "--model", "tiny", "--mesh", "tp=2,dp=2"]
-        report = self.measured(flags, 2)
-        (case,) = [case for case in report["cases"] if case["strategy"] == "tp"]
-        self.assertIn("tp is between hosts: --mesh dp=2,tp=2 keeps it within one", case["warnings"])
 
     def test_communication_time_on_a_slow_link_matches_bytes_over_link_rate(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]

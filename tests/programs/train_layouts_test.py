@@ -61,12 +61,12 @@ class TrainLayouts(unittest.TestCase):
 
     def test_ranks_write_and_read_their_own_parts(self):
         folder = self.folder / "parts"
-        self.losses("--strategy", "layout", "--mesh", "shard=2,pp=2", "--checkpoint-every", "70", "--checkpoint",
+        self.losses("--strategy", "layout", "--mesh", "shard=2,tp=2", "--checkpoint-every", "70", "--checkpoint",
                     f"{folder}/", epochs=1)
         files = sorted(path.name.split("-", 1)[1] for path in folder.glob("*.safetensors"))
         self.assertEqual(files, [f"0000{rank}-of-00004.safetensors" for rank in (1, 2, 3, 4)], "those of one save")
         largest = max(path.stat().st_size for path in folder.glob("*.safetensors"))
-        self.assertLess(largest, 0.45 * sum(path.stat().st_size for path in folder.glob("*.safetensors")))
+        self.assertLess(largest, 0.35 * sum(path.stat().st_size for path in folder.glob("*.safetensors")))
         for strategy, mesh in (("layout", "cp=2,tp=2"), ("ddp", "dp=2")):
             with self.subTest(strategy=strategy, mesh=mesh):
                 self.assert_those_of_one_device(

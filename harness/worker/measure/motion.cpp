@@ -35,6 +35,15 @@ double moved_by_audit(const Evidence& seen, const std::string& name, const at::T
   return largest_element(after.to(at::kDouble) - sample.of(*before).to(at::kDouble));
 }
 
+// Returns the largest ratio of Adam's mean of gradients to the root of its mean of squares. By Cauchy and Schwarz it is
+// the root of the sum of w^2 / u over all steps, where w and u are a step's weights in the two means. Gradients that
+// grow by beta2 / beta1 from step to step reach it.
+double largest_adam_update(const OptimizerSpec& spec) {
+  const double ratio = spec.beta1 * spec.beta1 / spec.beta2;
+  if (ratio >= 1) return infinite;
+  return std::max(1.0, (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - ratio)));
+}
+
 // True if the steps of an audit moved a parameter by more than rounding errors, which is not so after convergence.
 bool still_learns(const Evidence& seen, const Sample& sample) {
   return std::ranges::any_of(seen.steps.back().parameters, [&](const auto& named) {
@@ -48,10 +57,8 @@ bool still_learns(const Evidence& seen, const Sample& sample) {
 // Returns how far an element with an absolute value of at most `largest` can move in these steps.
 double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   const double rates = sum_of_learning_rates(optimizer_, first, steps);
-  // An Adam update is largest after many steps without a gradient.
-  const double most = optimizer_.kind == OptimizerSpec::Kind::adam
-                          ? std::max(1.0, (1 - optimizer_.beta1) / std::sqrt(1 - optimizer_.beta2))
-                          : sgd_margin * fastest_;
+  const double most =
+      optimizer_.kind == OptimizerSpec::Kind::adam ? largest_adam_update(optimizer_) : sgd_margin * fastest_;
   const double updates = rates * most;
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
 }

@@ -62,7 +62,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
 }  // namespace
 
 HostsBackend::HostsBackend(const BackendSetup& setup, shm::Home home)
-    : Backend(setup.rank, setup.world), timeout_(setup.timeout), side_channel_(setup.store) {
+    : Backend(setup.rank, setup.world), timeout_(setup.timeout), side_channel_(setup.store), pairs_(setup) {
   for (int rank = 0; rank < setup.world; ++rank) numbers_.push_back(setup.global(rank));
   try {
     join(setup, home);

@@ -17,6 +17,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "strategies/comm/hosts/pairs.h"
 #include "strategies/comm/hosts/side_channel.h"
 #include "strategies/comm/shm/shm_backend.h"
 
@@ -49,6 +50,12 @@ class HostsBackend : public c10d::Backend {
                                const c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  // Pieces of equal sizes only.
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   void abort() override;
   void shutdown() override { queue_.drain(); }
@@ -98,6 +105,7 @@ class HostsBackend : public c10d::Backend {
   void from_leader(const at::Tensor& flat);
   Milliseconds left() const;
   Milliseconds padded_timeout() const;
+  WorkPtr message(const at::Tensor& tensor, int peer, int tag, bool sends);
 
   Milliseconds timeout_;
   SideChannel side_channel_;
@@ -107,6 +115,7 @@ class HostsBackend : public c10d::Backend {
   c10::intrusive_ptr<shm::ShmBackend> local_;
   // Backend that connects the leaders; null on other ranks, and after a failure.
   c10::intrusive_ptr<c10d::Backend> leaders_;
+  Pairs pairs_;  // for messages to ranks of other hosts
   std::exception_ptr failure_;
   Current current_;
   // Flags that this leader set in the store, in the current and in an earlier call.

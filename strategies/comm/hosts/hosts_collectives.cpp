@@ -1,6 +1,8 @@
 // Collectives across hosts. Each runs in three parts: within the host, between the leaders (first ranks of the hosts),
 // then within the host again.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -153,6 +155,56 @@ HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
   auto whole = at::cat(flat);
   return _reduce_scatter_base(outputs[0], whole, options);
+}
+
+HostsBackend::WorkPtr HostsBackend::message(const at::Tensor& tensor, int peer, int tag, bool sends) {
+  if (peer < 0 || peer >= size_ || peer == rank_)
+    throw std::invalid_argument(c10::str("shm: rank ", rank_, " cannot send to or receive from rank ", peer));
+  if (!tensor.is_contiguous()) throw std::invalid_argument("shm: sends and receives contiguous CPU tensors only");
+  const Host& own = hosts_[own_];
+  if (peer < own.first || peer >= own.first + own.count)
+    return sends ? pairs_.send(tensor, peer, tag) : pairs_.receive(tensor, peer, tag);
+  Tensors list = {tensor};
+  return sends ? local_->send(list, peer - own.first, tag) : local_->recv(list, peer - own.first, tag);
+}
+
+HostsBackend::WorkPtr HostsBackend::send(Tensors& tensors, int to, int tag) {
+  return message(single(tensors), to, tag, /*sends=*/true);
+}
+
+HostsBackend::WorkPtr HostsBackend::recv(Tensors& tensors, int from, int tag) {
+  return message(single(tensors), from, tag, /*sends=*/false);
+}
+
+HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
+                    "shm: ", inputs.size(), " inputs and ", outputs.size(), " outputs for ", size_, " ranks");
+  const auto call = shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call;
+  return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
+    constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
+    std::vector<WorkPtr> messages;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      messages.push_back(message(outputs[peer], peer, tag, /*sends=*/false));
+      messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
+    }
+    outputs[rank_].copy_(inputs[rank_]);
+    await(messages);
+  });
+}
+
+HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                  std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+                                                  const c10d::AllToAllOptions& options) {
+  const auto even = [](const std::vector<int64_t>& sizes) {
+    return std::ranges::all_of(sizes, [&](int64_t size) { return size == sizes[0]; });
+  };
+  TORCH_CHECK_VALUE(even(output_sizes) && even(input_sizes) && input.dim() > 0 && input.size(0) % size_ == 0 &&
+                        input.sizes() == output.sizes() && input.is_contiguous() && output.is_contiguous(),
+                    "shm: alltoall takes pieces of equal sizes only: input of ", shm::shape_of(input), ", output of ",
+                    shm::shape_of(output));
+  Tensors inputs = input.chunk(size_), outputs = output.chunk(size_);
+  return alltoall(outputs, inputs, options);
 }
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {

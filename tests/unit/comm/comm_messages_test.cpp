@@ -32,14 +32,21 @@ at::Tensor numbers(int64_t count, int from, at::ScalarType dtype = at::kFloat) {
 struct MessagesArm {
   const char* name;
   As as;
+  int per_host = 0;  // ranks per host; 0: all ranks are on one host
 };
 
-void PrintTo(const MessagesArm& arm, std::ostream* out) { *out << arm.name; }
+void PrintTo(const MessagesArm& arm, std::ostream* out) {
+  *out << arm.name << (arm.per_host > 0 ? "_hosts_of_" + std::to_string(arm.per_host) : "");
+}
 
 class Messages : public ::testing::TestWithParam<MessagesArm> {
  protected:
   static Team team(int world, std::chrono::milliseconds timeout = 20s) {
-    return {.backend = GetParam().name, .as = GetParam().as, .world = world, .timeout = timeout};
+    return {.backend = GetParam().name,
+            .as = GetParam().as,
+            .world = world,
+            .per_host = GetParam().per_host,
+            .timeout = timeout};
   }
 };
 class MessageFaults : public Messages {};
@@ -165,6 +172,36 @@ TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
   });
 }
 
+TEST(MessagesBetweenHosts, NameTheRanksOfATransferThatDoesNotEnd) {
+  const Team team{.backend = "threads", .world = 2, .per_host = 1, .timeout = 500ms};
+  const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
+    if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();
+    if (rank == 1) std::this_thread::sleep_for(1s);
+  });
+  EXPECT_TRUE(mentions(errors[0], {"receive of rank 0 from rank 1"}));
+}
+
+TEST(MessagesBetweenHosts, RefuseRanksAndTensorsThatCannotBeSent) {
+  expect_ranks_succeed({.backend = "threads", .world = 3, .per_host = 1}, [](const Backend& backend, int rank) {
+    for (const int peer : {rank, -1, 3})
+      EXPECT_THROW(send(backend, at::ones(3), peer), std::invalid_argument) << rank << " to " << peer;
+    EXPECT_THROW(send(backend, at::ones({4, 4}).t().slice(0, 0, 2), (rank + 1) % 3), std::invalid_argument);
+  });
+}
+
+TEST(MessagesBetweenHosts, AreThoseOfAnAllToAll) {
+  for (const int per_host : {1, 2})
+    expect_ranks_succeed({.backend = "threads", .world = 4, .per_host = per_host},
+                         [](const Backend& backend, int rank) {
+                           at::Tensor sent = at::arange(8).add(100 * rank), received = at::zeros_like(sent);
+                           std::vector<int64_t> even;
+                           for (int round = 0; round < 3; ++round)
+                             backend->alltoall_base(received, sent, even, even)->wait();
+                           const at::Tensor due = at::tensor({0, 1, 100, 101, 200, 201, 300, 301}, at::kLong).add(2 * rank);
+                           require_equal(received, due, "pieces of all ranks");
+                         });
+}
+
 TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
@@ -174,9 +211,10 @@ TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
   EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
 }
 
-std::string name_of(const ::testing::TestParamInfo<MessagesArm>& arm) { return arm.param.name; }
-constexpr MessagesArm threads{"threads", As::threads}, shm{"shm", As::processes}, gloo{"gloo", As::processes};
-INSTANTIATE_TEST_SUITE_P(Over, Messages, ::testing::Values(threads, shm, gloo), name_of);
+std::string name_of(const ::testing::TestParamInfo<MessagesArm>& arm) { return ::testing::PrintToString(arm.param); }
+constexpr MessagesArm threads{"threads", As::threads}, shm{"shm", As::processes}, gloo{"gloo", As::processes},
+    hosts_of_one{"shm", As::processes, 1}, hosts_of_two{"threads", As::threads, 2};
+INSTANTIATE_TEST_SUITE_P(Over, Messages, ::testing::Values(threads, shm, gloo, hosts_of_one, hosts_of_two), name_of);
 INSTANTIATE_TEST_SUITE_P(Over, MessageFaults, ::testing::Values(threads, shm), name_of);
 
 }  // namespace

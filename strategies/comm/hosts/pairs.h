@@ -1,0 +1,40 @@
+// Messages between two ranks on different hosts. Two ranks connect over Gloo when one of them first has a message for
+// the other; other pairs of ranks stay unconnected.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "strategies/api/backend.h"
+#include "workloads/base/work_queue.h"
+
+namespace dpbench {
+
+class Pairs {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  explicit Pairs(const BackendSetup& setup) : setup_(setup) {}
+
+  WorkPtr send(const at::Tensor& tensor, int to, int tag);
+  WorkPtr receive(const at::Tensor& tensor, int from, int tag);
+
+ private:
+  // One other rank. Messages of a pair start in the order of their calls, once the two are connected.
+  struct Pair {
+    c10::intrusive_ptr<c10d::Backend> backend;
+    WorkQueue queue;
+  };
+  using Start = std::function<WorkPtr(c10d::Backend& backend)>;
+  WorkPtr post(int peer, c10d::OpType type, const std::string& what, Start start);
+  c10::intrusive_ptr<c10d::Backend> connected(int peer) const;
+
+  BackendSetup setup_;
+  std::map<int, std::unique_ptr<Pair>> pairs_;  // by the other rank
+};
+
+}  // namespace dpbench
