@@ -245,7 +245,7 @@ void add_training(CLI::App& app, TrainingOptions& o) {
           ->check(between(1, 1e12)),
       "STEPS");
   add(app.add_option("--checkpoint", t.checkpoint,
-                     "checkpoint file, or DIR/ for a file of each rank [checkpoint.safetensors]")
+                     "file, or DIR/ for a file of each rank [in the run's directory]")
           ->check(not_empty()),
       "FILE");
   add(app.add_option("--resume", t.resume, "continue from a checkpoint, bit-identical to an uninterrupted run")
