@@ -73,7 +73,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const int64_t most = even_pieces(plan.tokens, ranks).front();
   const int64_t heads =
       even_pieces(plan.heads, ranks, plan.heads / shared).front() + even_pieces(shared, ranks).front();
-  all.push_back({"cp", "alltoall", 4 * ranks * most * heads * heads_bytes});
+  all.push_back({"cp", "alltoall", heads_bytes * 4 * ranks * most * heads});
   return all;
 }
 

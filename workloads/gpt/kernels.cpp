@@ -25,7 +25,7 @@ at::Tensor wide(const at::Tensor& x) { return at::isReducedFloatingType(x.scalar
 double scale_of(const at::Tensor& query) { return 1 / std::sqrt(static_cast<double>(query.size(3))); }
 
 at::Tensor scores_of(const at::Tensor& query, const at::Tensor& key, bool causal) {
-  const at::Tensor scores = query.matmul(key.transpose(2, 3)) * scale_of(query);
+  at::Tensor scores = query.matmul(key.transpose(2, 3)) * scale_of(query);
   if (!causal) return scores;
   const at::Tensor hidden = at::ones({query.size(2), key.size(2)}, scores.options().dtype(at::kBool)).triu(1);
   return scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
