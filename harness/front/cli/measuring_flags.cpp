@@ -244,8 +244,7 @@ void add_training(CLI::App& app, TrainingOptions& o) {
   add(app.add_option("--checkpoint-every", t.checkpoint_every, "write a checkpoint every STEPS steps [never]")
           ->check(between(1, 1e12)),
       "STEPS");
-  add(app.add_option("--checkpoint", t.checkpoint,
-                     "file, or DIR/ for a file of each rank [in the run's directory]")
+  add(app.add_option("--checkpoint", t.checkpoint, "file, or DIR/ for a file of each rank [in the run's directory]")
           ->check(not_empty()),
       "FILE");
   add(app.add_option("--resume", t.resume, "continue from a checkpoint, bit-identical to an uninterrupted run")

@@ -1,6 +1,7 @@
 #include "strategies/comm/hosts/pairs.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <future>
 #include <stdexcept>
@@ -80,6 +81,7 @@ c10::intrusive_ptr<c10d::Backend> Pairs::connected(int peer) const {
 
 WorkPtr Pairs::post(int peer, c10d::OpType type, const std::string& what, Start start) {
   auto work = c10::make_intrusive<LaterWork>(setup_.rank, type, what, setup_.timeout);
+  const std::lock_guard lock(mutex_);
   auto& pair = pairs_[peer];
   if (!pair) pair = std::make_unique<Pair>();
   pair->queue.push([this, peer, work, &own = *pair, start = std::move(start)] {

@@ -1,10 +1,11 @@
 // Messages between two ranks on different hosts. Two ranks connect over Gloo when one of them first has a message for
-// the other; other pairs of ranks stay unconnected.
+// the other; other pairs of ranks stay unconnected. Any thread may post messages.
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -34,6 +35,7 @@ class Pairs {
   c10::intrusive_ptr<c10d::Backend> connected(int peer) const;
 
   BackendSetup setup_;
+  std::mutex mutex_;                            // guards pairs_
   std::map<int, std::unique_ptr<Pair>> pairs_;  // by the other rank
 };
 

@@ -191,15 +191,14 @@ TEST(MessagesBetweenHosts, RefuseRanksAndTensorsThatCannotBeSent) {
 
 TEST(MessagesBetweenHosts, AreThoseOfAnAllToAll) {
   for (const int per_host : {1, 2})
-    expect_ranks_succeed({.backend = "threads", .world = 4, .per_host = per_host},
-                         [](const Backend& backend, int rank) {
-                           at::Tensor sent = at::arange(8).add(100 * rank), received = at::zeros_like(sent);
-                           std::vector<int64_t> even;
-                           for (int round = 0; round < 3; ++round)
-                             backend->alltoall_base(received, sent, even, even)->wait();
-                           const at::Tensor due = at::tensor({0, 1, 100, 101, 200, 201, 300, 301}, at::kLong).add(2 * rank);
-                           require_equal(received, due, "pieces of all ranks");
-                         });
+    expect_ranks_succeed(
+        {.backend = "threads", .world = 4, .per_host = per_host}, [](const Backend& backend, int rank) {
+          at::Tensor sent = at::arange(8).add(100 * rank), received = at::zeros_like(sent);
+          std::vector<int64_t> even;
+          for (int round = 0; round < 3; ++round) backend->alltoall_base(received, sent, even, even)->wait();
+          const at::Tensor due = at::tensor({0, 1, 100, 101, 200, 201, 300, 301}, at::kLong).add(2 * rank);
+          require_equal(received, due, "pieces of all ranks");
+        });
 }
 
 TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
