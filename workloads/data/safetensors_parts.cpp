@@ -21,7 +21,7 @@ using Sizes = std::vector<int64_t>;
 
 constexpr const char *index_file = "index.json", *format = "dpbench parts 1", *ending = ".safetensors";
 // Keys of a file's metadata. PyTorch reads the offsets under its own key.
-constexpr const char *save_key = "save", *sizes_key = "whole_sizes", *offsets_key = "DcpShardingInfo",
+constexpr const char *save_key = "save", *sizes_key = "whole_sizes", *offsets_key = "DCP_SHARDING_INFO",
                      *offsets_of_tensor = "saved_offsets";
 constexpr int most_files = 65536;
 

@@ -53,6 +53,13 @@ TEST(Parts, AreReadAsWholeTensors) {
   EXPECT_EQ(loaded.metadata, texts);
 }
 
+TEST(Parts, SayWhereTheyLieAsPyTorchExpects) {
+  const Folder folder;
+  saved(folder, complete());
+  const TensorFile last = load_tensors(folder / "a-00003-of-00003.safetensors", "--resume");
+  EXPECT_EQ(last.metadata.at("DCP_SHARDING_INFO"), R"({"m":{"saved_offsets":[2,1]}})");
+}
+
 TEST(Parts, OfANewSaveReplaceTheOldOnesWithItsIndex) {
   const Folder folder;
   saved(folder, complete());
