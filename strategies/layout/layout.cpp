@@ -226,6 +226,9 @@ void Layout::refuse_uncut_sequence() const {
   const std::string ranks = " for the " + std::to_string(cp_.size) + " ranks of cp";
   if (plan.tokens < cp_.size)
     throw UsageError(options_.name + ": a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks);
+  if (options_.tensor.sequence && plan.tokens / cp_.size < tp_.size)
+    throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks +
+                     " and the " + std::to_string(tp_.size) + " ranks of tp");
   // Under tp a rank has whole groups of heads, unless there are fewer shared heads than ranks.
   const bool grouped = plan.kv_heads >= tp_.size;
   const int64_t heads = grouped ? plan.kv_heads / tp_.size * (plan.heads / plan.kv_heads) : plan.heads / tp_.size;

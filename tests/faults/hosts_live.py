@@ -88,6 +88,11 @@ class Hosts(unittest.TestCase):
                     self.assertEqual(rows.count("failed"), 0)
                     self.assertIn(where, case["warnings"])
 
+    def test_an_all_to_all_may_take_longer_than_its_waits_are_sliced(self):
+        self.hosts.rate("20mbit")  # half a second for each of the messages of 1 MiB
+        self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt", "--model", "small,layers=1,seq=1024",
+                       "--batch", "4", "--no-baseline", "--check", "off", "--launches", "1", "--warmup", "1", "--steps", "1", "--samples", "2"], 1)
+
     def test_communication_time_on_a_slow_link_matches_bytes_over_link_rate(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         self.hosts.rate("100mbit")

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <regex>
 
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
@@ -31,10 +32,17 @@ std::string file_name(const Save& save, int number) {
   return save.mark + text + ending;
 }
 
-int64_t elements(const Sizes& sizes) {
+// True for a name that file_name() makes.
+bool is_file_of_a_save(const std::string& name) {
+  static const std::regex form("[0-9a-f]{16}-[0-9]{5}-of-[0-9]{5}\\.safetensors");
+  return std::regex_match(name, form);
+}
+
+// Returns the number of elements; nullopt if a size is negative or the number exceeds 63 bits.
+std::optional<int64_t> elements(const Sizes& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes)
-    if (size < 0 || __builtin_mul_overflow(count, size, &count)) throw UsageError("a size is out of range");
+    if (size < 0 || __builtin_mul_overflow(count, size, &count)) return std::nullopt;
   return count;
 }
 
@@ -48,7 +56,7 @@ struct Stored {
 bool overlap(const Stored& a, const Stored& b) {
   for (size_t i = 0; i < a.first.size(); ++i)
     if (a.first[i] >= b.first[i] + b.tensor->shape[i] || b.first[i] >= a.first[i] + a.tensor->shape[i]) return false;
-  return elements(a.tensor->shape) > 0 && elements(b.tensor->shape) > 0;
+  return *elements(a.tensor->shape) > 0 && *elements(b.tensor->shape) > 0;
 }
 
 // The parts of one tensor, in the order of the files.
@@ -77,8 +85,7 @@ class Directory {
       refuse(std::string("has a damaged ") + index_file);
     }
     if (save_.files < 1 || save_.files > most_files) refuse("names " + std::to_string(save_.files) + " files");
-    const auto plain = [](unsigned char c) { return std::isalnum(c); };
-    if (save_.mark.empty() || !std::ranges::all_of(save_.mark, plain)) refuse("has an index with an invalid save");
+    if (!is_file_of_a_save(file_name(save_, 0))) refuse("has an index with an invalid save");
     for (int number = 0; number < save_.files; ++number) add_file(file_name(save_, number));
     for (const auto& [name, whole] : wholes_) require_complete(name, whole);
     for (const auto& [name, whole] : wholes_) loaded.tensors.emplace_back(name, read(whole));
@@ -118,6 +125,7 @@ class Directory {
 
   void add_part(const std::string& file, const std::string& name, const Sizes& sizes, const Stored& part) {
     const std::string who = "has in the file " + file + " a part of '" + name + "'";
+    if (!elements(sizes)) refuse(who + " of a size that is out of range");
     const auto [found, is_new] = wholes_.try_emplace(name, Whole{sizes, part.tensor->dtype, {}});
     Whole& whole = found->second;
     if (!is_new && (whole.sizes != sizes || whole.dtype != part.tensor->dtype))
@@ -133,8 +141,8 @@ class Directory {
 
   void require_complete(const std::string& name, const Whole& whole) const {
     int64_t stored = 0;
-    for (const Stored& part : whole.parts) stored += elements(part.tensor->shape);
-    if (const int64_t all = elements(whole.sizes); stored != all)
+    for (const Stored& part : whole.parts) stored += *elements(part.tensor->shape);
+    if (const int64_t all = *elements(whole.sizes); stored != all)
       refuse("has " + std::to_string(stored) + " of the " + std::to_string(all) + " elements of '" + name + "'");
   }
 
@@ -158,6 +166,18 @@ class Directory {
 };
 
 }  // namespace
+
+void require_parts_directory(const std::string& directory, const std::string& what) {
+  std::error_code failed;
+  fs::create_directories(directory, failed);  // if it fails, the next line says why
+  const fs::path index = fs::path(directory) / index_file;
+  require_writable(index, what);
+  if (!fs::exists(index)) return;
+  const Json found = Json::parse(std::ifstream(index), nullptr, /*allow_exceptions=*/false);
+  if (!found.is_object() || found.value("format", Json()) != format)
+    throw UsageError(what + " '" + directory + "' has an " + index_file +
+                     " of another program, which would be overwritten. Use another directory");
+}
 
 void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts) {
   TensorFile file;
@@ -184,7 +204,7 @@ void commit_parts(const std::string& directory, const Save& save, const std::map
   write_file(fs::path(directory) / index_file, {std::as_bytes(std::span(text))});
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(directory, failed))
-    if (const std::string name = entry.path().filename(); name.ends_with(ending) && !name.starts_with(save.mark + "-"))
+    if (const std::string name = entry.path().filename(); is_file_of_a_save(name) && !name.starts_with(save.mark))
       fs::remove(entry.path(), failed);
 }
 

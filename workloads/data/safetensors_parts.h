@@ -11,7 +11,12 @@
 
 namespace dpbench {
 
-// A save: its own mark, which differs from that of every other save, and the number of its files.
+// Throws UsageError if the directory cannot be made or written, or has an index of another program, so that a long run
+// fails at its start. what: the flag that named the directory, for error messages.
+void require_parts_directory(const std::string& directory, const std::string& what);
+
+// A save: its own mark of 16 hexadecimal digits, which differs from that of every other save, and the number of its
+// files.
 struct Save {
   std::string mark;
   int files = 1;
@@ -20,8 +25,8 @@ struct Save {
 // Writes a save's file of this number. Each file also says where its parts lie, in the form that PyTorch's
 // HuggingFaceStorageReader understands. Throws FileError if it cannot be written.
 void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts);
-// Makes the save the directory's content: writes the index, and deletes the files of other saves. Called when all files
-// have been written. Throws FileError if one of them is not there.
+// Makes the save the directory's content: writes the index, and deletes the files of other saves, which it knows by
+// their names. Called when all files have been written. Throws FileError if one of them is not there.
 void commit_parts(const std::string& directory, const Save& save, const std::map<std::string, std::string>& metadata);
 // Reads all tensors, whole, and the metadata. what: the flag that named the directory, for error messages. Throws
 // UsageError with the file's name if one is missing, damaged or of another save, or if parts overlap or do not make up

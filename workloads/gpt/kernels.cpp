@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 
 namespace dpbench::gpt {
@@ -39,6 +40,7 @@ class PlainSoftmax : public AttentionKernel {
   }
 
   Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const override {
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
     return result(wide(query), wide(for_each_query(key, query)), wide(for_each_query(value, query)), causal);
   }
 

@@ -12,6 +12,16 @@ bool is_within_hosts(const MeshShape& mesh, size_t axis, const std::vector<int>&
   });
 }
 
+bool exchanges_activations(const std::string& axis) { return axis == "tp" || axis == "cp"; }
+
+// Returns the number of axes that exchange activations within hosts.
+int axes_within_hosts(const MeshShape& mesh, const std::vector<int>& hosts) {
+  int count = 0;
+  for (size_t axis = 0; axis < mesh.size(); ++axis)
+    count += exchanges_activations(mesh[axis].name) && is_within_hosts(mesh, axis, hosts) ? 1 : 0;
+  return count;
+}
+
 MeshShape with_last(MeshShape mesh, size_t axis) {
   std::rotate(mesh.begin() + static_cast<std::ptrdiff_t>(axis), mesh.begin() + static_cast<std::ptrdiff_t>(axis) + 1,
               mesh.end());
@@ -27,9 +37,9 @@ std::vector<std::string> axes_on_hosts(const MeshShape& mesh, const std::vector<
     const std::string& name = mesh[axis].name;
     const bool within = is_within_hosts(mesh, axis, hosts);
     where += (where.empty() ? "" : ", ") + name + (within ? " within a host" : " between hosts");
+    if (within || !exchanges_activations(name)) continue;
     const MeshShape other = with_last(mesh, axis);
-    const bool exchanges_activations = name == "tp" || name == "cp";
-    if (exchanges_activations && !within && is_within_hosts(other, other.size() - 1, hosts))
+    if (axes_within_hosts(other, hosts) > axes_within_hosts(mesh, hosts))
       advice.push_back(name + " is between hosts: --mesh " + text_of(other) + " keeps it within one");
   }
   advice.insert(advice.begin(), where);

@@ -67,13 +67,14 @@ void TrainFiles::validate() const {
   if (stores && (job_.info.gradient == Gradient::local || !job_.own.empty()))
     throw UsageError("--checkpoint-every and --resume: " + job_.info.name +
                      " keeps separate parameters and optimizer state on each rank, but a checkpoint holds one copy");
+  const bool in_parts = options.checkpoint_every > 0 && is_directory(options.checkpoint);
+  if (in_parts) require_parts_directory(options.checkpoint, "--checkpoint");
   if (!job_.is_rank0()) return;
   if (!options.save.empty()) require_writable(options.save, "--save");
-  if (options.checkpoint_every == 0) return;
-  if (!is_directory(options.checkpoint)) return require_writable(options.checkpoint, "--checkpoint");
-  std::error_code failed;
-  std::filesystem::create_directories(options.checkpoint, failed);  // if it fails, the next line says why
-  require_writable(options.checkpoint + "index.json", "--checkpoint");
+  if (options.checkpoint_every == 0 || in_parts) return;
+  if (std::filesystem::is_directory(options.checkpoint))
+    throw UsageError("--checkpoint '" + options.checkpoint + "' is a directory. End it with / for a file of each rank");
+  require_writable(options.checkpoint, "--checkpoint");
 }
 
 RunIdentity TrainFiles::identity() const {

@@ -100,6 +100,7 @@ HostsBackend::~HostsBackend() {
 
 void HostsBackend::abort() {
   aborted_ = true;
+  pairs_.abort();
   local_->abort();
 }
 

@@ -66,10 +66,25 @@ class LaterWork : public c10d::Work {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> Pairs::connected(int peer) const {
+// Connects on the first call. If that fails, later calls fail at once, with the same reason.
+c10d::Backend& Pairs::connected(int peer, Pair& pair) const {
+  if (pair.backend) return *pair.backend;
+  if (pair.failure) std::rethrow_exception(pair.failure);
+  if (aborted_) throw std::runtime_error("its backend was aborted");
+  try {
+    pair.backend = connect(peer);
+  } catch (...) {
+    pair.failure = std::current_exception();
+    throw;
+  }
+  return *pair.backend;
+}
+
+c10::intrusive_ptr<c10d::Backend> Pairs::connect(int peer) const {
   const int first = std::min(peer, setup_.rank), second = std::max(peer, setup_.rank);
   BackendSetup both = setup_;
-  both.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("pair-", first, "-", second), setup_.store);
+  // A connection to the store of its own, because a wait blocks all other users of a connection.
+  both.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("pair-", first, "-", second), setup_.store->clone());
   both.ranks = {setup_.global(first), setup_.global(second)};
   both.rank = setup_.rank == first ? 0 : 1;
   both.world = 2;
@@ -86,8 +101,7 @@ WorkPtr Pairs::post(int peer, c10d::OpType type, const std::string& what, Start 
   if (!pair) pair = std::make_unique<Pair>();
   pair->queue.push([this, peer, work, &own = *pair, start = std::move(start)] {
     try {
-      if (!own.backend) own.backend = connected(peer);
-      work->begin(start(*own.backend));
+      work->begin(start(connected(peer, own)));
     } catch (...) {
       work->fail(std::current_exception());
     }

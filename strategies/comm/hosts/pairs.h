@@ -2,6 +2,8 @@
 // the other; other pairs of ranks stay unconnected. Any thread may post messages.
 #pragma once
 
+#include <atomic>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,18 +25,23 @@ class Pairs {
 
   WorkPtr send(const at::Tensor& tensor, int to, int tag);
   WorkPtr receive(const at::Tensor& tensor, int from, int tag);
+  // Fails messages that have not started.
+  void abort() { aborted_ = true; }
 
  private:
   // One other rank. Messages of a pair start in the order of their calls, once the two are connected.
   struct Pair {
     c10::intrusive_ptr<c10d::Backend> backend;
+    std::exception_ptr failure;  // of connecting
     WorkQueue queue;
   };
   using Start = std::function<WorkPtr(c10d::Backend& backend)>;
   WorkPtr post(int peer, c10d::OpType type, const std::string& what, Start start);
-  c10::intrusive_ptr<c10d::Backend> connected(int peer) const;
+  c10d::Backend& connected(int peer, Pair& pair) const;
+  c10::intrusive_ptr<c10d::Backend> connect(int peer) const;
 
   BackendSetup setup_;
+  std::atomic<bool> aborted_{false};
   std::mutex mutex_;                            // guards pairs_
   std::map<int, std::unique_ptr<Pair>> pairs_;  // by the other rank
 };

@@ -20,6 +20,8 @@ TEST(AxesOnHosts, NameAMeshThatKeepsActivationsWithinAHost) {
   EXPECT_EQ(axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each),
             (Texts{"tp between hosts, dp within a host", "tp is between hosts: --mesh dp=2,tp=2 keeps it within one"}));
   EXPECT_EQ(axes_on_hosts(parse_mesh("tp=4"), two_each), (Texts{"tp between hosts"})) << "there is no better mesh";
+  EXPECT_EQ(axes_on_hosts(parse_mesh("cp=2,tp=2"), two_each), (Texts{"cp between hosts, tp within a host"}))
+      << "tp would be between hosts";
   EXPECT_EQ(axes_on_hosts(parse_mesh("pp=2,dp=2"), two_each), (Texts{"pp between hosts, dp within a host"}));
 }
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "workloads/gpt/kernels.h"
+#include "workloads/layers/autocast.h"
 
 namespace dpbench::gpt {
 namespace {
@@ -93,9 +94,17 @@ TEST(AttentionKernels, GradientsOfBlocksAddUpToTheWhole) {
 TEST(AttentionKernels, BlocksOfNarrowTensorsAreComputedInFloat32) {
   const auto [query, key, value, slope] = drawn(2);
   const auto narrow = [](const at::Tensor& x) { return x.to(at::kBFloat16); };
-  const auto found = softmax_attention()->block(narrow(query), narrow(key), narrow(value), true);
-  EXPECT_EQ(found.output.scalar_type(), at::kFloat);
-  EXPECT_EQ(found.logsumexp.scalar_type(), at::kFloat);
+  for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {
+    const auto block = [&, q = narrow(query), k = narrow(key), v = narrow(value)](bool autocast) {
+      const Autocast within(autocast, at::kCPU);
+      return kernel->block(q, k, v, true);
+    };
+    const auto found = block(true), due = block(false);
+    EXPECT_EQ(found.output.scalar_type(), at::kFloat);
+    EXPECT_EQ(found.logsumexp.scalar_type(), at::kFloat);
+    EXPECT_TRUE(found.output.equal(due.output)) << "also under autocast";
+    EXPECT_TRUE(found.logsumexp.equal(due.logsumexp));
+  }
 }
 
 }  // namespace

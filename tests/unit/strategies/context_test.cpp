@@ -108,6 +108,8 @@ TEST(ContextParallel, RefusesByNameWhatItCannotCut) {
   expect_contains(refusal("cp", "cp=4", "gpt", "tiny", ulysses),
                   {"cp.kind=ulysses: 3 attention heads for the 4 ranks of cp", "kind=ring"});
   expect_contains(refusal("layout", "cp=2,tp=2", "gpt", "tiny", ulysses), {"layout.kind=ulysses: 1 attention heads"});
+  expect_contains(refusal("layout", "cp=2,tp=3", "gpt-exact", "", {{"sequence", "on"}}),
+                  {"layout.sequence=on: a sequence of 5 tokens for the 2 ranks of cp and the 3 ranks of tp"});
   expect_contains(refusal("cp", "cp=2", "gpt", "tiny", {{"kind", "star"}}), {"cp.kind=star", "ring, ulysses"});
 }
 

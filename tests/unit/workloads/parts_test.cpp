@@ -9,6 +9,7 @@ namespace {
 
 const at::Tensor matrix = at::arange(12, at::kDouble).view({3, 4}), number = at::scalar_tensor(7);
 const std::map<std::string, std::string> texts = {{"epoch", "2"}};
+const std::string mark = "0123456789abcdef", other_mark = "fedcba9876543210";
 
 TensorPart block(const std::string& name, const at::Tensor& whole, std::vector<int64_t> first,
                  const std::vector<int64_t>& sizes) {
@@ -25,8 +26,8 @@ std::vector<std::vector<TensorPart>> two_parts() {
 }
 
 std::string saved(const Folder& folder, const std::vector<std::vector<TensorPart>>& parts,
-                  const std::string& mark = "a") {
-  const Save save{mark, static_cast<int>(parts.size())};
+                  const std::string& of_save = mark) {
+  const Save save{of_save, static_cast<int>(parts.size())};
   for (int number = 0; number < save.files; ++number)
     write_parts(folder.text(), save, number, parts[static_cast<size_t>(number)]);
   commit_parts(folder.text(), save, texts);
@@ -56,32 +57,36 @@ TEST(Parts, AreReadAsWholeTensors) {
 TEST(Parts, SayWhereTheyLieAsPyTorchExpects) {
   const Folder folder;
   saved(folder, complete());
-  const TensorFile last = load_tensors(folder / "a-00003-of-00003.safetensors", "--resume");
+  const TensorFile last = load_tensors(folder / (mark + "-00003-of-00003.safetensors"), "--resume");
   EXPECT_EQ(last.metadata.at("DCP_SHARDING_INFO"), R"({"m":{"saved_offsets":[2,1]}})");
 }
 
 TEST(Parts, OfANewSaveReplaceTheOldOnesWithItsIndex) {
   const Folder folder;
   saved(folder, complete());
-  const Save next{"b", 2};
+  const Save next{other_mark, 2};
   write_parts(folder.text(), next, 0, {whole_part("m", matrix + 1)});
   EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix)) << "the new save has no index";
   write_parts(folder.text(), next, 1, {});
   commit_parts(folder.text(), next, texts);
   EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix + 1));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 3) << "two files and the index";
+  for (const char* foreign : {"model.safetensors", "model-00001-of-00002.safetensors", "notes.txt"})
+    std::ofstream(folder / foreign) << "kept";
+  commit_parts(folder.text(), next, texts);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 6) << "files of others are kept";
 }
 
 TEST(Parts, AreNotCommittedBeforeAllAreThere) {
   const Folder folder;
-  const Save save{"a", 2};
+  const Save save{mark, 2};
   write_parts(folder.text(), save, 0, {});
   EXPECT_THROW(commit_parts(folder.text(), save, texts), FileError);
   expect_contains(refused(folder), {"--resume", "has no index.json", "first save did not end"});
 }
 
 TEST(Parts, AreRefusedByNameIfTheyAreNotWhole) {
-  const std::string second = "a-00002-of-00003.safetensors";
+  const std::string second = mark + "-00002-of-00003.safetensors";
   {
     const Folder folder;
     saved(folder, complete());
@@ -97,8 +102,9 @@ TEST(Parts, AreRefusedByNameIfTheyAreNotWhole) {
   {
     const Folder folder, other;
     saved(folder, complete());
-    saved(other, complete(), "b");
-    fs::copy_file(other / "b-00002-of-00003.safetensors", folder / second, fs::copy_options::overwrite_existing);
+    saved(other, complete(), other_mark);
+    fs::copy_file(other / (other_mark + "-00002-of-00003.safetensors"), folder / second,
+                  fs::copy_options::overwrite_existing);
     expect_contains(refused(folder), {second, "of another save"});
   }
   const Folder folder;
@@ -120,8 +126,14 @@ TEST(Parts, AreRefusedByNameIfTheyDoNotFit) {
   expect_contains(with({"m", values, {2, 2}, {3, 4}}), {"'m' that lies outside of the tensor"});
   expect_contains(with({"m", values, {-1, 1}, {3, 4}}), {"'m' that lies outside of the tensor"});
   expect_contains(with({"m", values, {2}, {3, 4}}), {"'m' that lies outside of the tensor"});
+  const int64_t huge = int64_t{1} << 40;
+  expect_contains(with({"huge", values, {0, 0}, {huge, huge}}), {"'huge' of a size that is out of range"});
   expect_contains(with({"m", values, {2, 1}, {3, 5}}), {"'m' with another shape or dtype"});
   expect_contains(with({"m", values.to(at::kFloat), {2, 1}, {3, 4}}), {"'m' with another shape or dtype"});
+}
+
+std::string index_of(const std::string& of_save) {
+  return R"({"format":"dpbench parts 1","save":")" + of_save + R"(","files":1,"metadata":{}})";
 }
 
 TEST(Parts, OfAForeignDirectoryAreRefused) {
@@ -131,16 +143,28 @@ TEST(Parts, OfAForeignDirectoryAreRefused) {
         {"{}", "damaged index.json"},
         {R"({"format":"model","save":"a","files":1,"metadata":{}})", "of this version"},
         {R"({"format":"dpbench parts 1","save":"../a","files":1,"metadata":{}})", "invalid save"},
-        {R"({"format":"dpbench parts 1","save":"a","files":0,"metadata":{}})", "0 files"},
-        {R"({"format":"dpbench parts 1","save":"a","files":"1","metadata":{}})", "damaged"}}) {
+        {R"({"format":"dpbench parts 1","save":"0123456789abcdef","files":0,"metadata":{}})", "0 files"},
+        {R"({"format":"dpbench parts 1","save":"0123456789abcdef","files":"1","metadata":{}})", "damaged"}}) {
     const Folder folder;
     std::ofstream(folder / "index.json") << index;
     expect_contains(refused(folder), {due});
   }
   const Folder folder;
-  save_tensors(folder / "a-00001-of-00001.safetensors", {.tensors = {{"m", matrix}}, .metadata = {{"save", "a"}}});
-  std::ofstream(folder / "index.json") << R"({"format":"dpbench parts 1","save":"a","files":1,"metadata":{}})";
+  save_tensors(folder / (mark + "-00001-of-00001.safetensors"),
+               {.tensors = {{"m", matrix}}, .metadata = {{"save", mark}}});
+  std::ofstream(folder / "index.json") << index_of(mark);
   expect_contains(refused(folder), {"without the places of its tensors"});
+}
+
+TEST(Parts, AreNotWrittenOverTheIndexOfAnotherProgram) {
+  const Folder folder;
+  require_parts_directory((folder / "new" / "deep").string(), "--checkpoint");
+  EXPECT_TRUE(fs::is_directory(folder / "new" / "deep"));
+  saved(folder, complete());
+  require_parts_directory(folder.text(), "--checkpoint");
+  std::ofstream(folder / "index.json") << R"({"weight_map":{}})";
+  const auto refused = refusal([&] { require_parts_directory(folder.text(), "--checkpoint"); });
+  expect_contains(refused, {"--checkpoint", "index.json of another program"});
 }
 
 }  // namespace
