@@ -74,8 +74,8 @@ class CheckRun : public ReportRun {
   }
 
   // A strategy may refuse a probe, for example one whose branches it does not support, or a number of ranks that a
-  // model cannot be divided among: then the case is skipped. If it refuses a real workload in every world, or all
-  // probes, it is unproven.
+  // model cannot be divided among, or a kind of model ("this model has no sequence"): then the case is skipped. If it
+  // refuses a real workload of its kind in every world, or all workloads, it is unproven.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -85,10 +85,11 @@ class CheckRun : public ReportRun {
     for (CaseRecord& record : report_.cases) {
       if (record.status != CaseStatus::unproven) continue;
       const auto refused = record.reason.find("refused: ") != std::string::npos;
+      const auto other_kind = refused && record.reason.find("this model has no ") != std::string::npos;
       const bool excused = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
         const bool judged = other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
         const bool other_world = other.spec.workload == record.spec.workload && other.spec.world > 1;
-        return judged && (of_probe(record) || (refused && other_world));
+        return judged && (of_probe(record) || (refused && other_world) || (other_kind && !of_probe(other)));
       });
       if (excused) record.status = CaseStatus::skipped;
     }
