@@ -10,14 +10,14 @@
 namespace dpbench::context {
 namespace {
 
-// Bytes that a rank passes to the transfers of ring attention in one layer, for one element per token and head.
-struct RingBytes {
+// Tokens whose keys and values, or gradients of these, a rank passes on in ring attention of one layer.
+struct Travelling {
   int64_t sent = 0, received = 0;
 };
 
-// Tokens that travel in a forward and a backward pass: keys and values twice, their gradients once.
-RingBytes tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
-  RingBytes tokens;
+// In a forward and a backward pass: keys and values twice, their gradients once.
+Travelling tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
+  Travelling tokens;
   const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
   for (int hop = 0; hop < ranks; ++hop) {
     const int64_t passes = hop + 1 < ranks ? 3 : 1;
@@ -62,7 +62,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;  // of one token and head
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, ranks, options.zigzag);
-    const RingBytes tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
+    const Travelling tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
     const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // of a token's key and value
     all.push_back({"cp", "send", tokens.sent * bytes});
     all.push_back({"cp", "recv", tokens.received * bytes});

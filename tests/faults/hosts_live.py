@@ -75,13 +75,14 @@ class Hosts(unittest.TestCase):
             self.assertEqual(rows.count("failed"), 0)
 
     def test_layouts_pass_their_checks_across_hosts_and_say_where_their_axes_are(self):
-        for mesh, where in (("dp=2,tp=2", "dp between hosts, tp within a host"), ("pp=2,tp=2", "pp between hosts, tp within a host"),
+        for mesh, where in (("dp=2,tp=2", "dp between hosts, tp within a host"),
+                            ("pp=2,tp=2", "pp between hosts, tp within a host"),
                             ("cp=2,dp=2", "cp is between hosts: --mesh dp=2,cp=2 keeps it within one"),
                             ("shard=2,tp=2", "shard between hosts, tp within a host")):
             for backend in ("gloo", "shm"):
                 with self.subTest(mesh=mesh, backend=backend):
-                    report = self.measured(["check", "--short", "--strategy", "layout", "--workload", "gpt-exact", "--mesh", mesh, "--backend",
-                                            backend], 2, timeout=60)
+                    report = self.measured(["check", "--short", "--strategy", "layout", "--workload", "gpt-exact",
+                                            "--mesh", mesh, "--backend", backend], 2, timeout=60)
                     (case,) = report["cases"]
                     rows = [row["status"] for row in case["checks"]]
                     self.assertGreater(rows.count("passed"), 10)
@@ -90,8 +91,9 @@ class Hosts(unittest.TestCase):
 
     def test_an_all_to_all_may_take_longer_than_its_waits_are_sliced(self):
         self.hosts.rate("20mbit")  # half a second for each of the messages of 1 MiB
-        self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt", "--model", "small,layers=1,seq=1024",
-                       "--batch", "4", "--no-baseline", "--check", "off", "--launches", "1", "--warmup", "1", "--steps", "1", "--samples", "2"], 1)
+        self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt",
+                       "--model", "small,layers=1,seq=1024", "--batch", "4", "--no-baseline", "--check", "off",
+                       "--launches", "1", "--warmup", "1", "--steps", "1", "--samples", "2"], 1)
 
     def test_communication_time_on_a_slow_link_matches_bytes_over_link_rate(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
@@ -81,6 +82,16 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
          std::to_string(cores) + " cores";
 }
 
+// hosts: as in the report's env.
+std::vector<int> host_of_ranks(const Json& hosts) {
+  std::map<int, int> numbers;  // by rank
+  for (size_t host = 0; host < hosts.size(); ++host)
+    for (const int rank : hosts[host].at("ranks")) numbers[rank] = static_cast<int>(host);
+  std::vector<int> all;
+  for (const auto& [rank, number] : numbers) all.push_back(number);
+  return all;
+}
+
 }  // namespace
 
 int cores_of_run(const Prepared& prepared) {
@@ -94,14 +105,15 @@ Report new_report(const Prepared& prepared) {
   if (const World* world = prepared.world) report.env["hosts"] = hosts_block(*world);
   report.env["warnings"] = environment_warnings(report.env);
   report.config = config_json(prepared.options);
+  const Json hosts = report.env.value("hosts", Json::array());
   for (const auto& spec : prepared.plan.cases) {
     CaseRecord& record = report.cases.emplace_back();
     record.spec = spec;
     record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
-    if (!spec.mesh.empty() && prepared.world && prepared.options.what.launched_hosts > 1)
-      for (const std::string& text : axes_on_hosts(parse_mesh(spec.mesh), prepared.world->hosts()))
+    if (!spec.mesh.empty() && hosts.size() > 1)
+      for (const std::string& text : axes_on_hosts(parse_mesh(spec.mesh), host_of_ranks(hosts)))
         record.warnings.push_back(text);
     if (crowded(spec, cores_of_run(prepared))) record.warnings.push_back(ceiling_warning(spec, cores_of_run(prepared)));
   }

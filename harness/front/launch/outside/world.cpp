@@ -79,17 +79,6 @@ std::vector<std::string> World::names_of_hosts() const {
   return several ? names : std::vector<std::string>();
 }
 
-std::vector<int> World::hosts() const {
-  std::vector<Json> nodes;
-  std::vector<int> numbers;
-  for (const Json& one : hellos_) {
-    const auto known = std::ranges::find(nodes, one.at("node"));
-    numbers.push_back(static_cast<int>(known - nodes.begin()));
-    if (known == nodes.end()) nodes.push_back(one.at("node"));
-  }
-  return numbers;
-}
-
 void World::tell_others(const Json& message) {
   for (int rank = 1; rank < ranks(); ++rank) tell(rank, message);
 }

@@ -52,8 +52,6 @@ class World {
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
   // Returns the host name of each rank; empty if all ranks share one host.
   std::vector<std::string> names_of_hosts() const;
-  // Returns the number of each rank's host.
-  std::vector<int> hosts() const;
   // Returns the private directory that the ranks of a rank's host share. It belongs to the host's local rank 0.
   std::string directory_of(int rank) const;
 
