@@ -11,6 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORKLOADS = ("random-linear", "mnist-mlp", "convnet")
+FAULTS = "libfaulty.so"  # the plug-in that makes a rank fail
 DTYPES = "f32,f64,bf16"
 MICRO = "dpbench-micro"
 BUILD = "scripts/build cuda build/release gpu-programs"
@@ -123,18 +124,23 @@ class Machine:
     def dpbench(self, command, *flags):
         return [str(self.programs / "dpbench"), command, *flags]
 
-    def check(self, *flags, workloads=None):
-        """Returns the command that runs the conformance suite in every dtype. A rehearsal (on virtual CPU devices) runs
+    def check(self, *flags, workloads=None, dtypes=DTYPES):
+        """Returns the command that runs the conformance suite in these dtypes. A rehearsal (on virtual CPU devices) runs
         only one workload and two checks."""
-        few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
+        few = (["--workload", workloads[-1] if workloads else "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
                ["--workload", ",".join(workloads)] if workloads else [])
-        return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q")
+        # One thread per rank: the parts run several checks at once, and the oracle's tensors are small.
+        return self.dpbench("check", *flags, *few, *([] if self.rehearse else ["--threads", "1"]), "--dtype", dtypes, "-o", "json", "-q")
 
     def run(self, *flags, samples=5, max_time_s=3):
         """Returns the command for a measurement without checks, because other parts run the checks."""
         sampling = (["--launches", "1", "--samples", "2", "--steps", "2", "--warmup", "2"] if self.rehearse else
                     ["--launches", "1", "--samples", str(samples), "--max-time", str(max_time_s)])
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
+
+    def helper(self, script, *flags):
+        """Returns the command of a Python script beside this file that runs dpbench itself."""
+        return [sys.executable, "-B", str(ROOT / "scripts" / "gpu" / script), "--dpbench", str(self.programs / "dpbench"), *flags]
 
     def collectives(self, backends, worlds, which="allreduce"):
         """Returns the command for a collectives benchmark from 4 B to 64 MiB (in a rehearsal on the CPU: to 4 KiB). The
@@ -167,7 +173,7 @@ def make_ready(machine):
     if done.returncode:
         return "dpbench-worker cannot write its catalogue: " + (done.stderr.strip().split("\n")[-1] or f"exit {done.returncode}")
     target = machine.programs / "catalogue.json"
-    partial = target.with_suffix(".partial")
+    partial = target.with_suffix(f".{os.getpid()}")  # another gpu-check may write its own
     try:
         missing = [one["reason"] for one in json.loads(done.stdout).get("not_built", []) if one.get("name") == "nccl"]
         partial.write_text(done.stdout, encoding="utf-8")

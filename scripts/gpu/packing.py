@@ -4,7 +4,7 @@ import re
 import shutil
 import sys
 
-from machine import BUILD, MICRO, ROOT, ask
+from machine import BUILD, FAULTS, MICRO, ROOT, ask
 
 OURS = ("bin/dpbench", "bin/dpbench-worker", "lib/libdpbench_core.so", "lib/libdpbench_cuda.so", "bin/catalogue.json")
 # Libraries that every machine with a driver and torch has. All other libraries are packed.
@@ -21,7 +21,7 @@ def needed(program):
 
 def pack(release=ROOT / "build" / "release", packed=ROOT / "build" / "gpu"):
     """Copies to build/gpu the stripped programs and the libraries that a machine with only a driver and torch lacks."""
-    names = [*OURS, *(["bin/" + MICRO] if (release / "bin" / MICRO).exists() else [])]
+    names = [*OURS, *(name for name in ("bin/" + MICRO, "lib/" + FAULTS) if (release / name).exists())]
     for name in names:
         if not (release / name).exists():
             sys.exit(f"gpu-check: {release / name} does not exist. Build it first: {BUILD}")

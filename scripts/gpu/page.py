@@ -1,7 +1,7 @@
 """Writes README.md, the result page of a run of scripts/gpu-check: its parts, its speed targets, and the figures."""
 import figures
 
-STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp", "measure-gpus")
+STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-gpt", "measure-memory", "measure-batches", "measure-dp", "measure-gpus")
 SWEEPS = (("measure-batches", "batch", "rows"), ("measure-scales", "scale", "--scale"))
 
 
@@ -31,11 +31,15 @@ def steps(said):
             us, derived = figures.step_us(case), case.get("derived") or {}
             share = derived.get("flop_share")
             how = f", {case['world']} replicas" if case.get("world", 1) > 1 else ""
+            how += f", recompute {case['recompute']}" if case.get("recompute") else ""
             how += {"on": ", graph"}.get(case["params"].get("graph"), "") + {"plain": ", plain link"}.get(case["params"].get("link"), "")
-            rows.append((part.removeprefix("measure-"), case["workload"], case["strategy"] + how,
+            peak, power, throttled = (derived.get(name) for name in ("peak_memory_bytes", "gpu_power_w", "throttled_share"))
+            rows.append((part.removeprefix("measure-"), " ".join(filter(None, (case["workload"], case.get("model")))), case["strategy"] + how,
                          case["scale"], case["dtype"], case["batch"], f"{us:.1f}" if us else case["status"],
-                         f"{derived['samples_per_s']:,.0f}" if derived.get("samples_per_s") else "", f"{100 * share:.1f} %" if share else ""))
-    return table(("part", "workload", "strategy", "scale", "dtype", "rows", "median step, us", "rows/s", "of the matrix-product rate"), rows)
+                         f"{derived['samples_per_s']:,.0f}" if derived.get("samples_per_s") else "", f"{100 * share:.1f} %" if share else "",
+                         f"{peak / 2**20:,.0f}" if peak else "", f"{power:.0f}" if power else "", "" if throttled is None else f"{100 * throttled:.0f} %"))
+    return table(("part", "workload", "strategy", "scale", "dtype", "rows", "median step, us", "rows/s", "of the matrix-product rate", "peak MiB", "W",
+                  "throttled"), rows)
 
 
 def busy(said):

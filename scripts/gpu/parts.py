@@ -5,7 +5,7 @@ import os
 import shutil
 
 import sanitizer
-from machine import MICRO, ROOT, WORKLOADS
+from machine import FAULTS, MICRO, ROOT, WORKLOADS
 
 
 @dataclasses.dataclass
@@ -43,24 +43,72 @@ def steps(machine):
         for scale in ((1,) if machine.rehearse else scales)])
 
 
+# Sizes of gpt, with the samples of a step on a GPU.
+GPT = (("small", "64"), ("gpt2-124m", "16"))
+
+
+def transformers(machine):
+    """Yields the parts that measure gpt in bf16 with flash attention, beside the same model in Python."""
+    sizes = GPT[:1] if machine.rehearse else GPT
+    # No audit: the oracle, on the CPU, takes minutes for a step of the large model. The part check-gpu proves gpt.
+    flags = [("--model", model, "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--audit", "off") for model, batch in sizes]
+    yield Part("measure-gpt", "a step of gpt in bf16, eager and as a CUDA graph", 60, [
+        (model[1], machine.run("--strategy", machine.single(), *machine.devices(), "--workload", "gpt", *model, *machine.graph("off,on"), samples=5,
+                               max_time_s=3)) for model in flags])
+    few = ["--steps", "2", "--samples", "2", "--device", "cpu"] if machine.rehearse else ["--warmup", "10", "--samples", "5"]
+    yield Part("peers-gpt", "the same steps of gpt in Python: eager with a fused optimizer, compiled", 150, [
+        (f"{mode}-{model}", [machine.python, str(ROOT / "scripts" / "gpu" / "peer.py"), "--workload", "gpt" if model == "small" else model,
+                             "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--mode", mode,
+                             *(few if machine.rehearse else [*few, "--steps", "100" if model == "small" else "10"])])
+        for mode in (("eager",) if machine.rehearse else ("eager", "compile", "reduce-overhead")) for model, batch in sizes], lacks_torch(machine))
+    memory = [("gpu", ["--strategy", machine.single()]), ("recompute", ["--strategy", machine.single(), "--recompute", "1"]),
+              ("fsdp", ["--strategy", "fsdp", *([] if machine.rehearse else ["--backend", "nccl"])])]
+    yield Part("measure-memory", "memory of gpt: as it is, with recomputed blocks, under fsdp in a world of 1", 60, [
+        (label, machine.run(*strategy, *machine.devices(), "--workload", "gpt", *flags[-1], "--no-baseline", samples=3, max_time_s=1))
+        for label, strategy in memory])
+
+
+def lacks_torch(machine):
+    return None if machine.torch else f"{machine.python} has no torch. Name a Python with torch in DPBENCH_TORCH_PYTHON"
+
+
 def peers(machine):
     program = str(ROOT / "scripts" / "gpu" / "peer.py")
     few = ["--steps", "5", "--samples", "2", "--device", "cpu"] if machine.rehearse else []
-    lacks = None if machine.torch else f"{machine.python} has no torch. Name a Python with torch in DPBENCH_TORCH_PYTHON"
     return Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with default optimizers. "
                 "dpbench always fuses; comparing Python's eager and foreach shows the gain from fusing", 100, [
                     (mode, [machine.python, program, "--mode", mode, *few])
-                    for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks)
+                    for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks_torch(machine))
 
 
 def conformance_of_shared_gpu(machine):
     for backend in ("gloo", "shm"):
-        yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2, 4 and 8 ranks on one device", 60, [
+        yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2 and 4 ranks on one device", 120, [
             (str(world), machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, workloads=WORKLOADS))
-            for world in ((2,) if machine.rehearse else (2, 4, 8))], at_once=True)
-    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 60, [
-        (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=("gpt", "convnet")))
+            for world in ((2,) if machine.rehearse else (2, 4))], at_once=True)
+    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 120, [
+        (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=("convnet", "gpt"),
+                                              dtypes="f64,f32"))
         for backend in ("shm", "gloo") for world in ((2,) if machine.rehearse else (2, 4))], at_once=True)
+
+
+def conformance_of_layouts(machine):
+    """Yields the parts that check pipeline, tensor and context parallelism and their products."""
+    for world, meshes in ((2, ("pp=2", "tp=2", "cp=2")), (4, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
+        yield Part(f"check-layouts-{world}", f"conformance of layouts of {world} ranks over shm on one device", 120, [
+            (mesh, machine.check("--strategy", "layout" if "," in mesh else mesh.split("=", maxsplit=1)[0], *machine.devices(world), "--mesh", mesh,
+                                 "--backend", "shm", workloads=("gpt",), dtypes="f64,f32"))
+            for mesh in (meshes[:1] if machine.rehearse else meshes)], at_once=True)
+
+
+def faults(machine):
+    lacks = None if (machine.programs.parent / "lib" / FAULTS).exists() else f"no {FAULTS} beside {machine.programs}. Build it and pack again"
+    yield Part("faults", "a rank of ddp runs out of the GPU's memory, asserts in a kernel, is killed, throws: dpbench names it and ends; then a healthy run", 60, [
+        ("ddp", machine.helper("faults.py", "--plugin", str(machine.programs.parent / "lib" / FAULTS), "--out", str(machine.out / "runs"),
+                               *machine.devices(2), "--backend", "shm"))], lacks)
+    yield Part("overlap", "samples travel to the GPU while the step before computes, seen in a trace", 20, [
+        ("mnist-mlp", machine.helper("overlap.py", "--strategy", "gpu", *machine.devices(), "--workload", "mnist-mlp", "--scale", "8", "--batch", "4096"))],
+               "a rehearsal has no GPU" if machine.rehearse else None)
 
 
 def conformance(machine):
@@ -70,13 +118,13 @@ def conformance(machine):
     ddp = [("ddp", machine.check("--strategy", "ddp", *machine.devices(), *([] if machine.rehearse else ["--backend", "nccl"])))]
     if not machine.rehearse:
         ddp.append(("graph", machine.check("--strategy", "ddp", *machine.devices(), "--backend", "nccl", *machine.graph("on", "ddp"))))
-    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 60, gpu, at_once=True)
-    yield Part("check-dp", "conformance of dp on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
+    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 120, gpu, at_once=True)
+    yield Part("check-dp", "conformance of dp on one device", 120, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
     two = [("dp", machine.check("--strategy", "dp", *machine.devices(2)))]
     if not machine.rehearse:
         two.append(("graph", machine.check("--strategy", "dp", *machine.devices(2), *machine.graph("on", "dp"))))
-    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device, eager and as CUDA graphs", 60, two, at_once=True)
-    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 60, ddp, at_once=True)
+    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device, eager and as CUDA graphs", 120, two, at_once=True)
+    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 120, ddp, at_once=True)
 
 
 def lacks_micro(machine):
@@ -140,13 +188,14 @@ def sanitizers(machine):
 
 
 def all_parts(machine):
-    """Returns all parts of gpu-check. The parts whose figures decide the targets of targets.py, such as the speedup
-    over Python, come first, so that gpu-check's time limit does not cut them off."""
+    """Returns all parts of gpu-check, in the order of their value: whether the results are right, then the figures that
+    decide the targets of targets.py, so that gpu-check's time limit does not cut them off."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
-    parts = [Part("doctor", "the machine's devices and environment", 15, state, gpus=len(machine.visible)), *steps(machine), *conformance_of_shared_gpu(machine),
-             *conformance(machine), *several_gpus(machine), *sweeps(machine), *sanitizers(machine), *replicas(machine)]
+    parts = [Part("doctor", "the machine's devices and environment", 15, state, gpus=len(machine.visible)), *conformance(machine),
+             *conformance_of_layouts(machine), *conformance_of_shared_gpu(machine), *steps(machine), *transformers(machine), *faults(machine),
+             *several_gpus(machine), *sweeps(machine), *sanitizers(machine), *replicas(machine)]
     for part in parts:
         part.lacks = machine.no_gpu or part.lacks
     return parts

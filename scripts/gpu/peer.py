@@ -19,14 +19,14 @@ def measure(workload, args):
     on_gpu = args.device == "cuda"
     torch.backends.cudnn.allow_tf32 = False  # same setting as dpbench
     model = make_model().to(args.device)
-    fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
-    optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, **fused)
+    optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=True if on_gpu and args.mode != "foreach" else None)
     loss_of = make_loss()
 
     def loss(inputs, targets):
-        return loss_of(model(inputs), targets)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
+            return loss_of(model(inputs), targets)
 
-    run = torch.compile(loss, mode=args.mode) if args.mode == "reduce-overhead" else loss
+    run = {"reduce-overhead": lambda: torch.compile(loss, mode="reduce-overhead"), "compile": lambda: torch.compile(loss)}.get(args.mode, lambda: loss)()
     rows = args.batch or (30 if workload == "random-linear" else 64)
     batches = [tuple(part.pin_memory() if on_gpu else part for part in make_batch(rows)) for _ in range(8)]
 
@@ -41,17 +41,19 @@ def measure(workload, args):
             torch.cuda.synchronize()
         return (time.perf_counter() - start) / steps * 1e6
 
-    block(30 if on_gpu else 1)
+    block(args.warmup if on_gpu else 1)
     return [block(args.steps) for _ in range(args.samples)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", nargs="+", choices=peer.WORKLOADS, default=list(peer.WORKLOADS))
-    parser.add_argument("--mode", choices=["eager", "foreach", "reduce-overhead"], default="eager",
+    parser.add_argument("--workload", nargs="+", choices=peer.WORKLOADS, default=["random-linear", "mnist-mlp", "convnet"])
+    parser.add_argument("--mode", choices=["eager", "foreach", "compile", "reduce-overhead"], default="eager",
                         help="foreach: eager with the default optimizer instead of the fused one")
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="bf16: autocast")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--warmup", type=int, default=30)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--samples", type=int, default=5)
     args = parser.parse_args()

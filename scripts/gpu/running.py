@@ -5,12 +5,20 @@ import subprocess
 import time
 
 
-def start(command, where, environment):
-    """Starts a command with its output in `where`.out and `where`.err. Returns None if it cannot be started;
-    `where`.err then has the reason."""
+def shares_of_cores(count):
+    """Returns a set of cores for each of `count` concurrent commands. dpbench pins its ranks from the first core that it
+    may use on: without a share of its own, every command would use the same cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [set(cores[len(cores) * i // count:len(cores) * (i + 1) // count]) or set(cores) for i in range(count)]
+
+
+def start(command, where, environment, cores):
+    """Starts a command on these cores, with its output in `where`.out and `where`.err. Returns None if it cannot be
+    started; `where`.err then has the reason."""
     with open(f"{where}.out", "wb") as out, open(f"{where}.err", "wb") as err:
         try:
-            return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
+            return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True,
+                                    preexec_fn=lambda: os.sched_setaffinity(0, cores))
         except OSError as error:
             err.write(f"cannot be started: {error}\n".encode())
             return None
@@ -33,7 +41,8 @@ def run_at_once(commands, folder, environment, limit_s):
     """Runs (label, command) pairs concurrently. Returns [(exit code, seconds)]; the exit code is None after a
     timeout."""
     begin = time.monotonic()
-    processes = [start(command, folder / label, environment) for label, command in commands]
+    processes = [start(command, folder / label, environment, cores)
+                 for (label, command), cores in zip(commands, shares_of_cores(len(commands)))]
     ends = [None if process else (127, 0.0) for process in processes]
     try:
         while None in ends and time.monotonic() - begin < limit_s:

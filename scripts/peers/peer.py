@@ -60,23 +60,22 @@ class GptLayer(nn.Module):
 
 
 class Gpt(nn.Module):
-    """dpbench's gpt in the size `small`; one product computes queries, keys and values."""
-    VOCABULARY, TOKENS = 256, 128
+    """dpbench's gpt; one product computes queries, keys and values."""
 
-    def __init__(self, layers=4, hidden=128, heads=4):
+    def __init__(self, vocabulary, tokens, layers, hidden, heads):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(self.VOCABULARY, hidden), nn.Embedding(self.TOKENS, hidden)
+        self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(tokens, hidden)
         self.layers = nn.Sequential(*[GptLayer(hidden, heads) for _ in range(layers)])
-        self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, self.VOCABULARY, bias=False)
+        self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
     def forward(self, ids):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         return self.head(self.norm(self.layers(x))).flatten(0, 1)
 
 
-def gpt_batch(rows):
-    ids = torch.randint(0, Gpt.VOCABULARY, (rows, Gpt.TOKENS + 1))
+def gpt_batch(rows, vocabulary=256, tokens=128):
+    ids = torch.randint(0, vocabulary, (rows, tokens + 1))
     return ids[:, :-1].contiguous(), ids[:, 1:].flatten()
 
 
@@ -92,7 +91,8 @@ WORKLOADS = {
     "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
     "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),
     "convnet": (convnet, lambda b: (torch.rand(b, 1, 28, 28) * 255, torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "adam"),
-    "gpt": (Gpt, gpt_batch, nn.CrossEntropyLoss, "adamw"),
+    "gpt": (lambda: Gpt(256, 128, 4, 128, 4), gpt_batch, nn.CrossEntropyLoss, "adamw"),  # the size `small`
+    "gpt2-124m": (lambda: Gpt(50257, 1024, 12, 768, 12), lambda b: gpt_batch(b, 50257, 1024), nn.CrossEntropyLoss, "adamw"),
 }
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": adamw}
 

@@ -15,6 +15,7 @@
 
 #include "strategies/comm/base/logging_backend.h"
 #include "strategies/comm/base/route.h"
+#include "strategies/comm/base/staged.h"
 #include "workloads/base/cores.h"
 
 namespace dpbench {
@@ -102,6 +103,9 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
       // All ranks are connected: from now on each collective has the user's timeout.
       gloo->setTimeout(setup.timeout);
       gloo->log_calls(setup.note);
+      // Gloo itself copies the tensors of collectives through the host, but not those of messages.
+      if (setup.device.is_cuda())
+        return c10::make_intrusive<StagedBackend>(gloo, setup.device, StagedBackend::Stages::messages);
       return gloo;
     }
     if (last) throw std::runtime_error("gloo: another rank could not connect to all ranks");

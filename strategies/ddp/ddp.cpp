@@ -67,6 +67,7 @@ class Ddp : public BuiltInStrategy {
         tf32_(options_.tf32, setup.devices.at(0), "ddp"),
         group_(setup.mesh.group()),
         recorded_(recorded_steps(setup, options_)),
+        optimizer_recorded_(!is_scheduled(setup.workload.optimizer())),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         ownership_(replica_, options_, setup),
         buffers_(replica_.buffer_list()) {
@@ -90,16 +91,23 @@ class Ddp : public BuiltInStrategy {
                                ". Use --param ddp.join=on.");
     if (recorded_) {
       if (group_->getSize() > 1) replayed_rows_.require_unambiguous(step, micro);
-      return recorded_->step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
-        return run_step(/*step=*/0, rows, parts);
-      });
+      StepResult result =
+          recorded_->step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
+            const StepResult recorded = run_passes(/*step=*/0, rows, parts);
+            if (optimizer_recorded_) optimize(/*step=*/0, parts);
+            return recorded;
+          });
+      if (!optimizer_recorded_) optimize(step, phases);
+      return result;
     }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
       terms_ = ddp::terms_of_ranks(*group_, workload_, micro, replica_.device());
       if (ddp::total(terms_) == 0) return {};
     }
-    return run_step(step, micro, phases);
+    const StepResult result = run_passes(step, micro, phases);
+    optimize(step, phases);
+    return result;
   }
 
   // Returns the Reducer's own metrics. They are empty for recorded steps, because the Reducer does not see replays.
@@ -133,7 +141,7 @@ class Ddp : public BuiltInStrategy {
     apply_gradients(step_, parameters, gradients);
   }
 
-  StepResult run_step(int64_t step, std::span<const Batch> micro, Phases& phases) {
+  StepResult run_passes(int64_t step, std::span<const Batch> micro, Phases& phases) {
     step_ = step;
     StepResult result;
     // Gradients are cleared, not zeroed. The Reducer divides a gradient while copying it into a bucket, but needs a
@@ -144,11 +152,14 @@ class Ddp : public BuiltInStrategy {
       const bool last = k + 1 == micro.size();  // earlier micro-batches only accumulate gradients, without reduction
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
+    return result;
+  }
+
+  void optimize(int64_t step, Phases& phases) {
     if (!options_.step_in_backward)
       apply_gradients(step, phases);
     else
       step_own_parameters(phases);
-    return result;
   }
 
   void accumulate(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool last, Phases& phases) {
@@ -202,6 +213,7 @@ class Ddp : public BuiltInStrategy {
   // The recorder is declared before all members made on its CUDA stream. It follows the group, because NCCL cannot shut
   // down while a CUDA graph holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
+  bool optimizer_recorded_;  // not with a scheduled learning rate: a recording repeats its rate
   Replica replica_;
   Ownership ownership_;
   int64_t step_ = -1;  // number of the current step; of a recorded step 0

@@ -17,9 +17,6 @@ MakeStepRecorder& step_recorder() {
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option) {
   if (!step_recorder())
     throw UsageError(option + " needs GPUs and the CUDA library, which is not loaded. Leave the option off.");
-  if (is_scheduled(setup.workload.optimizer()))
-    throw UsageError(option + " needs a constant learning rate: a recorded step repeats the rate of its recording. " +
-                     "Leave the option off for this workload.");
   const at::Device device = setup.devices.at(0);
   std::unique_ptr<StepRecorder> recorder;
   try {

@@ -68,6 +68,10 @@ void call_extra_collective(const Setup& setup) {
   setup.mesh.group()->broadcast(box)->wait();
 }
 
+at::TensorOptions on_device(const Setup& setup, at::ScalarType type) {
+  return at::TensorOptions(type).device(setup.devices.at(0));
+}
+
 const std::map<std::string, Fault> faults = {
     {"kill", [](const Setup&) { raise(SIGKILL); }},
     {"segv", [](const Setup&) { raise(SIGSEGV); }},
@@ -79,6 +83,11 @@ const std::map<std::string, Fault> faults = {
     {"memory", [](const Setup&) { throw std::bad_alloc(); }},
     {"replica-memory", [](const Setup&) { throw OutOfHostMemory("replica 1"); }},
     {"hoard", allocate_too_much},
+    {"device-memory", [](const Setup& setup) { at::empty({int64_t{1} << 42}, on_device(setup, at::kByte)); }},
+    {"device-assert",
+     [](const Setup& setup) {
+       at::zeros({3}, on_device(setup, at::kFloat)).index_select(0, at::full({1}, 5, on_device(setup, at::kLong)));
+     }},
     {"fill", fill_memory},
     {"spin",
      [](const Setup&) {

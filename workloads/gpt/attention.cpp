@@ -15,15 +15,21 @@ Rotary::Rotary(int64_t positions, int64_t head_size) {
   const at::Tensor pairs = at::arange(0, head_size, 2, at::kDouble) / static_cast<double>(head_size);
   const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), at::pow(rotary_base, -pairs));
   const at::Tensor both = at::cat({angles, angles}, 1);
-  cosine_ = both.cos();
-  sine_ = both.sin();
+  exact_ = {both.cos(), both.sin()};
+}
+
+const Rotary::Tables& Rotary::tables_for(const at::Tensor& x) const {
+  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (!near_.cosine.defined() || near_.cosine.device() != x.device() || near_.cosine.scalar_type() != type)
+    near_ = {exact_.cosine.to(x.device(), type), exact_.sine.to(x.device(), type)};
+  return near_;
 }
 
 at::Tensor Rotary::rotate(const at::Tensor& x, const std::vector<Piece>& positions) const {
-  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto table = [&](const at::Tensor& values) { return pieces_of(values, 0, positions).to(x.device(), type); };
+  const Tables& tables = tables_for(x);
   const auto halves = x.chunk(2, -1);
-  return x * table(cosine_) + at::cat({-halves[1], halves[0]}, -1) * table(sine_);
+  return x * pieces_of(tables.cosine, 0, positions) +
+         at::cat({-halves[1], halves[0]}, -1) * pieces_of(tables.sine, 0, positions);
 }
 
 Attention::Attention(const Shape& shape, const InitialWeights& weights)
@@ -37,7 +43,7 @@ Attention::Attention(const Shape& shape, const InitialWeights& weights)
   key_ = dense("k_proj", shape.hidden, shared, initial_spread);
   value_ = dense("v_proj", shape.hidden, shared, initial_spread);
   output_ = dense("o_proj", shape.hidden, shape.hidden, residual_spread(shape));
-  if (shape.style == Style::llama && !shape.exact) rotary_ = std::make_shared<Rotary>(shape.seq, shape.head_size());
+  if (shape.style == Style::llama && !shape.exact) rotary_.emplace(shape.seq, shape.head_size());
 }
 
 at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <torch/nn/module.h>
@@ -21,7 +22,13 @@ class Rotary {
   at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:
-  at::Tensor cosine_, sine_;  // [positions, head size], float64
+  struct Tables {
+    at::Tensor cosine, sine;  // [positions, head size]
+  };
+  const Tables& tables_for(const at::Tensor& x) const;
+
+  Tables exact_;         // float64, on the CPU
+  mutable Tables near_;  // on the device and in the dtype of the last pass: a recorded step cannot copy them from the host
 };
 
 class Attention : public torch::nn::Module {
@@ -36,7 +43,7 @@ class Attention : public torch::nn::Module {
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
-  std::shared_ptr<Rotary> rotary_;  // null if nothing is rotated
+  std::optional<Rotary> rotary_;  // none if nothing is rotated; a clone of the module has its own
   std::shared_ptr<const AttentionKernel> kernel_;
 };
 

@@ -84,7 +84,7 @@ class Softmax : public PlainSoftmax {
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(slope, q, k, v, all.output, all.logsumexp, 0,
                                                                       causal);
     if (!has_efficient_kernel(q)) return PlainSoftmax::gradients(slope, q, k, v, all, causal);
-    const at::Tensor none = at::zeros({}, at::kLong);  // no dropout, so no random numbers
+    const at::Tensor none = at::empty({}, q.options().dtype(at::kLong));  // no dropout, so no random numbers
     const auto found = at::_scaled_dot_product_efficient_attention_backward(
         slope, q, k, v, {}, all.output, padded(all.logsumexp), none, none, 0, {true, true, true, false}, causal);
     return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};

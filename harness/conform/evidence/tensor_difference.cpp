@@ -17,13 +17,25 @@ constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
 
+// True where both are equal or both NaN.
+at::Tensor alike(const at::Tensor& f, const at::Tensor& e) {
+  return f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
+}
+
+// Returns the relative error of the finite elements; infinite if another element is not the same in both.
+double relative_error_of_finite(const at::Tensor& f, const at::Tensor& e, double floor) {
+  const at::Tensor broken = f.isfinite().logical_and(e.isfinite()).logical_not();
+  if (!broken.logical_not().logical_or(alike(f, e)).all().item<bool>()) return infinite;
+  return relative_error(f.masked_fill(broken, 0), e.masked_fill(broken, 0), floor);
+}
+
 }  // namespace
 
 double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor) {
   if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
   const at::Tensor f = wide(found), e = wide(expected);
   const double difference = (f - e).norm().item<double>();
-  if (!std::isfinite(difference)) return same_bits(f, e) ? 0 : infinite;
+  if (!std::isfinite(difference)) return relative_error_of_finite(f, e, floor);
   if (difference == 0) return 0;
   return difference / std::max(e.norm().item<double>(), floor);
 }
@@ -62,10 +74,9 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
   if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
   const at::Tensor f = wide(found), e = wide(expected);
   if (f.numel() == 0) return 0;
-  const at::Tensor both = f.isfinite().logical_and(e.isfinite());
-  const at::Tensor alike = f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
-  if (!both.logical_or(alike).all().item<bool>()) return infinite;
-  const at::Tensor ratio = (f - e).abs().div(wide(bound)).masked_fill(alike, 0);
+  const at::Tensor both = f.isfinite().logical_and(e.isfinite()), same = alike(f, e);
+  if (!both.logical_or(same).all().item<bool>()) return infinite;
+  const at::Tensor ratio = (f - e).abs().div(wide(bound)).masked_fill(same, 0);
   return ratio.max().item<double>();
 }
 

@@ -14,7 +14,8 @@ constexpr std::chrono::milliseconds delay{2};
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
   std::vector<at::Tensor> result;
-  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
+  for (const auto& tensor : tensors)
+    result.push_back(tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
   return result;
 }
 

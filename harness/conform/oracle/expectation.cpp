@@ -93,8 +93,10 @@ Expectation::Expectation(const Trial& trial, bool exact)
   const uint64_t seed = trial.bench.step_seed();
   if (exact && (trial.scenario.against_one_device || trial.scenario.smooth))
     whole_.emplace(trial.workload(), at::kDouble, seed, Oracle::Replicas());
-  if (trial.scenario.smooth)
-    single_.emplace(trial.workload(), trial.scenario.dtype, seed, Oracle::Replicas(trial.bench.strategy));
+  if (!trial.scenario.smooth) return;
+  Oracle::Replicas alike(trial.bench.strategy);
+  alike.device = trial.bench.devices.front();  // kernels of another device round differently
+  single_.emplace(trial.workload(), trial.scenario.dtype, seed, alike);
 }
 
 ExpectedStep Expectation::at_step(int64_t step) {

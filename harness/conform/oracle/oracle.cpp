@@ -43,21 +43,26 @@ Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_see
       dtype_(dtype),
       step_seed_(step_seed),
       onednn_(replicas.onednn),
+      device_(replicas.device),
       sample_(sample),
       model_(workload.model(0)) {
   model_->recompute(0);
   if (dtype == at::kDouble) widen(*model_);
   if (dtype == at::kBFloat16 && replicas.used_in) narrow_matrices(*model_, *replicas.used_in);
+  model_->to(device_);
   trainable_ = trained_parameters(*model_);
   for (const auto& [name, tensor] : trainable_) names_.push_back(name);
 }
 
 Batch Oracle::cast(const Batch& batch) const {
-  return {widened(batch.input, dtype_), widened(batch.target, dtype_), batch.ids};
+  const auto here = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? widened(tensor, dtype_).to(device_) : tensor;
+  };
+  return {here(batch.input), here(batch.target), batch.ids};
 }
 
 at::Tensor Oracle::run(int64_t step, const Batch& batch) const {
-  const Autocast autocast(dtype_ == at::kBFloat16, at::kCPU);
+  const Autocast autocast(dtype_ == at::kBFloat16, device_.type());
   const OneDnnProducts products(onednn_);
   const at::Tensor output = model_->forward(batch.input, Context{step_seed_, step, batch.ids});
   return dtype_ == at::kBFloat16 ? output.to(at::kFloat) : output;
@@ -103,7 +108,7 @@ void Oracle::keep_gradient(Shard& shard) {
     if (defined) used_[p] = true;
     shard.used.push_back(defined);
     const at::Tensor kept = sample_.of(parameter.detach());
-    shard.gradient.push_back(defined ? sample_.of(parameter.grad()).clone() : at::zeros_like(kept));
+    shard.gradient.push_back((defined ? sample_.of(parameter.grad()).clone() : at::zeros_like(kept)).cpu());
   }
 }
 
@@ -113,7 +118,7 @@ void Oracle::pass_alone(int64_t step, const Batch& batch, Shard& shard) {
   leave(shard.replica);
   loss.backward();
   keep_gradient(shard);
-  shard.output = output.detach(), shard.loss = loss.detach();
+  shard.output = output.detach().cpu(), shard.loss = loss.detach().cpu();
 }
 
 // The first pass of each replica gives the outputs and the gradient of the loss by them, the second one the gradients

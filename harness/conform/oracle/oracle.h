@@ -32,10 +32,11 @@ enum class Coupling { none, loss, batch };
 class Oracle {
  public:
   // Settings of a strategy that change how its replicas compute. onednn: float32 matrix products use oneDNN. used_in:
-  // see StrategyInfo::used_in.
+  // see StrategyInfo::used_in. device: where the oracle computes; its results are on the CPU.
   struct Replicas {
     bool onednn = false;
     std::optional<at::ScalarType> used_in = {};
+    at::Device device = at::kCPU;
     explicit Replicas(const StrategyInfo& strategy) : onednn(strategy.onednn), used_in(strategy.used_in) {}
     Replicas() = default;
   };
@@ -78,6 +79,7 @@ class Oracle {
   at::ScalarType dtype_;
   uint64_t step_seed_;
   bool onednn_;
+  at::Device device_;
   Sample sample_;
   std::shared_ptr<Model> model_;
   NamedTensors trainable_;  // the model's

@@ -24,6 +24,9 @@ bool logged_by_libtorch(const std::string& line) {
   return line.size() > 2 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') && line[2] >= '0' && line[2] <= '9';
 }
 
+// True for a line of LibTorch's stack traces, such as "frame #3: c10::Error::Error(..)": dozens of them follow an error.
+bool is_stack_frame(const std::string& line) { return line.starts_with("frame #"); }
+
 }  // namespace
 
 RankLog::RankLog(const fs::path& folder, int rank) : path_(folder / ("rank" + std::to_string(rank) + ".log")) {}
@@ -68,12 +71,12 @@ std::string RankLog::tail() const {
   std::string text(std::min(size, max_tail_bytes_read), '\0');
   file.seekg(static_cast<std::streamoff>(size - text.size()));
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text = sanitised(text);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  size_t begin = text.size();
-  for (size_t lines = 0; begin > 0 && lines < max_tail_lines && text.size() - begin < max_tail_length; --begin)
-    if (text[begin - 1] == '\n' && ++lines == max_tail_lines) break;
-  return sanitised(text.substr(begin));
+  std::vector<std::string> lines = split(sanitised(text), '\n');
+  std::erase_if(lines, is_stack_frame);
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  if (lines.size() > max_tail_lines) lines.erase(lines.begin(), lines.end() - max_tail_lines);
+  const std::string last = join(lines, "\n");
+  return last.size() > max_tail_length ? sanitised(last.substr(last.size() - max_tail_length)) : last;
 }
 
 void RankLog::tidy() const {

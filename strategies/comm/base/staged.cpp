@@ -1,6 +1,8 @@
 #include "strategies/comm/base/staged.h"
 
 #include <exception>
+#include <optional>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -27,10 +29,32 @@ void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Ten
   wait_for(device);
 }
 
+// Work on host copies, of which the thread that waits copies one back.
+class StagedWork : public c10d::Work {
+ public:
+  StagedWork(c10::intrusive_ptr<c10d::Work> work, at::Tensor host, std::optional<at::Tensor> receiver)
+      : work_(std::move(work)), host_(std::move(host)), receiver_(std::move(receiver)) {}
+
+  bool isCompleted() override { return work_->isCompleted(); }
+  bool isSuccess() const override { return work_->isSuccess(); }
+  std::exception_ptr exception() const override { return work_->exception(); }
+  int sourceRank() const override { return work_->sourceRank(); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool done = work_->wait(timeout);
+    if (done && receiver_) copy_back({*receiver_}, {host_}, receiver_->device()), receiver_.reset();
+    return done;
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+  at::Tensor host_;
+  std::optional<at::Tensor> receiver_;  // until it has a copy of host_
+};
+
 }  // namespace
 
-StagedBackend::StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device)
-    : Backend(host->getRank(), host->getSize()), host_(std::move(host)), device_(device) {}
+StagedBackend::StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device, Stages stages)
+    : Backend(host->getRank(), host->getSize()), host_(std::move(host)), device_(device), stages_(stages) {}
 
 at::Tensor StagedBackend::host_buffer_for(const at::Tensor& tensor) const {
   return at::empty_like(tensor,
@@ -116,6 +140,29 @@ StagedBackend::WorkPtr StagedBackend::_reduce_scatter_base(at::Tensor& output, a
   if (!is_staged(input)) return host_->_reduce_scatter_base(output, input, options);
   return out_of_place(StagedType::_REDUCE_SCATTER_BASE, {output}, {input},
                       [&](Tensors& to, Tensors& from) { return host_->_reduce_scatter_base(to[0], from[0], options); });
+}
+
+StagedBackend::WorkPtr StagedBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                    std::vector<int64_t>& output_sizes,
+                                                    std::vector<int64_t>& input_sizes,
+                                                    const c10d::AllToAllOptions& options) {
+  if (!on_device(input)) return host_->alltoall_base(output, input, output_sizes, input_sizes, options);
+  Tensors from = copy_to_host({input});
+  at::Tensor to = host_buffer_for(output);
+  return c10::make_intrusive<StagedWork>(host_->alltoall_base(to, from[0], output_sizes, input_sizes, options), to,
+                                         output);
+}
+
+StagedBackend::WorkPtr StagedBackend::send(Tensors& tensors, int to, int tag) {
+  if (!on_device(tensors.at(0))) return host_->send(tensors, to, tag);
+  Tensors host = copy_to_host(tensors);
+  return c10::make_intrusive<StagedWork>(host_->send(host, to, tag), host[0], std::nullopt);
+}
+
+StagedBackend::WorkPtr StagedBackend::recv(Tensors& tensors, int from, int tag) {
+  if (!on_device(tensors.at(0))) return host_->recv(tensors, from, tag);
+  Tensors host{host_buffer_for(tensors[0])};
+  return c10::make_intrusive<StagedWork>(host_->recv(host, from, tag), host[0], tensors[0]);
 }
 
 }  // namespace dpbench

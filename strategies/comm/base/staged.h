@@ -3,7 +3,7 @@
 //
 // The caller waits until its inputs are copied to the host, but never for other ranks. The thread that completes the
 // collective copies the outputs back and waits for that copy, so the outputs are ready on every stream when the work is
-// done.
+// done. What a message or an all-to-all brings is copied back by the thread that waits for it.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,12 @@ class StagedBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // Tensors on devices of the type of `device` are copied through the host; other tensors go to the backend `host`
-  // unchanged. The c10d::Work objects that `host` returns must have futures.
-  StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device);
+  // What is copied through the host: all tensors, or only those of messages and all-to-alls, for a backend that takes
+  // the device's tensors in all other collectives.
+  enum class Stages { everything, messages };
+  // Tensors on devices of the type of `device` are copied; other tensors go to the backend `host` unchanged. The
+  // c10d::Work objects of collectives that `host` returns must have futures; those of messages and all-to-alls need not.
+  StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device, Stages stages = Stages::everything);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { host_->setTimeout(timeout); }
@@ -38,6 +41,10 @@ class StagedBackend : public c10d::Backend {
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override { return host_->barrier(options); }
 
   void abort() override { host_->abort(); }
@@ -49,12 +56,14 @@ class StagedBackend : public c10d::Backend {
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
   WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);
   WorkPtr copy_back_after(c10d::OpType type, const Tensors& outputs, const Tensors& from, const WorkPtr& work);
-  bool is_staged(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
+  bool on_device(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
+  bool is_staged(const at::Tensor& tensor) const { return stages_ == Stages::everything && on_device(tensor); }
   at::Tensor host_buffer_for(const at::Tensor& tensor) const;
   Tensors copy_to_host(const Tensors& tensors) const;
 
   c10::intrusive_ptr<c10d::Backend> host_;
   at::Device device_;
+  Stages stages_;
   std::atomic<uint64_t> calls_{0};
 };
 

@@ -55,8 +55,28 @@ TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
       std::vector<Tensors> wholes{Tensors(kRanks, mine[0])};
       backend->reduce_scatter(pieces, wholes, {})->wait();
       require_equal(pieces[0], sum, "reduce_scatter");
+
+      std::vector<int64_t> even;
+      whole.zero_();
+      at::Tensor sent = at::cat({mine[0], mine[0] + 1, mine[0] + 2});
+      backend->alltoall_base(whole, sent, even, even, {})->wait();
+      require_equal(whole, at::cat({input_of(0, count), input_of(1, count), input_of(2, count)}) + rank,
+                    "alltoall_base");
     }
     backend->barrier({})->wait();
+  });
+}
+
+TEST(StagedBackend, AMessageIsThereAfterWaitingForIt) {
+  expect_staged([](const auto& backend, int rank) {
+    for (const int64_t count : kSizes) {
+      Tensors sent{input_of(rank, count)}, received{at::zeros({count}, at::kDouble)};
+      const auto receiving = backend->recv(received, (rank + kRanks - 1) % kRanks, 7);
+      const auto sending = backend->send(sent, (rank + 1) % kRanks, 7);
+      sent[0].zero_();  // the host's copy travels
+      receiving->wait(), sending->wait();
+      require_equal(received[0], input_of((rank + kRanks - 1) % kRanks, count), "recv");
+    }
   });
 }
 

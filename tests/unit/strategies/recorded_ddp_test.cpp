@@ -89,6 +89,7 @@ TEST(DdpRecorded, ReplayEqualsThePlainStepForEveryRecordableSetting) {
            {.workload = "mnist-mlp", .params = {{"gradient_as_bucket_view", "off"}}},
            {.workload = "mnist-mlp", .params = {{"bucket_mb", "0.05"}, {"first_bucket_mb", "0.01"}}},
            {.workload = "mnist-mlp", .params = {{"hook", "fp16"}}},
+           {.workload = "probe-mlp-sgd"},  // its learning rate is scheduled
            {.workload = "mnist-mlp", .params = {{"ignore", "n.3.weight"}}}}) {
     std::string params;
     for (const auto& [name, value] : recorded_case.params) params += " " + name + "=" + value;
@@ -191,13 +192,6 @@ TEST(DdpRecorded, IsRejectedWithoutAGpuOrABackendThatSupportsRecording) {
     return std::make_unique<CpuRecorder>(counts_of_this_rank(), /*takes_backends=*/false);
   });
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "--backend threads"}));
-}
-
-TEST(DdpRecorded, RejectsAScheduleOfTheLearningRate) {
-  const auto scheduled = workload_registry().at("probe-mlp-sgd").make({});
-  const CpuRecorders recorders;
-  const auto errors = on_ranks(1, [&](Rank& me) { ddp_on(me, *scheduled, recorded_with({})); });
-  EXPECT_TRUE(mentions(errors[0], {"ddp.graph=on needs a constant learning rate"}));
 }
 
 TEST(DdpRecorded, DeclaresTheSameGraphInEveryStepAndExcludesTheCpu) {

@@ -99,6 +99,14 @@ TEST(Recorded, AccumulatesAndClipsLikeThePlainStep) {
   for (int64_t step = 0; step < 4; ++step) pair.step(step);
 }
 
+TEST(Recorded, TrainsWithAScheduledLearningRate) {
+  for (const std::string workload : {"probe-mlp-sgd", "gpt"}) {
+    Pair pair({.workload = workload, .rows = {4}});
+    for (int64_t step = 0; step < 5; ++step) pair.step(step);
+    EXPECT_EQ(pair.counts.replays, 4) << workload;
+  }
+}
+
 TEST(Recorded, StepsMayBeReplayedInAnyOrder) {
   Pair pair({.workload = "convnet", .rows = {8}});
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
