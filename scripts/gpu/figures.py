@@ -52,14 +52,16 @@ def busy_from(shares):
 
 def peers(said):
     """Returns [(mode, workload, median in us)] of the step times of the Python peers (the same training in PyTorch)."""
-    return [(mode, workload, statistics.median(samples)) for mode, report in said.get("peers", {}).items() if report
+    reports = {**said.get("peers", {}), **said.get("peers-gpt", {})}
+    return [(mode, workload, statistics.median(samples)) for mode, report in reports.items() if report
             for workload, samples in report.get("step_us", {}).items() if samples]
 
 
 def allreduces(said):
     """Returns the allreduce times {message bytes: {"shm, world 2": us}} of the successful measurements."""
     sizes = {}
-    for report in [*said.get("measure-allreduce", {}).values(), *said.get("collectives-gpus", {}).values()]:
+    parts = [labels for part, labels in said.items() if part == "measure-allreduce" or part.startswith("collectives-")]
+    for report in [report for labels in parts for report in labels.values()]:
         for entry in (report or {}).get("benchmarks", []):
             words = entry["name"].split("/")
             if words[0] == "allreduce" and entry.get("run_type") == "iteration" and entry.get("time_us"):

@@ -1,7 +1,6 @@
 """Writes README.md, the result page of a run of scripts/gpu-check: its parts, its speed targets, and the figures."""
 import figures
 
-STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-gpt", "measure-memory", "measure-batches", "measure-dp", "measure-gpus")
 SWEEPS = (("measure-batches", "batch", "rows"), ("measure-scales", "scale", "--scale"))
 
 
@@ -26,11 +25,12 @@ def targets(summary):
 
 def steps(said):
     rows = []
-    for part in STEPS:
+    for part in (part for part in said if part.startswith("measure-")):
         for case in figures.cases(said, part):
             us, derived = figures.step_us(case), case.get("derived") or {}
             share = derived.get("flop_share")
             how = f", {case['world']} replicas" if case.get("world", 1) > 1 else ""
+            how += f", {case['mesh']}" if case.get("mesh") else ""
             how += f", recompute {case['recompute']}" if case.get("recompute") else ""
             how += {"on": ", graph"}.get(case["params"].get("graph"), "") + {"plain": ", plain link"}.get(case["params"].get("link"), "")
             peak, power, throttled = (derived.get(name) for name in ("peak_memory_bytes", "gpu_power_w", "throttled_share"))

@@ -132,28 +132,47 @@ def lacks_micro(machine):
         f"no {MICRO} in {machine.programs}. Install libbenchmark-dev on the build machine, build and pack again")
 
 
+# Meshes of the layouts that are checked and measured with a GPU for each rank.
+MESHES = {2: ("tp=2", "pp=2", "cp=2"), 4: ("dp=2,tp=2", "pp=2,cp=2", "dp=2,shard=2"), 8: ("dp=2,pp=2,tp=2", "dp=2,shard=2,cp=2")}
+
+
 def several_gpus(machine):
-    """Yields the parts that need two GPUs: NCCL between dp's replicas and between ranks, one GPU each."""
-    lacks, two = machine.lacks_gpus(2), machine.devices(2, shared=False)
-    dp = ["--strategy", "dp", *two, "--param", "dp.link=auto,plain"]
-    ddp = ["--strategy", "ddp", *two, *([] if machine.rehearse else ["--backend", "nccl"])]
+    """Yields the parts that need several GPUs, one for each rank or replica: NCCL between them."""
+    for count in MESHES:
+        yield from parts_of_gpus(machine, count)
+
+
+def parts_of_gpus(machine, count):
+    lacks, devices = machine.lacks_gpus(count), machine.devices(count, shared=False)
+    nccl = [] if machine.rehearse else ["--backend", "nccl"]
+    dp = ["--strategy", "dp", *devices, "--param", "dp.link=auto,plain"]
+    ddp = ["--strategy", "ddp", *devices, *nccl]
+
+    def layout(mesh):
+        return ["--strategy", "layout", *devices, "--mesh", mesh, *nccl]
+
+    def part(name, what, limit_s, commands, **more):
+        return Part(f"{name}-gpus-{count}", f"{what}, {count} GPUs", limit_s, commands, lacks, gpus=count, **more)
 
     def checks(flags, strategy):
         return [(strategy, machine.check(*flags))] + ([] if machine.rehearse else [("graph", machine.check(*flags, *machine.graph("on", strategy)))])
 
-    yield Part("check-dp-gpus", "conformance of dp on two GPUs, over NCCL and by plain copies, eager and as CUDA graphs", 60, checks(dp, "dp"), lacks,
-               at_once=True, gpus=2)
-    yield Part("check-ddp-gpus", "conformance of ddp and raw collectives over NCCL, 2 ranks with a GPU each, eager and as CUDA graphs", 60,
-               checks(ddp, "ddp"), lacks, at_once=True, gpus=2)
-    yield Part("check-sharded-gpus", "conformance of zero2 and fsdp over NCCL, 2 ranks with a GPU each", 60, [
-        ("two", machine.check("--strategy", "zero2,fsdp", *two, *([] if machine.rehearse else ["--backend", "nccl"]), workloads=("gpt", "convnet")))],
-               lacks, at_once=True, gpus=2)
-    yield Part("collectives-gpus", "allreduce, reduce_scatter, allgather and broadcast over NCCL, 2 ranks with a GPU each, 4 B to 64 MiB", 30, [
-        ("two", machine.collectives("gloo" if machine.rehearse else "nccl", "2", "allreduce|reduce_scatter|allgather|broadcast"))],
-               lacks or lacks_micro(machine), gpus=2)
-    yield Part("measure-gpus", "a step of dp, over NCCL and by plain copies, and of ddp over NCCL, on two GPUs", 40, [
-        (strategy, machine.run(*flags, "--workload", ",".join(WORKLOADS), samples=3, max_time_s=1)) for strategy, flags in (("dp", dp), ("ddp", ddp))],
-               lacks, gpus=2)
+    yield part("check-dp", "conformance of dp, over NCCL and by plain copies, eager and as CUDA graphs", 120, checks(dp, "dp"), at_once=True)
+    yield part("check-ddp", "conformance of ddp and raw collectives over NCCL, eager and as CUDA graphs", 120, checks(ddp, "ddp"), at_once=True)
+    yield part("check-sharded", "conformance of zero1, zero2 and fsdp over NCCL", 120, [
+        ("all", machine.check("--strategy", "zero1,zero2,fsdp", *devices, *nccl, workloads=("convnet", "gpt")))])
+    yield part("check-layouts", "conformance of layouts over NCCL", 120, [
+        (mesh, machine.check(*layout(mesh), workloads=("gpt",), dtypes="f64,f32")) for mesh in MESHES[count]], at_once=True)
+    micro = part("collectives", "allreduce, reduce_scatter, allgather and broadcast over NCCL, 4 B to 64 MiB", 30, [
+        ("all", machine.collectives("gloo" if machine.rehearse else "nccl", str(count), "allreduce|reduce_scatter|allgather|broadcast"))])
+    micro.lacks = lacks or lacks_micro(machine)
+    yield micro
+    size, batch = ("small", "2") if machine.rehearse else GPT[1]
+    gpt = ["--workload", "gpt", "--model", size, "--batch", batch, "--dtype", "bf16", "--audit", "off"]
+    yield part("measure", "a step of dp, over NCCL and by plain copies, of ddp, and of gpt under ddp, fsdp and layouts", 120, [
+        *((strategy, machine.run(*flags, "--workload", ",".join(WORKLOADS), samples=3, max_time_s=1)) for strategy, flags in (("dp", dp), ("ddp", ddp))),
+        ("gpt", machine.run("--strategy", "ddp,fsdp", *devices, *nccl, *gpt, samples=3, max_time_s=1)),
+        *((mesh, machine.run(*layout(mesh), *gpt, samples=3, max_time_s=1)) for mesh in MESHES[count])])
 
 
 def sweeps(machine):

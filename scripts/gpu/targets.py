@@ -7,6 +7,8 @@ MAX_OVERHEAD, LONG_STEP_US, MIN_SHARE = 1.03, 2000, 0.70
 # (workload, mode of the Python peer, minimum speedup over Python)
 AGAINST_PYTHON = (("random-linear", "eager", 5), ("random-linear", "reduce-overhead", 2), ("mnist-mlp", "eager", 5),
                   ("mnist-mlp", "reduce-overhead", 2), ("convnet", "eager", 3))
+# (size of gpt, mode of the Python peer, minimum speedup over Python)
+GPT_AGAINST_PYTHON = (("small", "eager", 5), ("gpt2-124m", "compile", 1))
 CONFORMING = ("check-ddp-gloo", "check-ddp-shm")
 
 
@@ -15,16 +17,26 @@ def verdict(name, value, target, met, text):
             "verdict": "not measured" if value is None else "met" if met else "missed"}
 
 
+def speedup_over_python(what, mode, least, rows, graph, peer):
+    """Judges the fastest of these cases, those with this value of graph, against the steps of a peer's report."""
+    ours = fastest(case for case in rows if case["params"].get("graph") == graph)
+    samples = [us for steps in ((peer or {}).get("step_us") or {}).values() for us in steps]
+    theirs = statistics.median(samples) if samples else None
+    ratio = theirs / ours if ours and theirs else None
+    lacking = " and ".join(word for word, one in (("ours", ours), ("Python's", theirs)) if not one)
+    return verdict(f"{what} against Python, {mode}", ratio, f"at least {least} times", ratio and ratio >= least,
+                   f"{ratio:.2f} times: {ours:.1f} and {theirs:.1f} us" if ratio else f"no step of {lacking}")
+
+
 def against_python(said, graph):
     for workload, mode, least in AGAINST_PYTHON:
-        ours = fastest(case for case in cases(said, "measure-graphs")
-                       if case["workload"] == workload and case["params"].get("graph") == graph)
-        peer = ((said.get("peers", {}).get(mode) or {}).get("step_us") or {}).get(workload)
-        theirs = statistics.median(peer) if peer else None
-        ratio = theirs / ours if ours and theirs else None
-        lacking = " and ".join(word for word, one in (("ours", ours), ("Python's", theirs)) if not one)
-        yield verdict(f"{workload} against Python, {mode}", ratio, f"at least {least} times", ratio and ratio >= least,
-                      f"{ratio:.2f} times: {ours:.1f} and {theirs:.1f} us" if ratio else f"no step of {lacking}")
+        rows = [case for case in cases(said, "measure-graphs") if case["workload"] == workload]
+        peer = said.get("peers", {}).get(mode) or {}
+        of_workload = {name: us for name, us in (peer.get("step_us") or {}).items() if name == workload}
+        yield speedup_over_python(workload, mode, least, rows, graph, {"step_us": of_workload})
+    for model, mode, least in GPT_AGAINST_PYTHON:
+        rows = [case for case in cases(said, "measure-gpt") if case.get("model") == model]
+        yield speedup_over_python(f"gpt {model}", mode, least, rows, graph, said.get("peers-gpt", {}).get(f"{mode}-{model}"))
 
 
 def ddp_overhead(said):

@@ -44,6 +44,7 @@ struct BackendSetup {
 struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
+  bool unproven_on_gpu = false;   // true if no run of several ranks on GPUs has passed all checks yet; rows say so
   bool shares_device = true;      // true if two ranks may use one GPU
   bool threads = false;           // true if the backend's ranks are threads of one process; used in tests
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never

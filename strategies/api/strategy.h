@@ -142,6 +142,7 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
+  bool unproven_on_gpu = false;  // true if no run on a GPU has passed all its checks yet; its rows there say so
   bool python = false;           // true if it is written in Python: a rank is then a process of a Python interpreter
   // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes. All
   // ranks are on the first one unless the user gives a mesh.

@@ -51,6 +51,7 @@ const RegisterBackend nccl{{.name = "nccl",
                             .summary = "PyTorch's NCCL, one GPU per rank",
                             .cpu = false,
                             .cuda = true,
+                            .unproven_on_gpu = true,
                             .shares_device = false,
                             .cuda_preference = 20,
                             .make = make_nccl}};

@@ -24,12 +24,11 @@ class Recorded : public BuiltInStrategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    StepResult result =
-        steps_.step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
-          const StepResult recorded = passes(/*step=*/0, rows, parts);
-          if (optimizer_recorded_) apply_gradients(/*step=*/0, parts);
-          return recorded;
-        });
+    StepResult result = steps_.step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
+      const StepResult recorded = passes(/*step=*/0, rows, parts);
+      if (optimizer_recorded_) apply_gradients(/*step=*/0, parts);
+      return recorded;
+    });
     if (!optimizer_recorded_) apply_gradients(step, phases);
     return result;
   }
@@ -37,7 +36,7 @@ class Recorded : public BuiltInStrategy {
  private:
   Tf32 tf32_;
   bool optimizer_recorded_;  // not with a scheduled learning rate: a recording repeats its rate
-  RecordedSteps steps_;  // declared first: its recorder sets the CUDA stream on which the replica is made
+  RecordedSteps steps_;      // declared first: its recorder sets the CUDA stream on which the replica is made
   Replica replica_;
 };
 

@@ -8,6 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/gpu"))
 import figures  # noqa: E402
+import overlap  # noqa: E402
 import page  # noqa: E402
 import targets  # noqa: E402
 
@@ -106,13 +107,13 @@ class Page(unittest.TestCase):
                                       "shared": {"benchmarks": [entry | {"name": "allreduce/backend:shm/world:2/bytes:4096/x", "time_us": 5},
                                                                 entry | {"name": "allreduce/backend:gloo/world:2/bytes:16/x", "bytes": 16.0},
                                                                 {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True}]}},
-                "measure-gpus": {"dp": {"cases": [case("mnist-mlp", 80, "dp", params={"link": "plain"}) | {"world": 2}]}},
-                "collectives-gpus": {"two": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:2/bytes:4096/x", "time_us": 9},
+                "measure-gpus-2": {"dp": {"cases": [case("mnist-mlp", 80, "dp", params={"link": "plain"}) | {"world": 2}]}},
+                "collectives-gpus-2": {"two": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:2/bytes:4096/x", "time_us": 9},
                                                             entry | {"name": "broadcast/backend:nccl/world:2/bytes:4096/x", "time_us": 7}]}}}
         text = page.page({"rehearsal": False, "gpu": "H200", "command": ["x"], "seconds": 1, "parts": [], "targets": []}, said)
-        for line in ("| scales | convnet | gpu, graph | 4 | bf16 | 1024 | 210.0 | 6,400 | 25.0 % |", "| eager | convnet | 40.0 |",
-                     "| dp | mnist-mlp | dp, 2 replicas, graph | 1 | bf16 | 64 | 90.0 | 6,400 | 25.0 % |",
-                     "| gpus | mnist-mlp | dp, 2 replicas, plain link | 1 | bf16 | 64 | 80.0 | 6,400 | 25.0 % |",
+        for line in ("| scales | convnet | gpu, graph | 4 | bf16 | 1024 | 210.0 | 6,400 | 25.0 % |  |  |  |", "| eager | convnet | 40.0 |",
+                     "| dp | mnist-mlp | dp, 2 replicas, graph | 1 | bf16 | 64 | 90.0 | 6,400 | 25.0 % |  |  |  |",
+                     "| gpus-2 | mnist-mlp | dp, 2 replicas, plain link | 1 | bf16 | 64 | 80.0 | 6,400 | 25.0 % |  |  |  |",
                      "| bytes | gloo, world 2 | nccl, world 1 | nccl, world 2 | shm, world 2 |", "| 16 | 12.3 |  |  |  |", "| 4,096 |  | 12.3 | 9.0 | 5.0 |"):
             self.assertIn(line + "\n", text)
 
@@ -120,6 +121,17 @@ class Page(unittest.TestCase):
         text = page.page({"rehearsal": True, "gpu": None, "command": ["x"], "seconds": 1, "parts": [], "targets": []},
                          {"measure-scales": {"a": None}, "peers": {"eager": None}, "measure-allreduce": {"nccl": None}})
         self.assertEqual(text.count("Nothing was measured."), 4)
+
+
+class Overlap(unittest.TestCase):
+    def test_the_share_of_copies_under_kernels_counts_time_once(self):
+        def event(category, begin, end, name="Memcpy HtoD (Pinned -> Device)"):
+            return {"cat": category, "name": name, "ts": begin, "dur": end - begin}
+
+        kernels = [event("kernel", 0, 10), event("kernel", 5, 12), event("kernel", 30, 40)]
+        copies = [event("gpu_memcpy", 8, 20), event("gpu_memcpy", 38, 42), event("gpu_memcpy", 0, 9, "Memcpy DtoH")]
+        self.assertEqual(overlap.overlap([*kernels, *copies, {"ph": "M"}]), {"copies_us": 16, "under_kernels": 0.375, "copies": 2, "kernels": 3})
+        self.assertEqual(overlap.overlap(kernels)["under_kernels"], 0)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ class Rotary {
   };
   const Tables& tables_for(const at::Tensor& x) const;
 
-  Tables exact_;         // float64, on the CPU
-  mutable Tables near_;  // on the device and in the dtype of the last pass: a recorded step cannot copy them from the host
+  Tables exact_;  // float64, on the CPU
+  mutable Tables
+      near_;  // on the device and in the dtype of the last pass: a recorded step cannot copy them from the host
 };
 
 class Attention : public torch::nn::Module {

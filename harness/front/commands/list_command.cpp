@@ -45,7 +45,11 @@ void add_flags(CLI::App& app, ListOptions& o) {
   add_output(app, o.output, {Form::table, Form::json, Form::markdown});
 }
 
-std::string devices_of(bool cpu, bool cuda) { return cpu && cuda ? "cpu, gpu" : cuda ? "gpu" : "cpu"; }
+template <class Entry>
+std::string devices_of(const Entry& entry) {
+  const std::string gpu = entry.unproven_on_gpu ? "gpu (unproven)" : "gpu";
+  return entry.cpu && entry.cuda ? "cpu, " + gpu : entry.cuda ? gpu : "cpu";
+}
 
 struct Section {
   std::string title;
@@ -63,8 +67,7 @@ std::string section_markdown(const Section& section) {
 Section strategies_of(const Catalogue& all) {
   std::vector<Cells> rows = {{"STRATEGY", "DEVICES", "PARALLELISM", "GRADIENT", "WHAT IT IS"}};
   for (const auto& entry : all.strategies)
-    rows.push_back(
-        {entry.name, devices_of(entry.cpu, entry.cuda), name_of(entry.parallelism), entry.gradient, entry.summary});
+    rows.push_back({entry.name, devices_of(entry), name_of(entry.parallelism), entry.gradient, entry.summary});
   return {"Strategies (--strategy)", rows};
 }
 
@@ -78,8 +81,8 @@ Section workloads_of(const Catalogue& all) {
 Section backends_of(const Catalogue& all) {
   std::vector<Cells> rows = {{"BACKEND", "TENSORS", "RANKS MAY SHARE A GPU", "WHAT IT IS"}};
   for (const auto& entry : all.backends)
-    rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda),
-                    entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
+    rows.push_back(
+        {entry.name, devices_of(entry), entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
   for (const auto& entry : all.not_built)
     if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", why_missing(all, entry)});
   return {"Backends (--backend)", rows};
@@ -120,8 +123,8 @@ Section declarations_of(const StrategyEntry& entry) {
 }
 
 std::string strategy_text(const StrategyEntry& entry) {
-  std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
-                     entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
+  std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry) + " · " + entry.parallelism +
+                     " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
   if (!entry.declares.empty()) text += "\n" + section_text(declarations_of(entry));
   const std::string flags =
       "Flags of run that also apply: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
@@ -142,7 +145,7 @@ std::string entry_text(const std::string& topic, const Catalogue& all) {
     return entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
            std::to_string(entry->batch) + "\n" + models_text(*entry);
   if (const auto* entry = find_entry(all.backends, topic))
-    return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
+    return entry->name + ": " + entry->summary + "\n" + devices_of(*entry) + " tensors\n";
   if (const auto* entry = find_entry(all.checks, topic)) return entry->name + ": " + entry->summary + "\n";
   std::vector<std::string> known = names_list<Topic>();
   for (const auto& names :

@@ -25,7 +25,7 @@ struct StrategyEntry {
   std::string name, summary;
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
-  bool cpu = true, cuda = true;
+  bool cpu = true, cuda = true, unproven_on_gpu = false;
   std::vector<std::string> axes = {};  // axes of a mesh that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
@@ -61,7 +61,7 @@ struct WorkloadEntry {
 
 struct BackendEntry {
   std::string name, summary;
-  bool cpu = true, cuda = false, shares_device = true, threads = false;
+  bool cpu = true, cuda = false, unproven_on_gpu = false, shares_device = true, threads = false;
   int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
   bool shares_memory = false;                   // ranks on one host communicate through shared memory with this backend
 

@@ -42,9 +42,7 @@ const BackendEntry* preferred_backend(Device device, bool shared, const Selectio
   return best;
 }
 
-}  // namespace
-
-void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
+void choose_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
   CaseSpec& spec = row.spec;
   const int here = local_replicas(spec, selection);
   spec.oversubscribe = spec.device == Device::cuda && static_cast<size_t>(here) > machine.gpus.size();
@@ -73,6 +71,24 @@ void settle_backend(Row& row, const Selection& selection, const Catalogue& catal
     row.note = usable->name + ": " + std::to_string(here) + " ranks share " + count_of(machine.gpus.size()) + ", and " +
                preferred->name + " does not support that";
   }
+}
+
+// Says which part of a case on GPUs has not passed all its checks on one yet; "" if all have.
+std::string unproven_part(const Row& row, const Catalogue& catalogue) {
+  const BackendEntry* backend = find_entry(catalogue.backends, row.spec.backend);
+  const std::string what = row.strategy->unproven_on_gpu                                   ? row.strategy->name
+                           : backend && backend->unproven_on_gpu && row.spec.processes > 1 ? backend->name
+                                                                                           : "";
+  return what.empty() ? "" : what + " has not passed all its checks on GPUs yet";
+}
+
+}  // namespace
+
+void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
+  choose_backend(row, selection, catalogue, machine);
+  if (row.spec.device != Device::cuda || !row.skip_reason.empty()) return;
+  const std::string unproven = unproven_part(row, catalogue);
+  row.note += (row.note.empty() || unproven.empty() ? "" : "; ") + unproven;
 }
 
 }  // namespace dpbench

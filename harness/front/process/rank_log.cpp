@@ -24,7 +24,8 @@ bool logged_by_libtorch(const std::string& line) {
   return line.size() > 2 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') && line[2] >= '0' && line[2] <= '9';
 }
 
-// True for a line of LibTorch's stack traces, such as "frame #3: c10::Error::Error(..)": dozens of them follow an error.
+// True for a line of LibTorch's stack traces, such as "frame #3: c10::Error::Error(..)": dozens of them follow an
+// error.
 bool is_stack_frame(const std::string& line) { return line.starts_with("frame #"); }
 
 }  // namespace

@@ -25,7 +25,8 @@ class StagedBackend : public c10d::Backend {
   // the device's tensors in all other collectives.
   enum class Stages { everything, messages };
   // Tensors on devices of the type of `device` are copied; other tensors go to the backend `host` unchanged. The
-  // c10d::Work objects of collectives that `host` returns must have futures; those of messages and all-to-alls need not.
+  // c10d::Work objects of collectives that `host` returns must have futures; those of messages and all-to-alls need
+  // not.
   StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device, Stages stages = Stages::everything);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }

@@ -1,4 +1,7 @@
 // The plan (list of cases of a run) for a selection: cases that run, cases that are skipped, and refused selections.
+#include <map>
+#include <string>
+
 #include "tests/unit/front/plan_parts.h"
 
 namespace dpbench {
@@ -94,6 +97,25 @@ TEST(Plan, AutomaticBackendIsTheMostPreferredOneOfTheDevice) {
   EXPECT_EQ(auto_backend(2, 0, 0, 2), "gloo") << "every host has one rank";
   all.backends.back().cpu_preference = 0;
   EXPECT_EQ(auto_backend(2, 0, 0), "shm");
+}
+
+TEST(Plan, ACaseOnGpusSaysWhatHasNotPassedItsChecksThere) {
+  Catalogue all = catalogue();
+  all.backends[2].unproven_on_gpu = true;
+  all.strategies[2].unproven_on_gpu = true;
+  Selection what;
+  what.workloads = {"mnist-mlp"};
+  what.gpus = {1, 2};
+  const Plan plan = make_plan(what, all, machine(4, 2));
+  std::map<std::string, std::string> notes;
+  for (const auto& spec : plan.cases)
+    if (plan.notes.contains(spec.id)) notes[spec.strategy + " " + std::to_string(spec.world)] = plan.notes.at(spec.id);
+  EXPECT_EQ(notes, (std::map<std::string, std::string>{{"dp 1", "dp has not passed all its checks on GPUs yet"},
+                                                       {"dp 2", "dp has not passed all its checks on GPUs yet"},
+                                                       {"ddp 2", "nccl has not passed all its checks on GPUs yet"}}));
+  what.gpus = {};
+  what.cpus = {2};
+  EXPECT_TRUE(make_plan(what, all, machine(4)).notes.empty());
 }
 
 TEST(Plan, SuggestsTheNearestKnownName) {
