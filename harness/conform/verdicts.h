@@ -16,7 +16,7 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // Sets the unused parameters of the model. The strategy may stop with an error that names them.
+  // Accepts an error that names these parameters, which the model does not use, as a refusal and not as a failure.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
   // The arguments `bench` and `scenario` must exist until finish() returns, because the judging thread reads them.

@@ -22,7 +22,7 @@ std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const Named
   return parameters;
 }
 
-// Calls wait() in the phase `communication`, then returns to the current one.
+// Calls wait() in the phase `communication`, then restores the phase before.
 template <class Wait>
 void communicate(Phases& phases, const Wait& wait) {
   const int before = phases.current();

@@ -17,7 +17,7 @@ class Pass {
   // Copies the samples to the replica's device. Their targets (labels) may be undefined: a pass does not compute the
   // loss.
   virtual void load(int64_t step, const Batch& rows, bool first_of_step) = 0;
-  // Returns the model's output, detached from its autograd graph.
+  // Runs the forward pass and returns the model's output, detached from its autograd graph.
   virtual at::Tensor forward() = 0;
   // Accumulates parameter gradients. slope: the gradient of the output. only_pass: true if the step has no other pass.
   virtual void backward(const at::Tensor& slope, bool only_pass) = 0;

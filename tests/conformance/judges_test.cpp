@@ -107,8 +107,8 @@ TEST_F(ConformanceChecks, NameParameterIndexAndBothValuesOfAWrongGradient) {
   EXPECT_EQ(row("ranks-agree-gradients").status, CheckStatus::failed);
 }
 
-// Returns the row of collective-order for four ranks that call these collectives over the axis shard of a mesh. Each
-// call is an all-gather of so many bytes.
+// Runs the check collective-order for four ranks and returns its result. bytes[r]: sizes of the all-gathers that rank r
+// calls over the axis `shard`, in order.
 CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
   const Layout layout{Parallelism::ranks, 4, 4, workload().samples(), parse_mesh("dp=2,shard=2")};
   const Bench bench{declared(), workload(), layout, 0, {}, {at::Device(at::kCPU)}, {}, 1};

@@ -44,7 +44,7 @@ class Faults(FaultyRuns):
                              ("sleep", r"rank 1 .*(stuck|late|missing|did not)")):
             self.over_both(fault, words, silent=TIMEOUT)
 
-    def test_a_rank_that_fails_before_the_rendezvous_is_named(self):
+    def test_the_error_names_a_rank_that_fails_before_the_rendezvous(self):
         self.over_both("sleep", r"rank 1", step=-1, silent=TIMEOUT)
         self.over_both("exit-7", r"rank 1 [^;]*exit code 7", step=-1)
         self.over_both("kill", r"rank 1 [^;]*signal 9", step=-1)

@@ -127,7 +127,7 @@ class Training(unittest.TestCase):
         self.assertEqual(lines[2:], [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertAlmostEqual(losses[0], sum(training["loss_curve"][:5]) / 5, places=9)
 
-    def test_gpt_counts_right_tokens_and_writes_a_text(self):
+    def test_gpt_counts_correct_predictions_and_generates_text(self):
         done = self.train("gpt", "ddp", "--cpus", "2", "--model", "tiny,padding=off", "--batch", "256", "--epochs", "1", "--eval",
                           "--generate", "30")
         right, all_tokens = re.search(r"^Accuracy: .* \((\d+) of (\d+)\)$", done.stdout, re.MULTILINE).groups()

@@ -21,7 +21,7 @@ def note(word):
 second = os.path.exists("{folder}/ran")
 if second: note("again")
 class One(unittest.TestCase):
-    def test_always_passes(self): note("One.test_always_passes")
+    def test_that_passes(self): note("One.test_that_passes")
 class Two(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -86,7 +86,7 @@ class RunTests(unittest.TestCase):
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
 
     def test_only_failed_methods_of_a_unittest_program_run_again(self):
-        for broken, again in (("", ["Two.test_passes_in_second_run"]), ("raise OSError", ["One.test_always_passes", "Two.test_passes_in_second_run"])):
+        for broken, again in (("", ["Two.test_passes_in_second_run"]), ("raise OSError", ["One.test_that_passes", "Two.test_passes_in_second_run"])):
             with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
                 program = pathlib.Path(folder, "program.py")
                 program.write_text(LATE.format(folder=folder, broken=broken), encoding="utf-8")

@@ -32,7 +32,7 @@ std::string file_name(const Save& save, int number) {
   return save.mark + text + ending;
 }
 
-// True for a name that file_name() makes.
+// True for a name of the form that file_name() gives, e.g. 0123456789abcdef-00001-of-00004.safetensors.
 bool is_file_of_a_save(const std::string& name) {
   static const std::regex form("[0-9a-f]{16}-[0-9]{5}-of-[0-9]{5}\\.safetensors");
   return std::regex_match(name, form);

@@ -25,8 +25,8 @@ struct Save {
 // Writes a save's file of this number. Each file also says where its parts lie, in the form that PyTorch's
 // HuggingFaceStorageReader understands. Throws FileError if it cannot be written.
 void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts);
-// Makes the save the directory's content: writes the index, and deletes the files of other saves, which it knows by
-// their names. Called when all files have been written. Throws FileError if one of them is not there.
+// Commits a save: writes the index, then deletes the files of earlier saves, recognised by their names. Call it when
+// all files have been written. Throws FileError if one of them is missing.
 void commit_parts(const std::string& directory, const Save& save, const std::map<std::string, std::string>& metadata);
 // Reads all tensors, whole, and the metadata. what: the flag that named the directory, for error messages. Throws
 // UsageError with the file's name if one is missing, damaged or of another save, or if parts overlap or do not make up

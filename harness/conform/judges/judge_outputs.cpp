@@ -21,8 +21,8 @@ at::ScalarType due_dtype(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }
 
-// How a value of a forward pass is compared: in float64 with the oracle (the reference computation), in other dtypes
-// with a recomputation in the same dtype.
+// The rule for a value of a forward pass: it is compared with the oracle (the reference computation) in float64, and
+// with a recomputation in the same dtype otherwise.
 struct Value {
   bool judged;
   std::string suffix, with;

@@ -28,8 +28,8 @@ std::string text_of(const ParamValues& values) {
   return text;
 }
 
-// The plan for a strategy that runs in a single process. Such a strategy can run every model with unused parameters,
-// unless it requires the same autograd graph in every step and the model's graph changes.
+// Decides how a strategy that runs in a single process is checked with unused parameters. It must take every model,
+// unless it requires the same autograd graph in every step and the model's graph changes. probe: true for a test model.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
   if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;

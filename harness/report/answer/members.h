@@ -1,4 +1,4 @@
-// CaseGroups of cases that may be ranked, with the speed and memory by which they are ranked.
+// Which cases of a run can be compared with each other, and the speed and memory by which they are ranked.
 #pragma once
 
 #include <optional>

@@ -109,7 +109,8 @@ struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective called, a part of its work done
   std::atomic<int64_t> collectives{0};  // collectives called since the start, quoted in failure messages
-  // The part of the checks that runs, e.g. "step 1 of scenario even"; empty outside the checks and from older workers.
+  // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks
+  // and from older workers.
   std::array<std::atomic<uint64_t>, 5> place{};
 };
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");

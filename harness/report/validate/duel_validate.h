@@ -8,7 +8,8 @@
 
 namespace dpbench {
 
-// Converts a JSON document to a DuelReport. Throws UsageError if it is not a duel report of this major version.
+// Reads a duel report (two builds measured in turn) from JSON. Throws UsageError if the document is something else or
+// has another major version of the schema.
 DuelReport duel_from_json(const Json& document);
 // Returns the inconsistencies of a duel report, each with its case; empty if there are none. Interim analyses and
 // verdicts are recomputed from the times of the pairs of blocks.

@@ -22,7 +22,7 @@ at::Tensor elements(const at::Tensor& tensor, const at::Tensor& indices) {
   return tensor.detach().cpu().reshape({-1}).index_select(0, indices).to(at::kDouble);
 }
 
-// Returns the number of steps of a parameter that the optimizer counted; -1: none.
+// Returns the optimizer's step count of a parameter; -1 if its state holds none.
 double counted(const NamedTensors& state, const std::string& parameter) {
   const at::Tensor* steps = find(state, parameter + ".step");
   return steps ? steps->item<double>() : -1;

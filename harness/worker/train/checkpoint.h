@@ -34,7 +34,7 @@ void save_checkpoint(const std::string& path, const RunIdentity& identity, const
 // part. Throws FileError if a file cannot be written.
 void save_stored_parts(const std::string& directory, const Save& save, int number, const std::vector<StatePart>& stored,
                        const TrainingState& state);
-// Makes the checkpoint that all ranks have written the directory's content.
+// Commits a checkpoint after all ranks have written their parts: from then on the directory holds only this one.
 void commit_checkpoint(const std::string& directory, const Save& save, const RunIdentity& identity,
                        const TrainingState& state);
 

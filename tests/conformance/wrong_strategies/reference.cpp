@@ -76,7 +76,7 @@ void clip(Run& run) {
       if (gradient.defined()) gradient.mul_(factor);
 }
 
-// Runs the optimizer step with the baseline's fused kernels, so that a world of 1 gives the baseline's bits.
+// Runs the optimizer step with the baseline's fused kernels, so that a world of 1 is bit-identical to it.
 void update(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   const double rate = learning_rate(spec, run.step);

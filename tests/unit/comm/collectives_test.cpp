@@ -130,7 +130,7 @@ std::vector<std::pair<Cut, Cut>> cuts_for(int world) {
   return {{{0, {2, 2, 2}}, {1, {1, 1, 1}}}, {{1, {1, 3, 2}}, {0, {2, 0, 1}}}};
 }
 
-TEST(DifferentiableCollectives, HaveTheirAdjointsAsBackwardPass) {
+TEST(DifferentiableCollectives, RunTheirAdjointInTheBackwardPass) {
   for (const Kind& kind : kinds)
     for (const int world : {2, 3}) {
       const auto errors =

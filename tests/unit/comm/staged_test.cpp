@@ -101,7 +101,7 @@ TEST(StagedBackend, BroadcastIntoAParameterKeepsItsLayout) {
   });
 }
 
-TEST(StagedBackend, PassesOnErrorsOfTheHostBackend) {
+TEST(StagedBackend, RethrowsErrorsOfTheHostBackend) {
   const auto errors = run_ranks({.backend = "threads", .world = kRanks}, [](const auto& backend, int rank) {
     const auto staged = c10::make_intrusive<StagedBackend>(backend, at::kCPU);
     Tensors mine{at::ones({rank == 1 ? 7 : 5})};

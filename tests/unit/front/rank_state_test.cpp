@@ -25,7 +25,7 @@ TEST(RankState, AcceptsJsonWithoutTheFieldsAddedLater) {
 }
 
 // A rank that blocks at the start of a collective changes nothing but its call log. So operator== must compare the log.
-TEST(RankState, ComparesUnequalAfterOneMoreCollective) {
+TEST(RankState, DiffersFromTheStateBeforeOneMoreCollective) {
   RankState next = kState;
   next.calls.push_back({10, 1, "barrier"});
   EXPECT_NE(next, kState);

@@ -347,7 +347,7 @@ std::vector<RuleCase> rule_cases() {
   };
 }
 
-TEST(Rules, EachMakesItsSentence) {
+TEST(AnswerRules, EachWritesItsOwnSentence) {
   std::set<std::string> reasons;
   for (const AnswerRule& rule : reason_rules()) reasons.insert(rule.name);
   for (const RuleCase& one : rule_cases()) {
@@ -357,7 +357,7 @@ TEST(Rules, EachMakesItsSentence) {
   }
 }
 
-TEST(Rules, EachHasAHandMadeRun) {
+TEST(AnswerRules, EachHasAHandMadeRun) {
   std::multiset<std::string> rules, tested;
   for (const AnswerRule& rule : group_rules()) rules.insert(rule.name);
   for (const AnswerRule& rule : reason_rules()) rules.insert(rule.name);
@@ -367,7 +367,7 @@ TEST(Rules, EachHasAHandMadeRun) {
 }
 
 // A rule may hold only where it is meant to.
-TEST(Rules, AreSilentWhereTheyDoNotApply) {
+TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));
   for (const char* rule :
        {"alone", "undecided", "tied", "below-one-device", "less-memory", "least-memory", "tied-memory", "no-loss",

@@ -10,7 +10,7 @@ namespace dpbench {
 namespace {
 
 // The run path (RPATH) of this program selects the fake NVML library of tests/fakes. FAKE_NVML sets its mode.
-class FakeDriver : public ::testing::Test {
+class NvmlOfAFakeDriver : public ::testing::Test {
  protected:
   void TearDown() override { unsetenv("FAKE_NVML"); }
   static GpuSurvey survey(const char* mode = "") {
@@ -21,7 +21,7 @@ class FakeDriver : public ::testing::Test {
 
 using Links = std::vector<std::vector<std::string>>;
 
-TEST_F(FakeDriver, SurveyReportsEveryGpu) {
+TEST_F(NvmlOfAFakeDriver, SurveyReportsEveryGpu) {
   const GpuSurvey found = survey();
   ASSERT_EQ(found.accelerators.gpus.size(), 3u) << found.why_none;
   EXPECT_EQ(found.accelerators.driver, "580.65.06");
@@ -40,16 +40,16 @@ TEST_F(FakeDriver, SurveyReportsEveryGpu) {
   EXPECT_EQ(gpu.mig, std::nullopt) << "unsupported means unknown";
 }
 
-TEST_F(FakeDriver, CountsTheNvlinksBetweenTwoGpus) {
+TEST_F(NvmlOfAFakeDriver, CountsTheNvlinksBetweenTwoGpus) {
   EXPECT_EQ(survey().accelerators.links, (Links{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}}));
 }
 
-TEST_F(FakeDriver, CountsNvlinksThroughSwitches) {
+TEST_F(NvmlOfAFakeDriver, CountsNvlinksThatGoThroughNvswitches) {
   EXPECT_EQ(survey("switch").accelerators.links,
             (Links{{"X", "NV18", "NV18"}, {"NV18", "X", "NV18"}, {"NV18", "NV18", "X"}}));
 }
 
-TEST_F(FakeDriver, ReportsPcieTopologyWithoutNvlinks) {
+TEST_F(NvmlOfAFakeDriver, ReportsPcieTopologyWithoutNvlinks) {
   const GpuSurvey found = survey("bare");
   EXPECT_EQ(found.accelerators.links, (Links{{"X", "PIX", "SYS"}, {"PIX", "X", "SYS"}, {"SYS", "SYS", "X"}}));
   EXPECT_EQ(found.accelerators.gpus[0].sm_clock_mhz, std::nullopt);
@@ -57,7 +57,7 @@ TEST_F(FakeDriver, ReportsPcieTopologyWithoutNvlinks) {
 
 // In the fake library, each reading adds 50 J of energy and 1 W of power, the SM clock alternates between 1980 and 1200
 // MHz, and two of four readings are throttled.
-TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
+TEST_F(NvmlOfAFakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
   GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // PCI bus numbers in the format of CUDA
   for (int block = 0; block < 4; ++block) {
     watch.start();
@@ -80,7 +80,7 @@ TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
             (std::vector<std::string>{"sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown"}));
 }
 
-TEST_F(FakeDriver, ValuesThatTheDriverDoesNotReportAreUnknown) {
+TEST_F(NvmlOfAFakeDriver, ValuesThatTheDriverDoesNotReportAreUnknown) {
   setenv("FAKE_NVML", "bare", 1);
   GpuWatch watch({"00000000:1B:00.0"});
   watch.start();
@@ -91,7 +91,7 @@ TEST_F(FakeDriver, ValuesThatTheDriverDoesNotReportAreUnknown) {
   EXPECT_EQ(counters.least_sm_clock_mhz, std::nullopt);
 }
 
-TEST_F(FakeDriver, GpuCountersAreEmptyWithoutGpus) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
+TEST_F(NvmlOfAFakeDriver, GpuCountersAreEmptyWithoutGpus) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
 
 }  // namespace
 }  // namespace dpbench

@@ -56,7 +56,7 @@ Schedule from_lists(const std::vector<std::vector<std::string>>& lists, int micr
   return schedule;
 }
 
-TEST(BrokenSchedule, WithABackwardPassBeforeItsForwardPass) {
+TEST(RefusesASchedule, WithABackwardPassBeforeItsForwardPass) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   swap(schedule, 3, "3F2", "3B2");
   EXPECT_EQ(broken_rules(schedule), "work-order");
@@ -64,19 +64,19 @@ TEST(BrokenSchedule, WithABackwardPassBeforeItsForwardPass) {
             "work-order: rank 3, action 4, 3B2 (stage 3, micro-batch 2): it needs 3F2, which comes later, as action 5");
 }
 
-TEST(BrokenSchedule, WithAWeightGradientBeforeItsInputGradient) {
+TEST(RefusesASchedule, WithAWeightGradientBeforeItsInputGradient) {
   Schedule schedule = made("zb-h1", {4, 1, 6});
   swap(schedule, 0, "0I2", "0W2");
   EXPECT_EQ(broken_rules(schedule), "work-order");
 }
 
-TEST(BrokenSchedule, WithStagesOfOneRankInTheWrongOrder) {
+TEST(RefusesASchedule, WithStagesOfOneRankInTheWrongOrder) {
   Schedule schedule = made("zbv", {2, 2, 4});  // rank 1 has stages 1 and 2
   swap(schedule, 1, "1F0", "2F0");
   EXPECT_EQ(broken_rules(schedule), "work-order");
 }
 
-TEST(BrokenSchedule, ThatDropsAWeightGradient) {
+TEST(RefusesASchedule, ThatDropsAWeightGradient) {
   Schedule schedule = made("zb-h2", {4, 1, 8});
   erase(schedule, 2, "2W5");
   ASSERT_EQ(broken_rules(schedule), "missing-work");
@@ -84,19 +84,19 @@ TEST(BrokenSchedule, ThatDropsAWeightGradient) {
             "missing-work: rank 2, 2W5 (stage 2, micro-batch 5): never runs: the weights lose this micro-batch");
 }
 
-TEST(BrokenSchedule, ThatRunsAForwardPassTwice) {
+TEST(RefusesASchedule, ThatRunsAForwardPassTwice) {
   Schedule schedule = made("gpipe", {4, 1, 6});
   schedule.ranks[1].insert(schedule.ranks[1].begin(), schedule.ranks[1].front());
   EXPECT_EQ(broken_rules(schedule), "repeated-work");
 }
 
-TEST(BrokenSchedule, WithAFullBackwardPassBesideAWeightGradient) {
+TEST(RefusesASchedule, WithAFullBackwardPassBesideAWeightGradient) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   schedule.ranks[1].push_back({.kind = Kind::weight_gradient, .stage = 1, .microbatch = 2});
   EXPECT_EQ(broken_rules(schedule), "repeated-work");
 }
 
-TEST(BrokenSchedule, WithAStageOnAnotherRank) {
+TEST(RefusesASchedule, WithAStageOnAnotherRank) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   schedule.ranks[1][position(schedule, 1, "1B3")].stage = 2;
   ASSERT_EQ(broken_rules(schedule), "placement");
@@ -104,37 +104,37 @@ TEST(BrokenSchedule, WithAStageOnAnotherRank) {
             std::string::npos);
 }
 
-TEST(BrokenSchedule, WithAnotherStageOfTheSameRank) {
+TEST(RefusesASchedule, WithAnotherStageOfTheSameRank) {
   Schedule schedule = made("interleaved", {2, 2, 4});
   schedule.ranks[1][position(schedule, 1, "1B3")].stage = 3;
   EXPECT_EQ(broken_rules(schedule), "missing-work repeated-work");
 }
 
-TEST(BrokenSchedule, WithUnevenlyManyStagesOnItsRanks) {
+TEST(RefusesASchedule, WithUnevenlyManyStagesOnItsRanks) {
   Schedule schedule = from_lists({{"0F0", "1F0", "1B0", "0B0"}, {"2F0", "2B0"}}, 1);
   schedule.rank_of = {0, 0, 1};
   EXPECT_EQ(broken_rules(schedule), "placement");
 }
 
-TEST(BrokenSchedule, WithAMicroBatchThatDoesNotExist) {
+TEST(RefusesASchedule, WithAMicroBatchThatDoesNotExist) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   schedule.ranks[0][0].microbatch = 6;
   EXPECT_EQ(broken_rules(schedule), "unknown-work");
 }
 
-TEST(BrokenSchedule, WithAMicroBatchOfTheOtherDirection) {
+TEST(RefusesASchedule, WithAMicroBatchOfTheOtherDirection) {
   Schedule schedule = made("dualpipe", {4, 1, 8});
   schedule.ranks[0][position(schedule, 0, "0F3")].microbatch = 4;
   EXPECT_EQ(broken_rules(schedule), "unknown-work");
 }
 
-TEST(BrokenSchedule, ThatAddsWeightGradientsInAnotherOrder) {
+TEST(RefusesASchedule, ThatAddsWeightGradientsInAnotherOrder) {
   Schedule schedule = made("gpipe", {2, 1, 4});
   for (auto& list : schedule.ranks) std::reverse(list.begin() + 4, list.end());
   EXPECT_EQ(broken_rules(schedule), "gradient-order");
 }
 
-TEST(BrokenSchedule, ThatKeepsMoreActivationsThanDeclared) {
+TEST(RefusesASchedule, ThatKeepsMoreActivationsThanDeclared) {
   for (const Family& family : families())
     for (int rank = 0; rank < 4; ++rank) {
       Schedule schedule = family.make({4, family.least_chunks, 8});
@@ -143,7 +143,7 @@ TEST(BrokenSchedule, ThatKeepsMoreActivationsThanDeclared) {
     }
 }
 
-TEST(BrokenSchedule, ThatReceivesIntoAFullSlot) {
+TEST(RefusesASchedule, ThatReceivesIntoAFullSlot) {
   int tested = 0;
   for (const Family& family : families()) {
     Schedule schedule = lower(family.make({4, family.least_chunks, 8}));
@@ -155,7 +155,7 @@ TEST(BrokenSchedule, ThatReceivesIntoAFullSlot) {
   EXPECT_GE(tested, 3);
 }
 
-TEST(BrokenSchedule, ThatDropsASendOrAReceive) {
+TEST(RefusesASchedule, ThatDropsASendOrAReceive) {
   for (const auto& [rank, text] :
        std::vector<std::pair<int, std::string>>{{1, "1SEND_F2"}, {2, "2RECV_F2"}, {2, "2SEND_B1"}, {1, "1RECV_B1"}}) {
     Schedule schedule = lowered("1f1b", {4, 1, 6});
@@ -164,7 +164,7 @@ TEST(BrokenSchedule, ThatDropsASendOrAReceive) {
   }
 }
 
-TEST(BrokenSchedule, ThatForgetsATransferOnBothSides) {
+TEST(RefusesASchedule, ThatForgetsATransferOnBothSides) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   erase(schedule, 1, "1SEND_F2");
   erase(schedule, 2, "2RECV_F2");
@@ -172,20 +172,20 @@ TEST(BrokenSchedule, ThatForgetsATransferOnBothSides) {
   EXPECT_NE(text_of(verify(schedule)[0]).find("neither sent nor received"), std::string::npos);
 }
 
-TEST(BrokenSchedule, ThatSendsFromTheLastStage) {
+TEST(RefusesASchedule, ThatSendsFromTheLastStage) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   schedule.ranks[3].push_back({.kind = Kind::send_activation, .stage = 3, .microbatch = 0});
   EXPECT_EQ(broken_rules(schedule), "unpaired-transfer");
 }
 
-TEST(BrokenSchedule, ThatSendsBetweenStagesOfOneRank) {
+TEST(RefusesASchedule, ThatSendsBetweenStagesOfOneRank) {
   Schedule schedule = lowered("zbv", {2, 2, 4});
   schedule.ranks[1].push_back({.kind = Kind::send_activation, .stage = 1, .microbatch = 0});
   ASSERT_EQ(broken_rules(schedule), "unpaired-transfer");
   EXPECT_NE(text_of(verify(schedule)[0]).find("both stages lie on rank 1"), std::string::npos);
 }
 
-TEST(BrokenSchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
+TEST(RefusesASchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
   Schedule early = lowered("1f1b", {4, 1, 6}), late = early;
   swap(early, 0, "0F1", "0SEND_F1");
   EXPECT_EQ(broken_rules(early), "transfer-order");
@@ -202,7 +202,7 @@ Schedule all_received_first() {
   return schedule;
 }
 
-TEST(BrokenSchedule, WithSwappedReceives) {
+TEST(RefusesASchedule, WithSwappedReceives) {
   Schedule schedule = all_received_first();
   swap(schedule, 1, "1RECV_F1", "1RECV_F2");
   ASSERT_EQ(broken_rules(schedule), "channel-order");
@@ -211,7 +211,7 @@ TEST(BrokenSchedule, WithSwappedReceives) {
             "bring 0SEND_F1 here");
 }
 
-TEST(BrokenSchedule, WithAReversedChannel) {
+TEST(RefusesASchedule, ThatReceivesInReverseOrder) {
   Schedule reversed = all_received_first();
   std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + 4);
   EXPECT_EQ(broken_rules(reversed), "channel-order");
@@ -224,7 +224,7 @@ TEST(BrokenSchedule, WithAReversedChannel) {
   EXPECT_EQ(broken_rules(backwards), "placement");
 }
 
-TEST(BrokenSchedule, ThatDeadlocks) {
+TEST(RefusesASchedule, ThatDeadlocks) {
   const Schedule schedule = from_lists({{"0F0", "0B0", "0F1", "0B1"}, {"1F0", "1F1", "1B0", "1B1"}}, 2);
   ASSERT_EQ(broken_rules(schedule), "deadlock");
   EXPECT_EQ(text_of(verify(schedule)[0]),
@@ -233,7 +233,7 @@ TEST(BrokenSchedule, ThatDeadlocks) {
 }
 
 // Both ranks send first, as a 1F1B without paired transfers does: right with buffers, stuck without.
-TEST(BrokenSchedule, ThatDeadlocksWithoutBuffers) {
+TEST(RefusesASchedule, ThatDeadlocksWithoutBuffers) {
   const Schedule schedule = from_lists({{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0F2", "0SEND_F2",
                                          "0RECV_B1", "0B1", "0RECV_B2", "0B2"},
                                         {"1RECV_F0", "1F0", "1B0", "1SEND_B0", "1RECV_F1", "1F1", "1B1", "1SEND_B1",
@@ -251,7 +251,7 @@ Schedule tied() {
   return lower(schedule);
 }
 
-TEST(BrokenSchedule, ThatReducesTiedParametersTooEarlyNeverOrTwice) {
+TEST(RefusesASchedule, ThatReducesTiedParametersTooEarlyNeverOrTwice) {
   ASSERT_EQ(broken_rules(tied()), "");
   Schedule early = tied(), never = tied(), twice = tied();
   swap(early, 0, "0REDUCE_TIED", "0B5");
@@ -262,13 +262,13 @@ TEST(BrokenSchedule, ThatReducesTiedParametersTooEarlyNeverOrTwice) {
   EXPECT_EQ(broken_rules(twice), "tied-reduction");
 }
 
-TEST(BrokenSchedule, ThatReducesParametersThatAreNotTied) {
+TEST(RefusesASchedule, ThatReducesParametersThatAreNotTied) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   schedule.ranks[2].push_back({.kind = Kind::reduce_tied, .stage = 2});
   EXPECT_EQ(broken_rules(schedule), "tied-reduction");
 }
 
-TEST(BrokenSchedule, ThatReducesGradientsBeforeTheLastOne) {
+TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastOne) {
   Schedule schedule = lowered("zb-h1", {4, 1, 6});
   schedule.ranks[2].push_back({.kind = Kind::reduce_gradients, .stage = 2});
   ASSERT_EQ(broken_rules(schedule), "");

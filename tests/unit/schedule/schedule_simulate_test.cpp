@@ -25,9 +25,9 @@ double worst_bubble(const Simulation& simulation, BubbleOf of) {
   return worst;
 }
 
-class EveryFormula : public testing::TestWithParam<Family> {};
+class BubbleFormula : public testing::TestWithParam<Family> {};
 
-TEST_P(EveryFormula, EqualsTheSimulatedBubble) {
+TEST_P(BubbleFormula, EqualsTheSimulation) {
   const Family& family = GetParam();
   int compared = 0;
   for (const Costs& costs : cost_triples())
@@ -43,7 +43,7 @@ TEST_P(EveryFormula, EqualsTheSimulatedBubble) {
 }
 
 // Transfers that take no time change no computation's start.
-TEST_P(EveryFormula, IsTheSameWithTransfers) {
+TEST_P(BubbleFormula, IsTheSameWithTransfers) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -56,7 +56,7 @@ TEST_P(EveryFormula, IsTheSameWithTransfers) {
       8, 17);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EveryFormula, testing::ValuesIn(families()), [](const auto& given) {
+INSTANTIATE_TEST_SUITE_P(Schedules, BubbleFormula, testing::ValuesIn(families()), [](const auto& given) {
   std::string name = given.param.name;
   std::erase(name, '-');
   return name;

@@ -21,7 +21,7 @@ Evidence audited(double before, double after, double count) {
   return seen;
 }
 
-class MotionBetweenAudits : public testing::Test {
+class ChangeBetweenAudits : public testing::Test {
  protected:
   // Judges a second audit, which begins at step 20. The first ended before step 10, with parameters of 1.01.
   Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
@@ -32,19 +32,19 @@ class MotionBetweenAudits : public testing::Test {
   }
 };
 
-TEST_F(MotionBetweenAudits, ARightOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
+TEST_F(ChangeBetweenAudits, ARightOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
-TEST_F(MotionBetweenAudits, ParametersThatDoNotMoveFail) {
+TEST_F(ChangeBetweenAudits, ParametersThatDoNotMoveFail) {
   EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
 }
 
-TEST_F(MotionBetweenAudits, ConvergedParametersNeedNotMove) {
+TEST_F(ChangeBetweenAudits, ConvergedParametersNeedNotMove) {
   EXPECT_EQ(next(audited(1.01, 1.01, 21)).where, "");
   EXPECT_EQ(next(audited(1.01, 1.01 + 1e-7, 21)).where, "");
   EXPECT_NE(next(audited(1.01, 1.01 + 1e-5, 21)).where, "");
 }
 
-TEST_F(MotionBetweenAudits, AdamStepsHaveABound) {
+TEST_F(ChangeBetweenAudits, AdamStepsHaveABound) {
   EXPECT_EQ(next(audited(1.70, 1.71, 21)).where, "");
   const Deviation far = next(audited(1.80, 1.81, 21));
   EXPECT_NE(far.where.find("parameter w moved by 0.79"), std::string::npos) << far.where;
@@ -52,7 +52,7 @@ TEST_F(MotionBetweenAudits, AdamStepsHaveABound) {
 }
 
 // Gradients that grow from step to step move an element by more than the learning rate.
-TEST_F(MotionBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
+TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   const OptimizerSpec spec{.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .beta2 = 0.95};
   double mean = 0, square = 0, value = 0, gradient = 1, before = 0;
   constexpr int steps = 400, last = 20;
@@ -75,12 +75,12 @@ TEST_F(MotionBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   EXPECT_NE(where_of(1.05 * moved), "");
 }
 
-TEST_F(MotionBetweenAudits, SgdStepsAreBoundedByTheFastestAuditedStep) {
+TEST_F(ChangeBetweenAudits, SgdStepsAreBoundedByTheFastestAuditedStep) {
   EXPECT_EQ(next(audited(90, 91, 21), OptimizerSpec::Kind::sgd).where, "");
   EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
 }
 
-TEST_F(MotionBetweenAudits, WeightDecayAddsToTheBound) {
+TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
   const auto likely_of = [](double decay, double before) {
     Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .weight_decay = decay});
     motion.remember(10, 1, audited(100, 100.01, 10));
@@ -91,7 +91,7 @@ TEST_F(MotionBetweenAudits, WeightDecayAddsToTheBound) {
   EXPECT_NE(likely_of(0, 95.5), "");
 }
 
-TEST_F(MotionBetweenAudits, TheBoundFollowsTheSchedule) {
+TEST_F(ChangeBetweenAudits, TheBoundFollowsTheSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
     Motion motion({.learning_rate = rate, .decay_steps = decay_steps});
     motion.remember(10, 1, audited(1, 1.01, 10));
@@ -103,7 +103,7 @@ TEST_F(MotionBetweenAudits, TheBoundFollowsTheSchedule) {
   EXPECT_EQ(likely_of(10, 1.01), "") << "the rate is zero from step 10 on";
 }
 
-TEST_F(MotionBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
+TEST_F(ChangeBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
   EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
 }
 

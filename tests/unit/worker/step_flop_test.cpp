@@ -39,8 +39,8 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .params = {{"recorded", "off", "on: record the first step, too"}},
                                   .make = make<Replaying>}};
 
-// A strategy that pretends to replay forward and backward passes. For each batch size, the second step records one
-// micro-batch, and later steps call no operations.
+// Imitates a strategy that replays forward and backward passes as CUDA graphs, whose operations the counter cannot see.
+// For each batch size, the first step runs normally, the second runs one micro-batch, and later steps call no operation.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}

@@ -59,7 +59,7 @@ TEST(Idx, RefusesSizesThatDoNotMatchTheFile) {
   expect_line(open(gzip(idx(3, {0xffffffff, 28, 28}, payload))), {"4294967295"});
 }
 
-TEST(Idx, RefusesTruncatedTooLongAndDamagedGzipFiles) {
+TEST(Idx, RefusesGzipFilesThatAreTruncatedOrTooLongOrDamaged) {
   const Folder folder;
   auto noise = counting(50'000);
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<uint8_t>(i * i * 7919 >> 7);
