@@ -27,6 +27,9 @@ struct Rank {
   c10::intrusive_ptr<RecordingBackend> recorder;
   c10::intrusive_ptr<c10d::Store> store;
 
+  // Waits for all ranks. Not by ProcessGroup::barrier(), whose static tensor ranks that are threads would free twice.
+  void meet() const { group->getDefaultBackend()->barrier({})->wait(); }
+
   BackendSetup setup(const std::string& keys) const {
     return {.store = c10::make_intrusive<c10d::PrefixStore>(keys, store),
             .rank = rank,
