@@ -83,10 +83,9 @@ class Shards {
     return all.views();
   }
 
-  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards, or that has no
-  // elements: its steps are counted on all ranks. A single slice
-  // for the whole shard would give other bits, because a fused kernel rounds a tensor's tail that fills no vector
-  // differently.
+  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A parameter
+  // without elements has a slice on every rank, where its steps are counted. A single slice for the whole shard would
+  // not be bit-identical, because a fused kernel rounds a tensor's tail that fills no vector differently.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {

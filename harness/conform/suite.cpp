@@ -122,12 +122,13 @@ class Suite {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
       if (large_ && !scenario.sizes) continue;
-      // Mistakes of later steps are left to the workloads that run the costly scenarios, and to the unwatched run.
+      // Brief cases run at most two steps per scenario: mistakes in later steps are found by the workloads that run the
+      // costly scenarios, and by the unwatched run.
       const bool brief = !costly || (request_.brief && !request_.workload.probe);
       if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
-      // A power of two divides whole numbers exactly.
+      // With a power of two as the number of micro-batches, dividing whole numbers by it is exact.
       if (workload_->sum_loss())
         scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
       scenarios_.push_back(std::move(scenario));
@@ -172,7 +173,7 @@ class Suite {
     return broadcast_text(*request_.store, "shared/" + std::to_string(exchanges_++), request_.rank, text);
   }
 
-  // Returns the number of samples of a micro-batch and the number of steps.
+  // Returns the number of samples per micro-batch and the number of steps that the time limit allows.
 
   std::pair<int64_t, int64_t> affordable_shape(Scenario scenario, int64_t few, int64_t own, int64_t least_steps) {
     scenario.rows_per_rank = std::min(few, own);

@@ -64,7 +64,8 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
     broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
   }
   if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
-  // Evidence of the first rank that failed by itself; if there is none, of the first that failed.
+  // Evidence of the first rank whose error is not merely a consequence of another rank's; if there is none, of the
+  // first rank with an error.
   const Evidence* cause = nullptr;
   for (const auto& one : evidence)
     if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;

@@ -32,7 +32,8 @@ int print_catalogue(const std::vector<std::string>& arguments) {
   // Output of plug-ins goes to stderr, because stdout is reserved for the catalogue.
   const int catalogue_output = dup(STDOUT_FILENO);
   check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
-  // Number of workloads before any plug-in is loaded, which may register more. Python files have registered theirs.
+  // Number of workloads of this build: counted before plug-ins register theirs, and without those that Python files
+  // have already registered.
   const auto built_in =
       static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
   for (size_t i = 1; i < arguments.size(); ++i) {

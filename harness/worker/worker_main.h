@@ -1,4 +1,4 @@
-// The worker program: the process of one rank, or a question for the catalogue.
+// The worker program: runs the process of one rank, or prints the catalogue.
 #pragma once
 
 #include <string>

@@ -6,8 +6,10 @@ foreach(part dpbench dpbench-worker dpbench_python dpbench_cuda)
   endif()
 endforeach()
 
-# Target `gpu-programs`: programs for scripts/gpu-check, including the collectives benchmark if it can be built.
+# Target `gpu-programs`: what scripts/gpu-check runs, with those parts that can be built here.
 add_custom_target(gpu-programs DEPENDS programs)
-if(TARGET dpbench-micro)
-  add_dependencies(gpu-programs dpbench-micro)
-endif()
+foreach(part dpbench-micro faulty)  # the collectives benchmark, and the plug-in of faults
+  if(TARGET ${part})
+    add_dependencies(gpu-programs ${part})
+  endif()
+endforeach()

@@ -56,7 +56,7 @@ def transformers(machine):
         (model[1], machine.run("--strategy", machine.single(), *machine.devices(), "--workload", "gpt", *model, *machine.graph("off,on"), samples=5,
                                max_time_s=3)) for model in flags])
     few = ["--steps", "2", "--samples", "2", "--device", "cpu"] if machine.rehearse else ["--warmup", "10", "--samples", "5"]
-    yield Part("peers-gpt", "the same steps of gpt in Python: eager with a fused optimizer, compiled", 150, [
+    yield Part("peers-gpt", "the same steps of gpt in Python: eager with a fused optimizer, compiled", 120, [
         (f"{mode}-{model}", [machine.python, str(ROOT / "scripts" / "gpu" / "peer.py"), "--workload", "gpt" if model == "small" else model,
                              "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--mode", mode,
                              *(few if machine.rehearse else [*few, "--steps", "100" if model == "small" else "10"])])
@@ -118,8 +118,8 @@ def conformance(machine):
     ddp = [("ddp", machine.check("--strategy", "ddp", *machine.devices(), *([] if machine.rehearse else ["--backend", "nccl"])))]
     if not machine.rehearse:
         ddp.append(("graph", machine.check("--strategy", "ddp", *machine.devices(), "--backend", "nccl", *machine.graph("on", "ddp"))))
-    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 120, gpu, at_once=True)
-    yield Part("check-dp", "conformance of dp on one device", 120, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
+    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 90, gpu, at_once=True)
+    yield Part("check-dp", "conformance of dp on one device", 60, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
     two = [("dp", machine.check("--strategy", "dp", *machine.devices(2)))]
     if not machine.rehearse:
         two.append(("graph", machine.check("--strategy", "dp", *machine.devices(2), *machine.graph("on", "dp"))))

@@ -19,7 +19,7 @@ def start(command, where, environment, cores):
         try:
             return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True,
                                     preexec_fn=lambda: os.sched_setaffinity(0, cores))
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             err.write(f"cannot be started: {error}\n".encode())
             return None
 

@@ -41,7 +41,7 @@ void require_same_mesh(const MeshShape& axes, const BackendSetup& setup) {
   }
 }
 
-// Returns the setup of this rank in the group of these ranks. Ranks of a host stay neighbours.
+// Returns this rank's setup for a group of these ranks, in which the ranks of a host remain consecutive.
 BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, const BackendSetup& world) {
   BackendSetup setup = world;
   const auto before = [&](int rank) {

@@ -26,8 +26,9 @@ class Mesh {
   // Makes a mesh with one axis, whose ranks are those of the group. Without a group it has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
   // Makes a mesh of all ranks of `world`, with a new group of the backend for each axis that is neither the whole world
-  // nor a single rank. Collective: every rank of the world calls it with the same axes. Throws on every rank, with the
-  // axes of both, if two ranks differ. setup: that of `world`, but its store has a prefix private to this mesh.
+  // nor a single rank. Collective: every rank of the world calls it with the same axes. If two ranks pass different
+  // axes, it throws on every rank and names both. setup: that of `world`, but its store has a prefix private to this
+  // mesh.
   Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
        const BackendSetup& setup);
 
@@ -38,9 +39,9 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   MeshShape shape() const;
 
-  // Returns a mesh of the same ranks with other groups: replace(axis, group) for each axis, and for the group of all
-  // ranks. An axis that covers all ranks shares the group of all ranks. If there is one, replace() gets that group only
-  // under the axis's name, otherwise under "world".
+  // Returns a mesh of the same ranks in which each group is replaced by replace(axis, group). An axis that covers all
+  // ranks shares the group of all ranks. If there is one, replace() gets that group only under the axis's name,
+  // otherwise under "world".
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

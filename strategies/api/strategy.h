@@ -31,8 +31,8 @@ struct Setup {
   const Workload& workload;
   // The process's devices: one per replica in a single-process strategy, one in a rank.
   std::vector<at::Device> devices;
-  // The ranks as a grid, with the groups in which they meet. Without the flag --mesh its only axis, dp, has all ranks.
-  // Has no groups unless the strategy runs one process per rank.
+  // The ranks as a grid, with their communication groups. Without the flag --mesh its only axis, dp, has all ranks. Has
+  // no groups unless the strategy runs one process per rank.
   Mesh mesh = {};
   uint64_t init_seed = 0;  // seed of this rank's initial parameters; may differ between ranks
   uint64_t step_seed = 0;  // seed of the dropout masks; the same on every rank
@@ -84,8 +84,8 @@ class Strategy {
   virtual NamedTensors buffers() = 0;
   virtual NamedTensors state() = 0;
 
-  // Returns what this rank stores of the snapshot: all ranks' parts together are the snapshot, each element once.
-  // Collective. The default, nullopt: no rank stores less than whole tensors.
+  // Returns the parts of the snapshot that this rank stores. The parts of all ranks together hold each element once.
+  // Collective. The default, nullopt, means that no rank stores less than whole tensors.
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
@@ -153,8 +153,8 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // Returns the most bytes that the model's parameters and all-gathers under way take while a step computes a loss or
-  // calls a collective, for a strategy that frees parameters; nullopt: it does not for these parameter values.
+  // For a strategy that frees parameters: returns the peak bytes of the model's parameters and of all-gathers in flight
+  // at any loss or collective of a step. nullopt: it frees none with these parameter values.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // what a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =

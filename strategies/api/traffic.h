@@ -32,7 +32,8 @@ struct TrafficQuery {
   bool clips = false;   // true if the global norm is clipped
   int64_t samples = 0;  // of this rank in this step, in all micro-batches
 
-  // Return the dtype in which a strategy stores a parameter or buffer, and the bytes of tensors stored so.
+  // stored() returns the dtype in which a strategy stores a parameter or buffer, and bytes_of() the bytes of tensors
+  // stored in these dtypes.
   at::ScalarType stored(const at::Tensor& tensor) const;
   int64_t bytes_of(const NamedTensors& tensors) const;
 };

@@ -23,7 +23,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
-using Gloo = LoggingBackend<c10d::ProcessGroupGloo>;
+
+// Gloo itself copies a GPU's tensors through the host in collectives, but not in messages and all-to-alls.
+class Gloo : public LoggingBackend<c10d::ProcessGroupGloo> {
+ public:
+  using LoggingBackend::LoggingBackend;
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    if (tensors.at(0).is_cpu()) return LoggingBackend::send(tensors, to, tag);
+    return send_through_host(tensors[0], [&](Tensors& host) { return LoggingBackend::send(host, to, tag); });
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    if (tensors.at(0).is_cpu()) return LoggingBackend::recv(tensors, from, tag);
+    return receive_through_host(tensors[0], [&](Tensors& host) { return LoggingBackend::recv(host, from, tag); });
+  }
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
+    if (input.is_cpu()) return LoggingBackend::alltoall_base(output, input, output_sizes, input_sizes, options);
+    return exchange_through_host(output, input, [&](Tensors& host) {
+      return LoggingBackend::alltoall_base(host[0], host[1], output_sizes, input_sizes, options);
+    });
+  }
+};
+
 using Devices = decltype(Gloo::Options::devices);
 
 // Returns the network devices that Gloo listens on. GLOO_SOCKET_IFNAME takes precedence. Otherwise it is loopback on a
@@ -103,9 +125,6 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
       // All ranks are connected: from now on each collective has the user's timeout.
       gloo->setTimeout(setup.timeout);
       gloo->log_calls(setup.note);
-      // Gloo itself copies the tensors of collectives through the host, but not those of messages.
-      if (setup.device.is_cuda())
-        return c10::make_intrusive<StagedBackend>(gloo, setup.device, StagedBackend::Stages::messages);
       return gloo;
     }
     if (last) throw std::runtime_error("gloo: another rank could not connect to all ranks");

@@ -29,7 +29,8 @@ class Exchange : public SequenceSplit {
  protected:
   Around around(const std::string& operation) const;
   virtual std::shared_ptr<const Ring> ring() const;
-  // Ulysses: gives this rank all tokens of some heads, and takes back its own tokens of all heads.
+  // The all-to-alls of Ulysses: to_heads() exchanges this rank's tokens of all heads for all tokens of some heads, and
+  // to_tokens() does the reverse.
   virtual at::Tensor to_heads(const at::Tensor& x, const std::vector<int64_t>& heads) const;
   virtual at::Tensor to_tokens(const at::Tensor& x, const std::vector<int64_t>& heads) const;
 

@@ -10,12 +10,13 @@
 namespace dpbench::context {
 namespace {
 
-// Tokens whose keys and values, or gradients of these, a rank passes on in ring attention of one layer.
+// Numbers of tokens whose keys and values, or their gradients, a rank sends and receives in ring attention of one
+// layer.
 struct Travelling {
   int64_t sent = 0, received = 0;
 };
 
-// In a forward and a backward pass: keys and values twice, their gradients once.
+// Counts a forward and a backward pass: keys and values travel in both, their gradients only in the backward pass.
 Travelling tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
   Travelling tokens;
   const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
@@ -49,7 +50,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // Under autocast the dtype of an activation is the layer's choice. Recomputation exchanges some activations again.
+  // There is no formula under autocast, where the layer chooses the dtype of an activation, nor with recomputation,
+  // which exchanges some activations again.
   if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "cp");
   std::vector<Traffic> all;

@@ -16,7 +16,8 @@ constexpr int64_t held_dim = token_dim + 1;  // the tokens of the stack of keys 
 
 at::ScalarType wide(at::ScalarType type) { return at::isReducedFloatingType(type) ? at::kFloat : type; }
 
-// Returns the result over two blocks of keys. The result over no block has no output.
+// Returns the attention result over the keys of both blocks. `one` may be the result over no block, which has no
+// output.
 Result merged(const Result& one, const Result& other) {
   if (!one.output.defined()) return other;
   if (!one.logsumexp.defined()) return {one.output + other.output, {}};
@@ -33,7 +34,8 @@ Result cut(const Result& result, const Piece& piece) {
   return {cut(result.output, piece), result.logsumexp.defined() ? cut(result.logsumexp, piece) : at::Tensor()};
 }
 
-// The output lies in memory token by token, as the layer after attention reads it.
+// Joins results along the tokens. The memory of the output is ordered by token, then by head, as the layer after
+// attention reads it.
 Result joined(const std::vector<Result>& results) {
   std::vector<at::Tensor> outputs, logarithms;
   for (const Result& one : results) {
@@ -56,7 +58,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
                             const at::Tensor& value, const c10::intrusive_ptr<Passes>& passes) {
     const Result found = passes->ring->forward(query, key, value, *passes->kernel);
     at::Tensor output = found.output.to(query.scalar_type());
-    // A copy in the wider dtype is kept only where it differs from the output.
+    // The output in the wider dtype is saved only if the conversion made a copy.
     const bool same = output.is_same(found.output);
     context->save_for_backward({query, key, value, output, same ? at::Tensor() : found.output, found.logsumexp});
     context->saved_data["passes"] = c10::IValue::make_capsule(passes);

@@ -29,13 +29,15 @@ class Ring {
   // Collective. query, key, value: of this rank's tokens.
   Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                  const AttentionKernel& kernel) const;
-  // Collective. whole: what forward() has returned. Keys and values travel once more, and their gradients follow them.
+  // Collective. whole: the result of forward(). Keys and values travel around the ring again, followed by their
+  // gradients.
   virtual Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                              const at::Tensor& value, const Result& whole, const AttentionKernel& kernel) const;
 
  protected:
   enum class Sight { nothing, causal, all };
-  // Returns which tokens of a piece of keys the tokens of a piece of queries see.
+  // Returns whether a piece of queries attends to nothing in a piece of keys, to all of it, or to the keys up to each
+  // query's own position (causal).
   virtual Sight sight(const Piece& query, const Piece& key) const;
 
   Axis axis_;
@@ -44,7 +46,7 @@ class Ring {
   bool poison_;
 
  private:
-  // Where a block lies among a rank's own queries, and among the keys that it holds.
+  // A piece of queries and a piece of keys that it attends to, as positions in the tensors that this rank holds.
   struct Block {
     size_t piece = 0;  // number of the piece of queries
     Piece query, key;
@@ -58,12 +60,13 @@ class Ring {
   // Returns the rank whose keys this rank holds at a hop.
   int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
   std::vector<Block> blocks(int hop) const;
-  // Starts to pass on what this rank has at a hop.
+  // Starts to send `held`, this rank's tensor at a hop, to the next rank, and to receive the tensor of the following
+  // hop from the previous rank.
   Hop begin(const at::Tensor& held, int hop, int tag) const;
   at::Tensor finish(Hop& hop) const;
 };
 
-// Runs the ring's passes with autograd.
+// Ring attention as a differentiable operation: autograd runs the ring's forward() and backward().
 at::Tensor ring_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           const std::shared_ptr<const Ring>& ring,
                           const std::shared_ptr<const AttentionKernel>& kernel);

@@ -22,7 +22,8 @@ class TokenCut {
   const std::vector<Piece>& of(int rank) const { return pieces_[static_cast<size_t>(rank)]; }
   const std::vector<int64_t>& counts() const { return counts_; }  // of tokens, by rank
   int64_t count(int rank) const { return counts_[static_cast<size_t>(rank)]; }
-  // Returns the sequence in its own order from one in which the ranks' tokens follow each other.
+  // Returns the sequence in its original order. by_rank: the tokens of the first rank, then those of the second, and so
+  // on.
   at::Tensor in_order(const at::Tensor& by_rank, int64_t dim) const;
 
  private:

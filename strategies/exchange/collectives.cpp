@@ -139,7 +139,7 @@ LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
   return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
 }
 
-// Starts a sum. Returns a function that waits for it, with its adjoint in the backward pass.
+// Starts a sum by calling `begin`. The returned function waits for the result, whose backward pass is `adjoint`.
 PendingSum pending(const at::Tensor& tensor, const std::function<PendingSum(const at::Tensor&)>& begin,
                    const LinearMap& adjoint, const Around& around) {
   PendingSum sum;
@@ -175,7 +175,8 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
     at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
     std::vector<int64_t> even;
     axis.group->alltoall_base(received, sent, even, even)->wait();
-    // Each received piece has the padding of both cuts.
+    // Received pieces are padded in the dimensions of both cuts: the padding of `to` is removed here, that of `from` by
+    // joined().
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
     return from.joined(at::stack(parts));

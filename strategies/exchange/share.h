@@ -1,4 +1,4 @@
-// Tensors that one rank tells the others, together with their shapes.
+// Broadcasts tensors of one rank to ranks that do not know their shapes.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,7 +18,7 @@ namespace {
 template <class Value>
 using Words = std::vector<std::pair<std::string, Value>>;
 
-// Returns the value of the parameter's word.
+// Returns the value that `words` assigns to the parameter's text. Throws UsageError if it has none.
 template <class Value>
 Value chosen(const Params& params, const std::string& name, const Words<Value>& words) {
   std::string allowed;

@@ -13,15 +13,15 @@ namespace dpbench::fsdp {
 // zero2: gradients and optimizer state are sharded; fsdp: parameters too.
 enum class Stage { zero2, fsdp };
 
-// Storage of a unit between its forward and its backward pass. on: freed. off: still gathered. shard: parameters are
-// sharded over all ranks, but each group of the axis `shard` keeps the whole unit, a part on each rank.
+// What happens to a unit between its forward and its backward pass. on: it is freed. off: it stays gathered. shard:
+// although parameters are sharded over all ranks, each group of the axis `shard` keeps the whole unit, a part on each
+// rank.
 enum class Reshard { on, off, shard };
 
 struct Options {
   Stage stage = Stage::fsdp;
   int64_t blocks_per_unit = 1;
-  // Number of units that are gathered ahead of the one that computes. It is also the limit on gathers under way: while
-  // a unit computes, no other units are gathered.
+  // Number of units that are gathered ahead of the one that computes. No other units are gathered meanwhile.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
   bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
@@ -30,7 +30,8 @@ struct Options {
   std::optional<at::ScalarType> gathered = {}, reduced = {};
 };
 
-// Throws UsageError with the parameter's name for an invalid value. dtype: of the computation; nullopt: any.
+// Throws UsageError with the parameter's name for an invalid value. dtype: that of the computation; nullopt if it is
+// not known.
 Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype = {});
 
 std::vector<ParamInfo> parameters(Stage stage);

@@ -27,7 +27,7 @@ class RowCut {
   // Returns a rank's flat shard as a view of `whole`, the flat shards of all ranks.
   at::Tensor shard_of(const at::Tensor& whole, int rank) const;
 
-  // Copy all rows of the i-th tensor out of `whole`, or multiplied by `scale` into it.
+  // unpack() copies all rows of the i-th tensor out of `whole`; pack() copies them into it, multiplied by `scale`.
   void unpack(const at::Tensor& whole, size_t i, const at::Tensor& tensor) const;
   void pack(const at::Tensor& tensor, size_t i, double scale, const at::Tensor& whole) const;
 

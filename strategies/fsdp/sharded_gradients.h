@@ -18,8 +18,8 @@ class ShardedGradients {
   // Starts to sum the gradients of all ranks, multiplied by `share`, and frees them. A parameter without a gradient
   // counts as zero.
   void begin_reduce(double share);
-  // Waits for the sum, and adds it to the sum of the step's earlier micro-batches. last: there are no more. Then the
-  // sum over the ranks with the same rows starts, for which finish() waits.
+  // Waits for the reduction, and adds its result to that of the step's earlier micro-batches. last: true in the last
+  // micro-batch. It then starts the sum over the ranks that store the same rows, for which finish() waits.
   void finish_reduce(bool last);
   void finish();
 

@@ -19,7 +19,8 @@ class ShardedParameters {
   void begin_gather();
   void gather();
   void free();
-  // Frees the tensors until the backward pass: the next gather takes place among the ranks of Storage::between.
+  // Frees the tensors between forward and backward pass. If Storage::between has several ranks, each keeps a part, and
+  // the next gather is among them.
   void free_between();
   // Starts to gather the rows after an optimizer step, for tensors that are not freed. gather() waits for that too.
   void begin_update();

@@ -14,12 +14,13 @@ namespace dpbench::fsdp {
 struct Storage {
   Axis shard;    // each rank of this axis stores some rows of each parameter
   Axis replica;  // the ranks of this axis store the same rows
-  // Ranks over which parameters are sharded between forward and backward pass; if it has one rank: over `shard`.
+  // Axis over which parameters are sharded between forward and backward pass. If it has one rank, they are sharded over
+  // `shard` there too.
   Axis between = {};
   bool whole = false;  // parameters are not freed (ZeRO-2)
   // Dtypes in which matrices are gathered and gradients are reduced; nullopt: their own.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
-  // Parameters whose gradients are summed further after this reduction. They are reduced in their own dtype.
+  // Parameters whose gradients are summed over other axes after this reduction. They are reduced in their own dtype.
   std::vector<at::Tensor> parts = {};
   bool poison = false;  // freed parameters are filled with NaN, and their memory is kept
 

@@ -43,8 +43,8 @@ class Unit {
 
   std::vector<ShardedParameter> parameters() const;
   bool has(const std::string& name) const;
-  // Gathers the whole tensors of which `rows` has this rank's rows, and adds them to `wholes`. Collective: every rank
-  // names the same parameters.
+  // Gathers whole tensors, and adds them to `wholes`. rows: this rank's rows of each. Collective: every rank names the
+  // same parameters.
   void join(const ByName& rows, ByName& wholes) const;
   // Returns this rank's rows of a tensor with the shape of the parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;

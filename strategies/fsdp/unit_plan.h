@@ -34,8 +34,8 @@ struct UnitPlan {
   std::pair<size_t, size_t> units_of(size_t stage) const;
 };
 
-// Cuts each stage into units of its own. stages: those of a rank; empty: the whole model is one. With several stages in
-// a model, some parameters of `root` may belong to other ranks.
+// Cuts each stage into units of its own. stages: those of a rank; if empty, the whole model is one stage. If other
+// ranks have stages of the model too, some parameters of `root` may belong to those ranks.
 UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages = {});
 
 }  // namespace dpbench::fsdp

@@ -11,7 +11,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the planned parameters with the names by which the strategy knows them; frozen ones get their own.
+// Returns the tensors with their names in `names`. Throws if a tensor is not there.
 std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const NamedTensors& names) {
   std::vector<Parameter> parameters;
   for (const at::Tensor& tensor : tensors) {
@@ -22,7 +22,7 @@ std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const Named
   return parameters;
 }
 
-// Calls wait() in the phase `communication`, then restores the phase before.
+// Calls wait() in the phase `communication`, then restores the previous phase.
 template <class Wait>
 void communicate(Phases& phases, const Wait& wait) {
   const int before = phases.current();
@@ -77,7 +77,7 @@ void Units::need(size_t unit, int direction, Phases& phases) {
   note_peak(0);
 }
 
-// beside: bytes of a communication buffer that was in use until now.
+// Updates the peak of gathered bytes. beside: bytes of a communication buffer that was in use until now.
 void Units::note_peak(int64_t beside) {
   int64_t bytes = root_.held_bytes() + beside;
   for (const Unit& one : units_) bytes += one.held_bytes();

@@ -40,8 +40,8 @@ class Units {
 
   // All parameters of this rank, in the order of `names`.
   std::vector<ShardedParameter> parameters();
-  // Returns the whole tensors of which `rows` has this rank's rows, gathered unit by unit. Collective: every rank names
-  // the same parameters.
+  // Returns whole tensors, gathered unit by unit. rows: this rank's rows of each. Collective: every rank names the same
+  // parameters.
   ByName joined(const ByName& rows);
   // Returns this rank's rows of a tensor with the shape of the parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;

@@ -145,7 +145,7 @@ StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phas
   return result;
 }
 
-// Returns the loss of the last stage, on every rank. The output follows if it is asked for.
+// Returns the result with the last stage's loss, on every rank. The output is sent only if gather_output() is called.
 StepResult Layout::shared(StepResult result, const Batch& last) {
   if (!is_distributed()) return result;
   const int root = stages_.back().rank;
@@ -180,7 +180,7 @@ at::Tensor Layout::forward(const Batch& mine) {
   return output;
 }
 
-// Collective among the ranks of a replica, each with the same samples.
+// Evaluates samples that are equal on all ranks of a replica. Collective among these ranks.
 at::Tensor Layout::evaluate(const Batch& batch) {
   const Part part{.batch = replica_.to_device(batch), .split = exchange(batch, nullptr)};
   at::Tensor x = part.batch.input;
@@ -229,7 +229,8 @@ void Layout::refuse_uncut_sequence() const {
   if (options_.tensor.sequence && plan.tokens / cp_.size < tp_.size)
     throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks +
                      " and the " + std::to_string(tp_.size) + " ranks of tp");
-  // Under tp a rank has whole groups of heads, unless there are fewer shared heads than ranks.
+  // Under tp a rank has whole groups of query heads with their key and value head, unless there are fewer key and value
+  // heads than ranks.
   const bool grouped = plan.kv_heads >= tp_.size;
   const int64_t heads = grouped ? plan.kv_heads / tp_.size * (plan.heads / plan.kv_heads) : plan.heads / tp_.size;
   if (options_.context.kind == context::Kind::ulysses && heads < cp_.size)
@@ -237,7 +238,8 @@ void Layout::refuse_uncut_sequence() const {
                      ". Use kind=ring");
 }
 
-// Frees the parameters of other ranks' stages. The optimizer steps what this rank stores of the others.
+// Frees the parameters that only stages of other ranks use. The optimizer steps what this rank stores of the other
+// parameters.
 void Layout::keep_own() {
   std::map<std::string, at::Tensor> rows;
   if (units_)
@@ -295,7 +297,8 @@ std::vector<Part> Layout::parts_of(std::span<const Batch> micro, Phases& phases)
 ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   ModelSplit split;
   int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
-  // The text that a model continues may begin with fewer tokens than there are ranks: each of them has all tokens then.
+  // When a model continues a text, the text may begin with fewer tokens than there are ranks. Each rank then has all
+  // tokens.
   if (cp_.size > 1 && tokens >= cp_.size) {
     split.sequence = make_exchange(options_.context, tokens, phases);
     tokens = 0;
@@ -419,7 +422,8 @@ void Layout::verify() const {
 }
 
 void Layout::clip() const {
-  // Each element counts once: on the rank of its first stage, a whole parameter on the first rank of tp.
+  // Each element is counted by one rank: on pp by the rank of the parameter's first stage, and on tp by the first rank
+  // if the parameter is whole.
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : own_) {
     if (!one.stored.grad().defined()) continue;

@@ -48,9 +48,9 @@ class Layout : public Strategy {
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
-  // Sums over tp the gradients of whole parameters that cover only a part of the model's computation.
+  // Sums over tp the gradients of those whole parameters for which each rank computes only a part of the gradient.
   virtual void sum_partial() const;
-  // Sums all gradients over cp: each rank's cover its own tokens.
+  // Sums all gradients over cp, because each rank's gradients cover only its own tokens.
   virtual void sum_tokens() const;
   // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
   virtual void sum_tied();
@@ -115,8 +115,9 @@ class Layout : public Strategy {
   StepResult shared(StepResult result, const Batch& last);
   at::Tensor evaluate(const Batch& batch);
   NamedTensors step_counts(const NamedTensors& state);
-  // Returns the whole tensor of each parameter in the order of `parameters_`, on every rank. choose: this rank's part,
-  // or undefined. scalars: each is a single float32 that all parts share.
+  // Gathers a whole tensor for each parameter, in the order of `parameters_`, on every rank. choose: returns this
+  // rank's part of it, or an undefined tensor. scalars: each tensor is a single float32, equal on all ranks that have
+  // the parameter.
   std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false);
   // The same by name, for trainable parameters.
   NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false);

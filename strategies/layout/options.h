@@ -1,4 +1,4 @@
-// The parameters of the strategies that are a layout, and their registrations' formulas.
+// The options of the class Layout, which implements several strategies.
 #pragma once
 
 #include <optional>

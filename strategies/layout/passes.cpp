@@ -18,7 +18,7 @@ using pipeline::Kind;
 using pipeline::Stage;
 using pipeline::Transfer;
 
-// Returns the gradient by a stage's input: zeros if its output does not depend on it.
+// Returns the gradient of a stage's input; zeros if the stage's output does not depend on it.
 at::Tensor slope_of(const at::Tensor& input) { return input.grad().defined() ? input.grad() : at::zeros_like(input); }
 
 }  // namespace
@@ -96,7 +96,7 @@ void Passes::transfer(const Action& action) {
   if (action.kind == Kind::send_gradient) here = {};
 }
 
-// Returns what has arrived for a stage, or the tensor of the neighbouring stage if it is on this rank.
+// Returns the tensor that another rank has sent to a stage, or `local` if the neighbouring stage is on this rank.
 at::Tensor Passes::arrived(int stage, int microbatch, const at::Tensor& local) {
   const auto there = arriving_.find({stage, microbatch});
   if (there == arriving_.end()) return local;
@@ -108,7 +108,7 @@ at::Tensor Passes::arrived(int stage, int microbatch, const at::Tensor& local) {
 at::Tensor Passes::compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step,
                            const Part& part) const {
   const size_t count = replica_.shared_model()->blocks().size();
-  // A model without blocks is the first stage.
+  // A model without blocks runs as a whole in the first stage.
   const bool whole = stage == 0 && blocks.first == 0 && blocks.last == count;
   if (whole) return replica_.forward(step, {x, {}, part.batch.ids}, part.split);
   if (blocks.first == blocks.last) return x;

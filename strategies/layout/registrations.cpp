@@ -9,10 +9,10 @@ namespace dpbench::layout {
 namespace {
 
 using Parameters = std::vector<ParamInfo>;
-// dtype: of the computation; nullopt: any.
+// dtype: that of the computation; nullopt if it is not known.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
-// What all of them have in common.
+// Returns the properties that all layout strategies have in common.
 StrategyInfo info_of(const std::string& name, const std::string& summary, const std::vector<std::string>& axes,
                      Parameters parameters, const OptionsOf& options_of) {
   return {.name = name,

@@ -140,7 +140,7 @@ NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bo
 
 namespace {
 
-// Returns the position of a view's first element in a contiguous tensor of these sizes.
+// Returns the position, by dimension, of a view's first element in its contiguous base tensor, which has these sizes.
 std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> first(sizes.size());
   int64_t offset = view.storage_offset();
@@ -153,8 +153,8 @@ std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>
 
 }  // namespace
 
-// Returns the part of a tensor with the sizes of a parameter; nullopt if this rank has no elements of it, or a copy of
-// another rank's.
+// Returns this rank's part of a tensor that has the shape of a parameter; nullopt if this rank has no elements of it,
+// or only a copy of another rank's.
 std::optional<StatePart> Layout::part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                          const at::Tensor& values) const {
   const bool is_copy = replicas_.rank > 0 || cp_.rank > 0 || owner_of(*one.placed) != pp_.rank ||
@@ -162,7 +162,7 @@ std::optional<StatePart> Layout::part_of(const Held& one, StatePart::Kind kind, 
   if (is_copy) return std::nullopt;
   const std::vector<int64_t>& sizes = one.placed->sizes;
   const at::Tensor whole = at::empty(sizes, at::TensorOptions(at::kMeta));
-  // A single number, or none, is stored by the first rank.
+  // Scalars and tensors without elements are stored by the first rank of the axis shard.
   if (whole.numel() == 0 || sizes.empty()) {
     if (shard_.rank > 0) return std::nullopt;
     return StatePart{kind, whole_part(name, values.view(sizes))};

@@ -1,4 +1,4 @@
-// Tensors by the name of the parameter or buffer whose shape they have.
+// A map from the name of a parameter or buffer to a tensor of the same shape.
 #pragma once
 
 #include <map>

@@ -16,7 +16,8 @@ class Flat {
   // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
-  // Returns the number of elements of each buffer of such a Flat. types: those of the buffers, one for each tensor.
+  // Returns the number of elements of each buffer of a Flat of these tensors. types: for each tensor, the dtype of its
+  // buffer.
   static std::map<at::ScalarType, int64_t> elements(const std::vector<at::Tensor>& like,
                                                     const std::vector<at::ScalarType>& types, int64_t parts = 1);
 

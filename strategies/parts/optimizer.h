@@ -20,7 +20,8 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
 
 class Optimizer {
  public:
-  // dimensions: of each whole parameter, on which its weight decay depends; needed if `parameters` are flat pieces.
+  // dimensions: the number of dimensions of each whole parameter, which decides about weight decay; needed if
+  // `parameters` are flat pieces.
   Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& parameters,
             const std::vector<int64_t>& dimensions = {});
   ~Optimizer();

@@ -12,8 +12,8 @@
 namespace dpbench {
 
 // Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
-// is at most `limit`. groups: the parts lie on the ranks of all of them. copies: gradients that another rank counts;
-// they are scaled too. Collective.
+// is at most `limit`. groups: the squared norm is summed over the ranks of each. copies: gradients that another rank
+// counts; they are scaled too. Collective.
 void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device,
                 const std::vector<c10d::ProcessGroup*>& groups, const std::vector<at::Tensor>& copies = {});
 

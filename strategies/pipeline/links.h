@@ -1,4 +1,4 @@
-// Transfers between the ranks of a pipeline. The sender of a tensor tells its shape once for each size of a batch.
+// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each batch size.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Transfer {
   }
 };
 
-// What crosses a boundary between two stages: the same kind has the same shape for the same number of samples.
+// Identifies the activations that cross a boundary between two stages: those with an equal Cargo have the same shape.
 struct Cargo {
   int stage = 0;  // the stage that sends it
   bool training = true;

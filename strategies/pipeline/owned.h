@@ -1,4 +1,4 @@
-// Tensors that lie on the ranks of a pipeline, gathered whole by name on every rank.
+// Gathers tensors that lie on different ranks of a pipeline, so that every rank has all of them.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace dpbench::pipeline {
 
-// A tensor as it is on the ranks that do not have it.
+// Shape and dtype of a tensor, for the ranks that do not have it.
 struct Whole {
   std::vector<int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
 };
 
-// Returns a tensor for each entry of `places`, from the rank of its first stage. mine(i): this rank's tensor, undefined
-// if it has none; called on its owner only. A tensor that is undefined there is undefined everywhere. Collective.
+// Broadcasts each tensor i from the rank owners[i], and returns all tensors on every rank. mine(i): the owner's tensor;
+// called on the owner only. A tensor that is undefined there is undefined everywhere. Collective.
 std::vector<at::Tensor> from_owners(const Axis& axis, at::Device device, const std::vector<int>& owners,
                                     const std::vector<Whole>& wholes, const std::function<at::Tensor(size_t i)>& mine);
 

@@ -32,7 +32,8 @@ std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t s
   return sizes;
 }
 
-// Returns each tensor once, under its first name, with the stages whose layers list it.
+// Returns each tensor of `items` once, under its first name, with the stages that use it. list_of: returns the tensors
+// of a layer.
 template <class Items, class ListOf>
 std::vector<Placed> placed(const Items& items, const Model& model, const std::vector<Stage>& stages,
                            const ListOf& list_of) {

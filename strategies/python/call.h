@@ -1,6 +1,6 @@
-// Calls from C++ into Python. Python gives dpbench one C function. A call passes the name of a request, and a frame
-// with tensors, numbers and texts, which Python reads and answers by operators (torch.ops.dpbench, operators.cpp). So
-// this side needs no header of Python, and tensors keep their autograd graphs.
+// Calls from C++ into Python, through one C function that Python registers. A call passes the name of a request; its
+// tensors, numbers and texts are in a frame, which Python reads and answers with operators (torch.ops.dpbench,
+// operators.cpp). So this code needs no Python headers, and tensors keep their autograd graphs.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Frame {
 // Returns the frame of the innermost call on this thread. Throws if Python calls an operator outside any call.
 Frame& innermost();
 
-// Returns 0 if Python has answered. Other values: the frame holds an error.
+// Return value of the function that Python provides. All values except `answered` mean that the frame holds an error.
 enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3 };
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);

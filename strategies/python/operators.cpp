@@ -1,5 +1,5 @@
-// What Python may ask of dpbench: operators of torch, called as torch.ops.dpbench.NAME, and two functions of C.
-// Tensors pass through operators as they are, with their autograd graphs.
+// The functions of dpbench that Python can call: torch operators, as torch.ops.dpbench.NAME, and two C functions.
+// Operators do not copy tensors, which keep their autograd graphs.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,7 +29,7 @@ std::shared_ptr<Model> model_of(int64_t id) {
   return models.at(id);
 }
 
-// Returns the number of a new model of the strategy's workload, on its device and in its dtype.
+// Makes a model of the strategy's workload, on the strategy's device and in its dtype. Returns the model's number.
 int64_t make_model(int64_t strategy) {
   const Setup& setup = strategy_of(strategy).setup();
   const Replica replica(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed);
@@ -67,7 +67,7 @@ at::Tensor forward_of_model(int64_t id, const at::Tensor& input, const at::Tenso
   return model_of(id)->forward(input, {static_cast<uint64_t>(seed), step, ids});
 }
 
-// Returns Python's number of a model that is Python's own; 0 if it is written in C++.
+// Returns the number that Python gave to a model written in Python; 0 if the model is written in C++.
 int64_t number_in_python(int64_t id) {
   const auto model = model_of(id);
   const auto* own = dynamic_cast<const PythonModel*>(model.get());

@@ -53,7 +53,7 @@ PythonModel::~PythonModel() {
   try {
     call("drop_model", id_);
   } catch (const std::exception&) {
-    // Python printed it to the rank's log.
+    // Python has printed the exception to the rank's log.
   }
 }
 

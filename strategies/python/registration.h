@@ -1,4 +1,5 @@
-// Registers strategies and workloads of Python files under the names of the C++ registrations' fields.
+// Registers strategies and workloads that are written in Python. Their fields have the names of the fields of the C++
+// registrations.
 #pragma once
 
 #include <cstdint>

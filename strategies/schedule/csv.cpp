@@ -51,7 +51,8 @@ std::vector<Action> read_line(const std::string& line, const std::string& where)
   return list;
 }
 
-// Returns the rank that has most of each stage's actions. A stage without actions lies where looped placement puts it.
+// Returns for each stage the rank that has most of its actions. A stage without actions gets its rank of looped
+// placement.
 std::vector<int> placement_of(const std::vector<std::vector<Action>>& ranks, int stages) {
   std::vector<std::map<int, int>> votes(stages);
   for (size_t rank = 0; rank < ranks.size(); ++rank)

@@ -1,5 +1,5 @@
-// Rules about progress: the step ends with unlimited buffers, and with none. Ranks advance in any order, because a
-// blocked action stays blocked until another rank moves: the result does not depend on timing.
+// Rules about progress: all ranks reach the end of their lists, with unlimited buffers and without any. The order in
+// which ranks advance does not change the result, because a blocked action stays blocked until another rank moves.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -87,7 +87,8 @@ class Progress {
     return ranks;
   }
 
-  // In a schedule with transfers, results of other ranks come before their consumer in its own list: transfer_order.
+  // In a schedule with transfers, the rule transfer_order ensures that results of other ranks are received before the
+  // computation that needs them, so only results of this rank are checked.
   std::optional<int> waits_for_input(const Action& action) const {
     const bool forward = action.kind == Kind::forward, backward = !forward && action.kind != Kind::weight_gradient;
     if (!is_compute(action.kind) || !(forward || backward)) return std::nullopt;

@@ -30,7 +30,7 @@ size_t column_of(double time, double columns_per_time) {
   return static_cast<size_t>(std::llround(time * columns_per_time));
 }
 
-// A box of its own for both halves of an overlapped pair: the first half of its columns shows the forward pass.
+// Returns a box for each computation. An overlapped pair shares its columns: the first half shows the forward pass.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
   for (const Timed& one : rank.computations) {

@@ -29,7 +29,7 @@ struct Schedule {
   // Micro-batches [first_microbatch, end_microbatch) run through the stage.
   int first_microbatch(int stage) const { return stage / stages_per_pipeline() * (microbatches / pipelines); }
   int end_microbatch(int stage) const { return first_microbatch(stage) + microbatches / pipelines; }
-  // True if the activation of `stage` reaches the next stage through a channel: there is one, on another rank.
+  // True if the activation of `stage` is sent through a channel: there is a next stage, and it lies on another rank.
   bool sends_activation(int stage) const { return !is_last(stage) && rank_of[stage] != rank_of[stage + 1]; }
   bool sends_gradient(int stage) const { return !is_first(stage) && rank_of[stage] != rank_of[stage - 1]; }
 };

@@ -76,7 +76,7 @@ class Replay {
     return arrivals[action.stage][action.microbatch];
   }
 
-  // Hands the result of a computation to the stage that needs it, unless a send of its own does.
+  // Makes the result of a computation available to the stage that needs it, unless a separate send action does.
   void pass_on(const Action& action, double end) {
     if (action.kind == Kind::weight_gradient) return;
     const bool forward = action.kind == Kind::forward;

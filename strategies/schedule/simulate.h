@@ -9,8 +9,8 @@
 
 namespace dpbench::pipeline {
 
-// A transfer arrives after `latency` + bytes / rate; the link carries the next one after bytes / rate. Transfers
-// overlap with computations. The default link is free.
+// A transfer takes latency + bytes / bytes_per_time; the next one can start after bytes / bytes_per_time. Transfers
+// overlap with computations. By default they take no time.
 struct Link {
   double latency = 0;
   double bytes_per_time = 0;  // 0: unlimited

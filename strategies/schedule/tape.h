@@ -26,7 +26,7 @@ class Tape {
   void input_gradient(int stage) { record(Kind::input_gradient, stage); }
   void weight_gradient(int stage) { record(Kind::weight_gradient, stage); }
 
-  // Records a computation of a certain micro-batch, for generators whose order is not the stage's own.
+  // Records a computation of a given micro-batch, for generators that choose the micro-batch themselves.
   void record(Kind kind, int stage, int microbatch) {
     if (microbatch < end_) actions_.push_back({.kind = kind, .stage = stage, .microbatch = microbatch});
   }

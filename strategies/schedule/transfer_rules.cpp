@@ -20,7 +20,7 @@ Places places_in(const std::vector<Action>& list) {
   return places;
 }
 
-// Returns the reason why nothing crosses the boundary of this transfer, or an empty string.
+// Returns the reason why this transfer has no channel; an empty string if it has one.
 std::string no_channel(const Schedule& schedule, const Action& transfer) {
   const Channel channel = channel_of(transfer);
   if (channel.from < 0 || channel.to < 0 || std::max(channel.from, channel.to) >= schedule.stages() ||

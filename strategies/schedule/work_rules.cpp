@@ -9,7 +9,7 @@ namespace {
 
 using Positions = std::map<Action, size_t>;
 
-// Identifies an action whether or not it overlaps the next one.
+// Returns the action without its flag overlaps_next, for lookups that ignore the flag.
 Action plain(Action action) {
   action.overlaps_next = false;
   return action;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t sequence_dim = 1;
 
-// Returns the largest of the ranks' tensors.
+// Returns the element-wise maximum over the ranks' tensors.
 at::Tensor largest(const at::Tensor& x, const Axis& axis) {
   std::vector<at::Tensor> tensors = {x.detach().clone(at::MemoryFormat::Contiguous)};
   c10d::AllreduceOptions options;

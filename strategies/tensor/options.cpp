@@ -42,7 +42,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // Under autocast the dtype of an activation is the layer's choice. Recomputation sums some activations again.
+  // There is no formula with tp.verify, under autocast, where the layer chooses the dtype of an activation, nor with
+  // recomputation, which sums some activations again.
   if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "tp");
   const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();

@@ -25,7 +25,8 @@ void PrintTo(const Case& one, std::ostream* out) {
        << one.world;
 }
 
-// Returns the mesh of a strategy whose first axis is not dp; empty for all others.
+// Returns a mesh of all ranks on the strategy's first axis; empty if that axis is dp or the strategy does not use
+// ranks.
 std::string mesh_of(const StrategyInfo& strategy, int world) {
   if (strategy.axes.front() == "dp" || strategy.parallelism != Parallelism::ranks) return "";
   return strategy.axes.front() + "=" + std::to_string(world);
@@ -114,8 +115,7 @@ std::vector<Case> sharded() {
   return all;
 }
 
-// Returns cases of the pipeline that cuts micro-batches into parts, on models whose samples do not influence each
-// other.
+// Returns cases of pp that cut micro-batches into parts, on models that treat samples independently.
 std::vector<Case> in_parts() {
   std::vector<Case> all;
   for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "probe-tied", "probe-blocks"})
@@ -347,7 +347,7 @@ INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", 
   return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
 });
 
-// Runs fsdp with a formula of its live memory that allows so many bytes more than its own for `params`.
+// Runs fsdp with the parameters `run_with`, but with its formula of live memory for `formula_of`, plus `more` bytes.
 CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more) {
   StrategyInfo fsdp = strategy_registry().at("fsdp");
   const StrategyInfo& own = strategy_registry().at("fsdp");
@@ -379,7 +379,7 @@ TEST(LiveParametersOfFsdp, AreExactlyThoseOfItsFormula) {
   }
 }
 
-TEST(LiveParametersOfFsdp, ShowAUnitThatIsGatheredTooFarAhead) {
+TEST(LiveParametersOfFsdp, FailTheCheckIfAUnitIsGatheredTooFarAhead) {
   for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
     const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
     EXPECT_EQ(row.status, CheckStatus::failed);

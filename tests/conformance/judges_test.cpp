@@ -2,7 +2,9 @@
 // strategy pass; each single change to them fails the check that covers it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -26,6 +28,18 @@ const Workload& workload() {
 const StrategyInfo& declared() {
   static const StrategyInfo info{.name = "by-hand", .summary = "", .make = {}};
   return info;
+}
+
+TEST(RelativeError, JudgesTheFiniteElementsIfOthersAreTheSame) {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const auto error = [](const std::vector<double>& found, const std::vector<double>& expected) {
+    return relative_error(at::tensor(found, at::kDouble), at::tensor(expected, at::kDouble), 0);
+  };
+  EXPECT_EQ(error({inf, nan, 4}, {inf, nan, 4}), 0);
+  EXPECT_DOUBLE_EQ(error({inf, nan, 3, 4}, {inf, nan, 3, 5}), 1 / std::sqrt(34.0));
+  EXPECT_EQ(error({inf, 1}, {-inf, 1}), inf);
+  EXPECT_EQ(error({1, 1}, {nan, 1}), inf);
+  EXPECT_EQ(error({1e200, 1e200}, {1, 1}), inf) << "finite, but its norm is not";
 }
 
 class ConformanceChecks : public testing::Test {
@@ -88,7 +102,7 @@ class ConformanceChecks : public testing::Test {
   std::vector<Evidence> ranks_;
 };
 
-TEST_F(ConformanceChecks, PassForARightStrategy) {
+TEST_F(ConformanceChecks, PassForACorrectStrategy) {
   size_t passed = 0;
   const Rows rows = judged();
   for (const auto& row : rows.all()) {
@@ -142,7 +156,7 @@ TEST(CollectiveOrder, NamesTheRankThatDiffersFromTheOtherGroupsOfItsAxis) {
                "collective 1 over shard: rank 0 calls nothing, rank 1 calls allgather of 4 bytes");
 }
 
-TEST_F(ConformanceChecks, TellASumOverRanksFromAMean) {
+TEST_F(ConformanceChecks, DistinguishASumOverRanksFromAMean) {
   for (int rank = 0; rank < 3; ++rank)
     for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
@@ -392,7 +406,7 @@ TEST(Scenarios, GiveEachRankItsOwnSamples) {
   }
 }
 
-TEST(Scenarios, OfUnwatchedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
+TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
   const Layout layout{Parallelism::ranks, 3, 4, 211};
   const Scenario scenario{.name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
   std::vector<std::vector<int64_t>> epochs(1);

@@ -96,16 +96,16 @@ TEST_P(WrongStrategy, FailsTheCheckListedForItsMistake) {
   RecordProperty("verdict", verdict->likely.empty() ? verdict->detail : verdict->likely);
 }
 
-class RightAlternative : public testing::TestWithParam<Mutant> {};
+class CorrectVariant : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RightAlternative, CorrectVariantOfAStrategyPassesEveryCheck) {
+TEST_P(CorrectVariant, OfAStrategyPassesEveryCheck) {
   const auto rows = checked(GetParam());
   EXPECT_EQ(failures(rows), "");
   EXPECT_GE(passed(rows), 15U) << summary(rows);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
-INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
 
 TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
   const auto rows =

@@ -82,7 +82,8 @@ class Spun : public Around {
   StepTimes times_;
 };
 
-// A process that uses the calling thread's core as long as the object lives, and keeps the thread on it.
+// As long as an object of this class exists, the calling thread is pinned to its current core, and another process
+// spins on that core.
 class Rival {
  public:
   Rival() {

@@ -74,7 +74,7 @@ class Hosts(unittest.TestCase):
             self.assertGreater(rows.count("passed"), 40)
             self.assertEqual(rows.count("failed"), 0)
 
-    def test_layouts_pass_their_checks_across_hosts_and_say_where_their_axes_are(self):
+    def test_layouts_pass_across_hosts_and_report_which_axes_are_between_hosts(self):
         for mesh, where in (("dp=2,tp=2", "dp between hosts, tp within a host"),
                             ("pp=2,tp=2", "pp between hosts, tp within a host"),
                             ("cp=2,dp=2", "cp is between hosts: --mesh dp=2,cp=2 keeps it within one"),
@@ -89,7 +89,7 @@ class Hosts(unittest.TestCase):
                     self.assertEqual(rows.count("failed"), 0)
                     self.assertIn(where, case["warnings"])
 
-    def test_an_all_to_all_may_take_longer_than_its_waits_are_sliced(self):
+    def test_an_all_to_all_that_outlasts_one_polling_interval_succeeds(self):
         self.hosts.rate("20mbit")  # half a second for each of the messages of 1 MiB
         self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt",
                        "--model", "small,layers=1,seq=1024", "--batch", "4", "--no-baseline", "--check", "off",

@@ -148,7 +148,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [0, 0], ends)
         self.assertGreater(time.monotonic() - start, 2 * SILENT)
 
-    def test_a_world_other_than_the_launchers_is_rejected_with_both_numbers(self):
+    def test_a_world_size_that_differs_from_the_launchers_is_rejected_naming_both(self):
         began = time.monotonic()
         codes, ends = self.launch([*CASE, "--cpus", "4"])
         self.in_time(began, REFUSED)
@@ -156,7 +156,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"--cpus 4\b.*\benv\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
-    def test_worlds_other_than_the_launchers_are_skipped_with_a_reason(self):
+    def test_world_sizes_that_differ_from_the_launchers_are_skipped_with_a_reason(self):
         codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(codes, [0, 0], ends)
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
@@ -296,7 +296,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [-9, 3], ends)
         self.assertRegex(ends[1][1], "rank 1 on ")
 
-    def test_a_rank_claimed_by_two_processes_is_refused_to_one_of_them(self):
+    def test_one_of_two_processes_that_claim_the_same_rank_is_rejected(self):
         began = time.monotonic()
         started = self.start(CASE, world=2, ranks=[0, 1, 1])
         self.assertTrue(leftovers.wait_until(lambda: any(one.poll() is not None for one in started[1:]), SLACK), "neither was rejected")

@@ -142,7 +142,7 @@ class Launcher(unittest.TestCase):
     def launcher_exit_code(self, code):
         return code
 
-    def test_a_world_other_than_the_launchers_is_rejected(self):
+    def test_a_world_size_that_differs_from_the_launchers_is_rejected(self):
         code, _, err = self.run_it(2, [*CASE, "--cpus", "3"])
         self.assertEqual(code, self.launcher_exit_code(2))
         self.assertRegex(err, r"--cpus 3\b.* 2 ranks")

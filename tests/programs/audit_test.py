@@ -43,7 +43,7 @@ class Audit(unittest.TestCase):
             self.assertTrue(done.stdout, done.stderr)
             return done.returncode, json.loads(done.stdout)["cases"][0]
 
-    def test_every_way_to_cheat_is_found_and_gets_no_speed(self):
+    def test_every_way_to_cheat_is_detected_and_no_step_time_is_reported(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
                 code, case = self.measure(way)
@@ -61,7 +61,7 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
         self.assertEqual(audit[0]["status"], "passed")
 
-    def test_a_duel_gives_a_build_that_fails_its_audits_no_verdict(self):
+    def test_duel_gives_no_verdict_on_a_build_that_fails_its_audits(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "duel", "--base-plugin", PLUGIN, "--new-plugin", PLUGIN, "--strategy", "cheating", "--param",
                                    "how=no-late-update", "--cpus", "2", "--workload", "mnist-mlp", "--pairs", "40", "--steps", "60", "--out",

@@ -39,7 +39,7 @@ class Check(Runs):
         failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
         self.assertEqual(len(failures), 1)
 
-    def test_check_draws_no_world_above_the_number_of_gpus(self):
+    def test_check_picks_no_random_world_size_above_the_number_of_gpus(self):
         with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:
             catalogue = json.load(file)
         nccl = {"name": "nccl", "summary": "", "cpu": False, "cuda": True, "shares_device": False, "threads": False, "cuda_preference": 20}

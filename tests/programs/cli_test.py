@@ -34,7 +34,7 @@ class Cli(Runs):
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
 
-    def test_the_answer_is_printed_below_the_table_and_saved(self):
+    def test_the_ranking_in_words_is_printed_below_the_table_and_saved(self):
         done = self.run_it("--workload", "toy", "--quick", "--cpus", "1")
         below = done.stdout.partition("\n\n")[2]
         self.assertRegex(below, r"^toy, world 1: .* (is fastest|no difference)")
@@ -252,7 +252,7 @@ class Cli(Runs):
         self.refused("-q", *fault("usage"))
         self.assertEqual(os.listdir(self.directory), ["results"], "an existing directory stays")
 
-    def test_cases_with_more_threads_than_cores_get_a_ceiling(self):
+    def test_cases_with_more_replicas_than_cores_warn_of_a_speedup_ceiling(self):
         cores = len(os.sched_getaffinity(0))
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", f"1,{cores + 1}", "--threads", "1", "--quick", "-o",
                                         "json").stdout)

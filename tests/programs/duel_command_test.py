@@ -56,7 +56,7 @@ class Duel(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 
-    def test_duel_calls_equal_builds_same_after_20_pairs(self):
+    def test_duel_gives_equal_builds_the_verdict_same_after_20_pairs(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertRegex(done.stdout, r"ddp/toy/cpu:2.* 20  +\d\.\d %  same")
         self.assertRegex(done.stdout, "1 same.*passed")
@@ -107,7 +107,7 @@ class Duel(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
-    def test_the_base_build_decides_if_a_step_below_a_millisecond_takes_one_thread(self):
+    def test_one_thread_is_used_if_steps_of_the_base_build_are_below_a_millisecond(self):
         cores = len(os.sched_getaffinity(0))
         for number, (base, new, flags, threads) in enumerate(((0.5, 2, (), 1), (2, 0.5, (), cores), (0.5, 0.5, ("--threads", "2"), 2))):
             with self.subTest(base=base, flags=flags):
@@ -160,7 +160,7 @@ class Duel(unittest.TestCase):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=untimed", code=3)
         self.assertRegex(done.stdout, r"FAILED +base: ")
 
-    def test_a_wrong_base_build_makes_its_case_unmeasured_and_not_passed(self):
+    def test_a_case_with_an_incorrect_base_build_is_unmeasured_and_does_not_pass(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "--check", "off")
         done = self.run_duel(*both, "--param", "fault=unequal")
         self.assertEqual(done.returncode, 2, done.stderr)

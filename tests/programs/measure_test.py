@@ -267,7 +267,7 @@ class Busy(unittest.TestCase):
             self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
             self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
 
-    def test_a_profile_without_its_core_is_taken_once_more_if_others_are_busy(self):
+    def test_a_profile_that_lost_its_core_to_another_program_is_repeated_once(self):
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2 or not os.path.exists("/proc/self/schedstat"):
             self.skipTest("needs two cores, and a kernel that tells how long threads wait for a core")

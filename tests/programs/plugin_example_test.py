@@ -106,7 +106,7 @@ class PluginExample(unittest.TestCase):
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
-    def test_a_workload_of_torchs_layers_is_told_if_its_strategy_calls_torchs_engine(self):
+    def test_with_torchs_layers_a_strategy_that_calls_torchs_engine_gets_a_notice(self):
         result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream", "--workload", "own-curve", "--cpus", "1", "--quick",
                      "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -102,7 +102,7 @@ class Right(unittest.TestCase):
 
 
 class Launched(unittest.TestCase):
-    def test_every_rank_of_torchrun_hosts_python(self):
+    def test_a_python_strategy_runs_on_every_rank_that_torchrun_starts(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([torch_python.interpreter(), "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "2", DPBENCH,
                                    "--python", torch_python.interpreter(), "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
@@ -114,7 +114,7 @@ class Launched(unittest.TestCase):
 
 
 class Wrong(unittest.TestCase):
-    def test_every_mistake_is_found_by_its_check_and_the_right_one_passes(self):
+    def test_every_faulty_strategy_fails_its_check_and_the_correct_one_passes(self):
         cases, right = {}, []
         for workload, strategies in {"random-linear": FOUND.keys() - BUFFERS, "convnet": BUFFERS}.items():
             code, report = checked(MISTAKES, ",".join(["m-none", *sorted(strategies)]), "--workload", workload, "--cpus", "3", "--backend", "shm",
@@ -129,7 +129,7 @@ class Wrong(unittest.TestCase):
                 self.assertIn(check, cases[strategy])
                 self.assertIn(words, cases[strategy][check])
 
-    def test_a_mistake_gets_the_words_that_it_gets_in_cpp(self):
+    def test_a_mistake_in_python_gets_the_same_diagnosis_as_in_cpp(self):
         _, report = checked(EXAMPLE, "plain-sum", "--workload", "random-linear", "--cpus", "3", "--backend", "shm", "--seed", "1")
         failed = failed_checks(report["cases"][0])
         self.assertEqual(failed["gradient-meaning"], "gradients are 3 times what they should be: summed over 3 ranks or replicas, not averaged")
@@ -153,7 +153,7 @@ class Faults(unittest.TestCase):
                 self.assertIn(words, reason)
                 self.assertIn("Traceback (most recent call last)", reason + errors)
 
-    def test_a_dead_rank_is_named_with_its_end(self):
+    def test_a_dead_rank_is_reported_with_its_exit_code_or_signal(self):
         for strategy, words in {"exits-at-once": "ended with exit code 7", "crashes": "signal 11"}.items():
             with self.subTest(strategy):
                 code, reason, errors = self.reason(strategy)
@@ -167,7 +167,7 @@ class Faults(unittest.TestCase):
                 self.assertEqual(code, 3, errors)
                 self.assertIn("no rank made progress", reason)
 
-    def test_out_of_memory_and_refusals_have_their_own_exit(self):
+    def test_out_of_memory_exits_3_and_a_strategy_that_refuses_exits_2(self):
         code, reason, _ = self.reason("out-of-memory")
         self.assertEqual(code, 3)
         self.assertIn("out of host memory", reason)
@@ -185,7 +185,7 @@ class Files(unittest.TestCase):
             code, _, errors = call("check", "--plugin", file, "--strategy", "mine", *flags)
             return code, errors
 
-    def test_a_faulty_file_is_named_with_the_line(self):
+    def test_an_invalid_python_file_is_rejected_naming_the_file_and_the_error(self):
         for text, words in {"def f(:\n": "mine.py: SyntaxError: invalid syntax (mine.py, line 1)\n",
                             "import nothing_of_that_name\n": "ModuleNotFoundError: No module named 'nothing_of_that_name' (mine.py:1",
                             "import dpbench\n@dpbench.strategy('mine', gradient='best')\nclass A(dpbench.Strategy): pass\n":
@@ -212,7 +212,7 @@ class Files(unittest.TestCase):
         skipped = {entry["case"]["strategy"]: entry["reason"] for entry in report["skipped"]}
         self.assertEqual(skipped, {"plain-average": "Python runs under --runtime torch alone"})
 
-    def test_another_version_of_torch_is_refused_with_both(self):
+    def test_a_different_torch_version_is_rejected_naming_both_versions(self):
         library = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
         done = subprocess.run([torch_python.interpreter(), library / "dpbench/host.py", library / "libdpbench_python.so", "2.9.1", "--catalogue"],
                               capture_output=True, text=True, timeout=120)
@@ -222,7 +222,7 @@ class Files(unittest.TestCase):
 
 
 class FromPython(unittest.TestCase):
-    def test_check_raises_with_the_diagnosis_and_run_gives_the_report(self):
+    def test_function_check_raises_with_the_diagnosis_and_run_returns_a_report(self):
         program = f"""
 import dpbench
 flags = dict(workload="random-linear", cpus=2, backend="shm")

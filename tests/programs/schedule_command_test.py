@@ -38,7 +38,7 @@ class ScheduleCommand(unittest.TestCase):
     def document(self, *words, code=0):
         return json.loads(self.schedule(*words, "-o", "json", code=code).stdout)
 
-    def test_every_schedule_is_right_and_drawn_with_its_figures(self):
+    def test_every_schedule_is_valid_and_its_formula_equals_the_simulation(self):
         for name in NAMES:
             text = self.schedule(name, "--stages", "4", "--microbatches", "8").stdout
             self.assertIn("right: 15 rules hold", text)
@@ -46,12 +46,12 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_costs_are_of_the_same_share_of_the_model_for_all_schedules(self):
+    def test_the_given_costs_keep_every_rank_equally_busy_in_all_schedules(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
 
-    def test_a_formula_that_does_not_apply_says_when_it_would(self):
+    def test_a_formula_that_does_not_apply_is_printed_with_its_conditions(self):
         text = self.schedule("zb-h1", "--costs", "send=1").stdout
         self.assertRegex(text, r"formula \(P-1\)\(F\+B-W\), exact if transfers are free, M >= P, W <= F; simulated \d+\n$")
 
@@ -81,7 +81,7 @@ class ScheduleCommand(unittest.TestCase):
         picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
         self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 
-    def test_a_broken_file_is_exit_code_1_with_the_rule_in_every_format(self):
+    def test_an_invalid_schedule_exits_1_and_names_the_broken_rule_in_every_format(self):
         self.put("mine.csv", DEADLOCK)
         self.assertIn("deadlock: rank 0, action 1, 0B0 (stage 0, micro-batch 0)", self.schedule("mine.csv", code=1).stdout)
         (fault,) = self.document("mine.csv", code=1)["faults"]

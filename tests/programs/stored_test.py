@@ -69,7 +69,7 @@ class Stored(unittest.TestCase):
         message = self.dpbench("compare", "latest~1", "latest")
         self.assertRegex(message.stdout, "2 same.*passed")
 
-    def test_advise_answers_for_a_stored_run_in_each_form(self):
+    def test_advise_ranks_the_strategies_of_a_stored_run_in_every_output_format(self):
         golden = pathlib.Path(GOLDEN).with_name("run-1.7.json").read_text(encoding="utf-8")
         name = json.loads(golden)["id"]
         self.put(f"results/{name}/run.json", golden)

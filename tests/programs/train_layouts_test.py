@@ -43,13 +43,13 @@ class TrainLayouts(unittest.TestCase):
         for step, (due, found) in enumerate(zip(self.single, losses)):
             self.assertAlmostEqual(due, found, delta=LIMIT, msg=f"step {step}")
 
-    def test_losses_are_those_of_one_device(self):
+    def test_training_under_a_layout_has_the_losses_of_one_device(self):
         for mesh, *flags in (("pp=2,tp=2",), ("dp=2,pp=2", "--param", "layout.microbatches=2"),
                              ("shard=2,tp=2", "--recompute", "1")):
             with self.subTest(mesh=mesh):
                 self.assert_those_of_one_device(self.losses("--strategy", "layout", "--mesh", mesh, *flags))
 
-    def test_a_run_goes_on_under_another_layout(self):
+    def test_training_resumes_under_another_layout_with_the_losses_of_one_device(self):
         file = self.folder / "checkpoint.safetensors"
         self.losses("--strategy", "layout", "--mesh", "pp=2,tp=2", "--checkpoint-every", "140", "--checkpoint", file,
                     epochs=1)
@@ -59,7 +59,7 @@ class TrainLayouts(unittest.TestCase):
                     self.losses("--strategy", strategy, "--mesh", mesh, "--resume", file))
 
 
-    def test_ranks_write_and_read_their_own_parts(self):
+    def test_ranks_save_checkpoint_shards_that_other_layouts_can_resume(self):
         folder = self.folder / "parts"
         self.losses("--strategy", "layout", "--mesh", "shard=2,tp=2", "--checkpoint-every", "70", "--checkpoint",
                     f"{folder}/", epochs=1)
@@ -72,7 +72,7 @@ class TrainLayouts(unittest.TestCase):
                 self.assert_those_of_one_device(
                     self.losses("--strategy", strategy, "--mesh", mesh, "--resume", folder))
 
-    def test_a_directory_without_a_part_is_refused(self):
+    def test_resuming_rejects_a_checkpoint_directory_with_a_missing_shard(self):
         folder = self.folder / "torn"
         flags = ("--strategy", "fsdp", "--cpus", "2", "--checkpoint-every", "70", "--checkpoint", f"{folder}/")
         self.losses(*flags, epochs=1)

@@ -111,7 +111,7 @@ class Ci(unittest.TestCase):
     def test_a_slower_build_fails_on_gitlab(self):
         self.check("gitlab.yml", "1.2", 1, "SLOWER")
 
-    def test_the_ci_files_measure_commit_and_use_a_baseline(self):
+    def test_the_baseline_that_one_ci_file_commits_is_used_by_another(self):
         self.keep_baseline()
         self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
 
@@ -129,7 +129,7 @@ class Ci(unittest.TestCase):
             with self.subTest(name):
                 self.setUp()
                 self.keep_baseline()
-                self.check(name, "1", code, "above 15 %", noise="0.25")
+                self.check(name, "1", code, "above 15 %", noise="0.5")
 
     def test_a_baseline_from_a_machine_with_more_cores_is_used(self):
         usable = sorted(os.sched_getaffinity(0))

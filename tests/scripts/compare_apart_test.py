@@ -41,7 +41,7 @@ class Apart(unittest.TestCase):
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
         self.assertIn("12 pairs at least 0 s apart", said)
 
-    def test_runs_closer_in_time_than_the_flag_apart_are_not_compared(self):
+    def test_with_the_flag_apart_runs_too_close_in_time_are_not_compared(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
     def test_it_is_an_error_if_no_two_runs_are_far_enough_apart(self):

@@ -28,7 +28,7 @@ class DrawnSeed(unittest.TestCase):
             with open(folder + "/runs", encoding="utf-8") as file:
                 return code, printed.getvalue(), len(file.readlines())
 
-    def test_a_check_as_expected_runs_once_and_prints_nothing(self):
+    def test_a_check_with_the_expected_verdict_runs_once_and_prints_nothing(self):
         self.assertEqual(self.check(0, 1), (0, "", 1))
 
     def test_a_wrong_verdict_fails_twice_and_is_printed_with_seed_and_rows(self):
@@ -38,12 +38,12 @@ class DrawnSeed(unittest.TestCase):
             self.assertEqual(printed.count(words), 2, printed)
         self.assertNotIn("buffers", printed)
 
-    def test_a_check_that_passes_when_repeated_passes_and_is_printed(self):
+    def test_a_check_that_fails_once_but_passes_when_repeated_passes_and_is_printed(self):
         code, printed, runs = self.check(3, 0)
         self.assertEqual((code, runs), (0, 2))
         self.assertIn("dp/toy failed: rank 1 hangs", printed)
 
-    def test_a_given_seed_is_not_repeated(self):
+    def test_a_check_that_fails_with_a_given_seed_is_not_repeated(self):
         code, printed, runs = self.check(1, 0, "--seed", "7")
         self.assertEqual((code, runs), (1, 1))
         self.assertIn("gradient-replay", printed)

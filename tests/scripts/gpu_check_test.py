@@ -116,6 +116,15 @@ class Parts(Fixture):
             self.gpu_check("--rehearse", "--resume", "--part", "doctor", "check-dp", code=0)
             self.assertEqual({name: part["status"] for name, part in self.parts().items()}, {"doctor": "passed", "check-dp": "passed"})
         self.assertEqual((self.folder / "pids").read_text().split("\n"), ["doctor", "env", "check", "again check", ""])
+        self.gpu_check("--rehearse", "--resume", "--part", "check-dp-2", code=0)
+        self.assertEqual(set(self.parts()), {"doctor", "check-dp", "check-dp-2"})
+
+    def test_a_run_is_resumed_only_on_the_same_gpu(self):
+        self.gpu_check("--rehearse", "--resume", "--part", "doctor", code=2)
+        self.gpu_check("--rehearse", "--part", "doctor", code=0)
+        before = (self.out / "parts.json").read_text()
+        self.assertIn("no GPU", self.gpu_check("--resume", "--part", "doctor", code=2, gpu=True).stderr)
+        self.assertEqual((self.out / "parts.json").read_text(), before)
 
     def test_processes_started_by_a_part_are_stopped_with_it(self):
         self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
@@ -202,7 +211,7 @@ class Limits(unittest.TestCase):
             return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
     def test_parts_needed_by_targets_fit_the_time_budget(self):
-        needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
+        needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", "measure-gpt", "peers-gpt", *targets.CONFORMING}
         spent_s = 0
         for part in parts.all_parts(self.on_gpus(2)):
             self.assertGreater(part.limit_s, 0)

@@ -124,7 +124,7 @@ class Page(unittest.TestCase):
 
 
 class Overlap(unittest.TestCase):
-    def test_the_share_of_copies_under_kernels_counts_time_once(self):
+    def test_overlapping_kernels_count_once_in_the_share_of_copy_time_they_hide(self):
         def event(category, begin, end, name="Memcpy HtoD (Pinned -> Device)"):
             return {"cat": category, "name": name, "ts": begin, "dur": end - begin}
 

@@ -133,7 +133,7 @@ class Layers(unittest.TestCase):
                 result = check(path, header)
                 self.assertEqual(result.returncode, 0, result.stdout)
 
-    def test_a_cpu_intrinsic_outside_its_file_is_a_fault(self):
+    def test_a_cpu_intrinsic_outside_its_designated_file_is_reported(self):
         text = "void wait() { __builtin_ia32_pause(); }\n"
         result = check_text("strategies/parts/replica_threads.cpp", text)
         self.assertEqual(result.returncode, 1)

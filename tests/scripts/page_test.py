@@ -168,7 +168,7 @@ class Svg(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_the_answer_stands_first_with_the_largest_world_on_top(self):
+    def test_the_ranking_comes_first_on_the_page_with_the_largest_world_on_top(self):
         choices = [{"case": "a"}, {"case": "b"}]
         groups = [{"setting": f"toy {world}", "world": world, "choices": choices[:number], "sentences": [{"rule": "fastest", "text": text}]}
                   for world, number, text in ((1, 2, "cpu is fastest."), (2, 2, "ddp <b> is fastest."), (4, 1, "dp has nothing to be compared with."))]

@@ -31,14 +31,14 @@ class AttentionKernel {
   // Causal attention over a whole sequence, with autograd.
   virtual at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const = 0;
 
-  // A block of keys. logsumexp [rows, heads, tokens]: logarithm of the sum of the exponentials of the scores, by which
-  // the outputs of several blocks are weighted. Undefined: attention has no softmax, and outputs are added.
+  // The result over a block of keys. logsumexp [rows, heads, tokens]: log-sum-exp of the scores, which weights the
+  // outputs of blocks that are merged. If it is undefined, attention has no softmax, and outputs are added.
   struct Result {
     at::Tensor output, logsumexp;
   };
   virtual Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const = 0;
-  // Returns the block's part of the gradients by query, key and value. whole: the result over all blocks. slope: the
-  // gradient by its output.
+  // Returns the block's contribution to the gradients of query, key and value. whole: the result over all blocks.
+  // slope: the gradient of its output.
   using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
   virtual Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                                    const at::Tensor& value, const Result& whole, bool causal) const = 0;
@@ -69,7 +69,8 @@ inline at::Tensor pieces_of(const at::Tensor& whole, int64_t dim, const std::vec
   return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
 }
 
-// The exchanges of a rank that computes a model together with other ranks. Null: it does not, on this axis.
+// The exchanges of a rank that computes a model together with other ranks. A pointer is null if the model is not
+// divided in that way.
 struct ModelSplit {
   std::shared_ptr<const TensorSplit> tensor = nullptr;
   std::shared_ptr<const SequenceSplit> sequence = nullptr;
@@ -87,7 +88,7 @@ struct ModelSplit {
   }
 
  private:
-  // Returns what lies in one piece of the tokens of `pieces`, counted from 0.
+  // Returns the part of `pieces` that lies in `range`, which counts the tokens of `pieces` from 0.
   static std::vector<Piece> pieces_within(const std::vector<Piece>& pieces, const Piece& range) {
     std::vector<Piece> found;
     int64_t before = 0;

@@ -12,7 +12,7 @@ namespace dpbench {
 struct TensorPart {
   std::string name;  // of the whole tensor
   at::Tensor values;
-  // Where the values lie in the whole tensor, by dimension, and its sizes.
+  // Position of the first value in the whole tensor, by dimension, and the sizes of the whole tensor.
   std::vector<int64_t> first, sizes;
 };
 

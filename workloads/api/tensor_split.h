@@ -46,8 +46,8 @@ struct TensorPlan {
   // Length of the sequence, dimension 1 of the activations outside of enter() .. leave(), if it may be cut; otherwise
   // 0.
   int64_t tokens = 0;
-  // For the formula of the traffic, elements per sample that leave() sums in a forward pass and enter() in a backward
-  // pass (for the whole sequence), and that the loss sums in total() and compares in maximum().
+  // For the formula of the traffic. Elements per sample: summed by leave() in a forward pass, summed by enter() in a
+  // backward pass (both for the whole sequence), summed by the loss in total(), and compared by the loss in maximum().
   int64_t left = 0, entered = 0, totals = 0, maxima = 0;
 };
 

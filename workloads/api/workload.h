@@ -52,7 +52,8 @@ class Model : public torch::nn::Module {
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
   // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
-  // The default: it cannot be divided. Throws UsageError if it cannot be divided among so many ranks.
+  // The default is an empty plan: the model cannot be divided. Throws UsageError if it can be divided, but not among so
+  // many ranks.
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
   // Returns what context parallelism needs to know. The default: the model's samples are no sequences.
   virtual SequencePlan sequence_plan() const { return {}; }
@@ -80,9 +81,9 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
-  // Under tensor and context parallelism: return loss() and the whole output from what the model returns on this rank,
-  // for a model whose last block leaves its output cut. The same on every rank. Only the loss has a gradient. target:
-  // of whole sequences.
+  // Used under tensor and context parallelism, by models whose last block leaves its output cut: split_loss() returns
+  // loss(), and joined_output() the whole output. Both take this rank's output, and return the same on every rank. Only
+  // the loss has a gradient. target: of whole sequences.
   virtual at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& /*split*/) const {
     return loss(output, target);
   }

@@ -27,8 +27,8 @@ enum class Parallelism { single, replicas, ranks };
 template <>
 inline constexpr auto enum_names<Parallelism> = std::to_array<std::string_view>({"single", "replicas", "ranks"});
 
-// Who runs layers, backward passes and small allocations. torch: LibTorch, as in a user's own program; fast: dpbench's
-// own autograd nodes, walk of the graph and cache of small blocks, with the same bits.
+// The code that runs layers, backward passes and small allocations. torch: LibTorch's, as in a user's own program;
+// fast: dpbench's own autograd nodes, graph traversal and cache of small blocks, which are bit-identical.
 enum class Runtime { torch, fast };
 template <>
 inline constexpr auto enum_names<Runtime> = std::to_array<std::string_view>({"torch", "fast"});

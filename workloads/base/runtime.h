@@ -9,7 +9,7 @@ Runtime runtime();
 // Sets the runtime of this process. Call it before any layer runs. Processes that do not call it use `fast`.
 void set_runtime(Runtime runtime);
 
-// Marks that dpbench::backward() walks a graph on this thread, as long as it exists.
+// As long as an object of this class exists, its thread is marked as one on which dpbench::backward() walks a graph.
 class OwnWalk {
  public:
   OwnWalk();

@@ -1,5 +1,6 @@
 // Tensor parallelism of a stack of layers: the output features of one layer are cut, then the input features of the
-// next, and so on. Ranks meet once for two layers, in enter() before the first and in leave() after the second.
+// next, and so on. Ranks communicate only around each pair of layers: in enter() before the first and in leave() after
+// the second.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 
 namespace dpbench {
 
-// A layer that cuts its inputs gets the pieces of the layer before it, or with whole_inputs the whole of them.
+// Which features of a layer are cut. inputs: the layer receives this rank's piece from the previous layer.
+// whole_inputs: it receives all features, and takes this rank's piece of them.
 enum class Cutting { none, outputs, inputs, whole_inputs };
 
 // Returns the cutting of layer number `depth` of a stack: outputs and inputs in turn. The last layer never cuts its

@@ -31,7 +31,7 @@ std::vector<at::Tensor> trained_parameters_of(std::span<const Block> blocks) {
   return trained;
 }
 
-// Gives the blocks' buffers back the values that they had when this object was made.
+// Restores the blocks' buffers in its destructor to the values that they had in its constructor.
 class KeptBuffers {
  public:
   explicit KeptBuffers(std::span<const Block> blocks) {

@@ -1,5 +1,5 @@
-// Tensors in a directory: safetensors files with parts of them, one written by each rank, and an index. A reader sees a
-// save as soon as its index is there, and the save before it until then.
+// Tensors in a directory: safetensors files with parts of them, one written by each rank, and an index. Until the index
+// of a save is written, readers see the previous save.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ namespace dpbench {
 // fails at its start. what: the flag that named the directory, for error messages.
 void require_parts_directory(const std::string& directory, const std::string& what);
 
-// A save: its own mark of 16 hexadecimal digits, which differs from that of every other save, and the number of its
+// Identifies a save by 16 hexadecimal digits, which differ from those of every other save, and by the number of its
 // files.
 struct Save {
   std::string mark;

@@ -1,5 +1,6 @@
 // The workload gpt-exact: gpt with whole numbers in place of real ones. Sums are exact in any order, so a contribution
-// that is lost, doubled or put in another place changes a whole number, and a right strategy gives the oracle's bits.
+// that is lost, doubled or put in another place changes a whole number, and a right strategy is bit-identical to the
+// oracle.
 #include <algorithm>
 #include <memory>
 
@@ -39,7 +40,7 @@ class GptExact : public Gpt {
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns a sum for each sample. first: number of the first of these logits.
+  // Returns a weighted sum of the logits of each sample. first: index in the vocabulary of the first of these logits.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);

@@ -101,7 +101,7 @@ std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {
   const at::Tensor positions = rows.unsqueeze(1) * shape_.seq + at::arange(shape_.seq + 1);
   const at::Tensor tokens = tokens_.at(positions);
-  // contiguous() would not copy a single row, so both would share memory.
+  // clone(), because contiguous() does not copy a single row: input and target would share memory.
   at::Tensor input = tokens.narrow(1, 0, shape_.seq).clone(at::MemoryFormat::Contiguous),
              target = tokens.narrow(1, 1, shape_.seq).clone(at::MemoryFormat::Contiguous);
   if (shape_.padding) pad(rows, input, target);
@@ -134,7 +134,7 @@ const RegisterWorkload registered{
      .recipe = {.epochs = 10},
      .models = {shape_names(), size_names(), "tiny", drawn_sizes()}}};
 
-// By default `dpbench check` runs gpt in the shape of GPT-2 alone.
+// A probe in the shape of Llama, because by default `dpbench check` runs gpt only in the shape of GPT-2.
 const RegisterWorkload llama{{.name = "probe-llama",
                               .summary = "gpt as Llama: rotary positions, RMSNorm, SwiGLU, shared heads, padding",
                               .scaling = Scaling::weak,

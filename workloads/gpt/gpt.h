@@ -26,7 +26,8 @@ class Gpt : public Workload {
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
   double flop_per_sample() const override { return shape_.flop_per_row(); }
-  // Begins with the first half of the first test row. Unless the data are bytes, tokens are written as numbers.
+  // The text begins with the first half of the first test row. Unless the data are bytes, tokens are written as
+  // numbers.
   std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const override;
   Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }

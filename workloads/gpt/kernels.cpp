@@ -9,13 +9,13 @@
 namespace dpbench::gpt {
 namespace {
 
-// Returns a key or value head for each query head.
+// Repeats the shared key or value heads, so that each query head has its own.
 at::Tensor for_each_query(const at::Tensor& shared, const at::Tensor& query) {
   const int64_t group = query.size(1) / shared.size(1);
   return group == 1 ? shared : shared.repeat_interleave(group, 1);
 }
 
-// The adjoint: sums the gradients of the query heads that share a head.
+// The adjoint of for_each_query(): sums the gradients of the query heads that share a key or value head.
 at::Tensor for_shared_head(const at::Tensor& gradient, const at::Tensor& shared) {
   const int64_t group = gradient.size(1) / shared.size(1);
   return group == 1 ? gradient : gradient.unflatten(1, {shared.size(1), group}).sum(2);

@@ -10,7 +10,7 @@ namespace dpbench::gpt {
 // Softmax of the scores. Blocks are computed in float32 at least. On the CPU they use LibTorch's flash kernels, on a
 // GPU its memory-efficient ones in float32, and otherwise those of plain_softmax_attention().
 std::shared_ptr<const AttentionKernel> softmax_attention();
-// The same by matrices of all scores.
+// Same, but computes a block from the full matrix of its scores.
 std::shared_ptr<const AttentionKernel> plain_softmax_attention();
 // Clamped scores without softmax, which are exact for whole numbers.
 std::shared_ptr<const AttentionKernel> exact_attention();

@@ -34,7 +34,8 @@ class Dense : public torch::nn::Module {
  public:
   Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const { return product(x, bias_); }
-  // Same as forward(), but x and the weight have only this rank's input features unless `split` is null.
+  // Same as forward(), but sums over ranks: x and the weight have only this rank's input features. If `split` is null,
+  // they have all features, and nothing is summed.
   at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
   int64_t outputs() const { return weight_.size(0); }
 
@@ -49,7 +50,7 @@ class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights);
   const at::Tensor& weight() const { return weight_; }
-  // Returns the vectors of the ids if the weight has only this rank's entries.
+  // Returns the vectors of the ids, summed over ranks, because the weight has only this rank's entries.
   at::Tensor summed(const at::Tensor& ids, const TensorSplit& split) const;
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// Returns the features of a sample that these tokens have.
+// Returns which of a sample's features, counted over all tokens, belong to these tokens.
 std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
   return tokens;

@@ -47,7 +47,8 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
   plan.tokens = shape.seq;
   plan.cuts.push_back({"model.embed_tokens.weight", 0, even_pieces(shape.vocab, ranks)});
   if (!shape.tied) plan.cuts.push_back({"lm_head.weight", 0, even_pieces(shape.vocab, ranks)});
-  // A rank has whole groups of query heads with their shared head, unless there are fewer shared heads than ranks.
+  // A rank has whole groups of query heads with their key and value head, unless there are fewer key and value heads
+  // than ranks.
   const bool shared = shape.kv_heads >= ranks;
   const int64_t size = shape.head_size(), group = shared ? shape.heads / shape.kv_heads : 1;
   const auto heads = even_pieces(shape.hidden, ranks, group * size);
@@ -65,7 +66,8 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
     cuts.outputs("mlp.up_proj", features);
     cuts.inputs("mlp.down_proj", features);
   }
-  // Forward: the embedding, then attention and MLP of each layer. Backward: the head in place of the embedding.
+  // The forward pass has one sum for the embedding and two for each layer (attention, MLP). In the backward pass, the
+  // head takes the place of the embedding.
   plan.left = plan.entered = (1 + 2 * shape.layers) * shape.seq * shape.hidden;
   plan.totals = shape.exact ? 1 : 2 * shape.seq;  // the loss of a sample; or the sums and the label's logits
   plan.maxima = shape.exact ? 0 : shape.seq;

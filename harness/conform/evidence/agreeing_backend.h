@@ -12,8 +12,8 @@ namespace dpbench {
 
 class AgreeingBackend : public ForwardingBackend {
  public:
-  // run: the name of this test run for error messages; it must be equal on every rank. names: the numbers by which
-  // error messages call the ranks of this group; empty: their places in it.
+  // run: the name of this test run for error messages; it must be equal on every rank. names: the global numbers of
+  // this group's ranks for error messages; empty: ranks are numbered within the group.
   AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run,
                   std::vector<int> names = {});
 

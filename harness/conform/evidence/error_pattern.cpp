@@ -9,7 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Share of a part's elements that must be wrong. The others may be right by chance, such as zeros behind a ReLU.
+// Minimum share of wrong elements in a part that is reported as wrong. The others may be right by chance, such as zeros
+// behind a ReLU.
 constexpr double most = 0.9;
 
 // Returns the name of the slice that holds all wrong elements, e.g. "row 2"; an empty string if there is none.
@@ -25,8 +26,8 @@ std::string slice_of(const at::Tensor& wrong) {
   return "";
 }
 
-// Returns the name of the part, in row-major order, that holds all wrong elements and few right ones, or the number of
-// wrong elements if that is small; else an empty string.
+// Returns a text that tells from or up to which element, in row-major order, nearly all elements are wrong; otherwise
+// how many are wrong, or an empty string if more than half are.
 std::string part_of(const at::Tensor& wrong) {
   const at::Tensor places = wrong.flatten().nonzero().flatten();
   const auto first = places[0].item<int64_t>(), last = places[-1].item<int64_t>();

@@ -155,7 +155,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Collects every tensor of the evidence, which visit() passes to it as it does to Writer and Reader.
+// Collects every tensor of the evidence. Called by visit(), like Writer and Reader.
 struct Collector {
   TensorPool pool;
   template <class T>

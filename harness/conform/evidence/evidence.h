@@ -12,8 +12,8 @@
 
 namespace dpbench {
 
-// A collective that a training step or an accessor after it called. Its input and output tensors are stored only if the
-// scenario asks for them.
+// A collective called by a training step, or by an accessor after the step. Its input and output tensors are stored
+// only if the scenario asks for them.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
@@ -55,7 +55,8 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  // The most memory of the model's parameters and of gathers under way at a loss or collective of a step.
+  // Peak memory of the model's parameters and of all-gathers in flight, measured at every loss and collective of a
+  // step.
   int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
   std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario

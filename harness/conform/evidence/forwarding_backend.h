@@ -81,7 +81,8 @@ class ForwardingBackend : public c10d::Backend {
     std::function<WorkPtr()> run;
     int64_t root = -1;  // root rank of the collective; -1 if it has no root
 
-    // Returns the bytes of this rank's input; of its output in a scatter, in which only the root has input, or a recv.
+    // Returns the bytes of this rank's input. For a recv, and for a scatter (where only the root has input), returns
+    // those of its output.
     int64_t bytes() const;
   };
   virtual WorkPtr around(Call call) { return call.run(); }

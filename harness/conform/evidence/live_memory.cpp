@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the bytes of memory that a model's parameters take, which is less than their sizes while some are freed.
+// Returns the bytes of memory that a model's parameters occupy; parameters that are freed at the moment occupy none.
 int64_t parameter_memory(const torch::nn::Module& model) {
   std::set<const void*> seen;
   int64_t bytes = 0;
@@ -19,7 +19,7 @@ int64_t parameter_memory(const torch::nn::Module& model) {
   return bytes;
 }
 
-// Forwards to the work of a gather, and calls end() when that has been waited for.
+// Wraps the Work of an all-gather and calls end() once it has been waited for or is destroyed.
 class GatherWork : public c10d::Work {
  public:
   GatherWork(c10::intrusive_ptr<c10d::Work> inner, std::function<void()> end)

@@ -1,5 +1,5 @@
-// Measures how much of a model a strategy holds that frees parameters: the memory of the model's parameters, and the
-// outputs of all-gathers under way.
+// For strategies that free parameters: measures how much of the model they hold, as the memory of its parameters and
+// the outputs of all-gathers in flight.
 #pragma once
 
 #include <atomic>
@@ -20,16 +20,16 @@ struct LiveBytes {
 
 class LiveMemory {
  public:
-  // The model is not kept alive. A later model takes its place.
+  // Sets the model to measure, replacing any earlier one. Does not keep it alive.
   void watch(const std::shared_ptr<torch::nn::Module>& model) { model_ = model; }
-  // Only a step counts: before the first one the whole model is built and shared.
+  // Switches measuring on during a step and off outside it, because the whole model is in memory before the first step.
   void in_step(bool on) { in_step_ = on; }
   // Measures now; does nothing outside a step.
   void measure();
   // Returns a backend that measures at each call. A gather is under way until its work has been waited for. This object
   // must outlive the backend's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns what was live when it was most.
+  // Returns the live bytes at their peak.
   LiveBytes most() const;
 
  private:

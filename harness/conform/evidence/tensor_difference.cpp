@@ -22,11 +22,18 @@ at::Tensor alike(const at::Tensor& f, const at::Tensor& e) {
   return f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
 }
 
-// Returns the relative error of the finite elements; infinite if another element is not the same in both.
+// Returns the norm of the difference as a share of the norm of `e`, at least of `floor`.
+double share_of(double difference, const at::Tensor& e, double floor) {
+  return difference == 0 ? 0 : difference / std::max(e.norm().item<double>(), floor);
+}
+
+// Returns the relative error of the finite elements; infinite if another element is not the same in both, or if a norm
+// is too large for a double.
 double relative_error_of_finite(const at::Tensor& f, const at::Tensor& e, double floor) {
-  const at::Tensor broken = f.isfinite().logical_and(e.isfinite()).logical_not();
-  if (!broken.logical_not().logical_or(alike(f, e)).all().item<bool>()) return infinite;
-  return relative_error(f.masked_fill(broken, 0), e.masked_fill(broken, 0), floor);
+  const at::Tensor finite = f.isfinite().logical_and(e.isfinite()), broken = finite.logical_not();
+  if (!finite.logical_or(alike(f, e)).all().item<bool>()) return infinite;
+  const double difference = (f - e).masked_fill(broken, 0).norm().item<double>();
+  return std::isfinite(difference) ? share_of(difference, e.masked_fill(broken, 0), floor) : infinite;
 }
 
 }  // namespace
@@ -35,9 +42,7 @@ double relative_error(const at::Tensor& found, const at::Tensor& expected, doubl
   if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
   const at::Tensor f = wide(found), e = wide(expected);
   const double difference = (f - e).norm().item<double>();
-  if (!std::isfinite(difference)) return relative_error_of_finite(f, e, floor);
-  if (difference == 0) return 0;
-  return difference / std::max(e.norm().item<double>(), floor);
+  return std::isfinite(difference) ? share_of(difference, e, floor) : relative_error_of_finite(f, e, floor);
 }
 
 std::string first_difference(const at::Tensor& found, const at::Tensor& expected) {
@@ -46,7 +51,7 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   if (found.sizes() != expected.sizes())
     return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
   if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
-    // Integers are not converted to float64, because different large integers may be equal there.
+    // Integers are compared without conversion to float64, which may map different large integers to the same value.
     const at::Tensor places = found.ne(expected).flatten().nonzero();
     if (places.numel() == 0) return "no element";
     const auto flat = places[0].item<int64_t>();

@@ -17,15 +17,15 @@ namespace dpbench {
 
 class RecordingBackend : public ForwardingBackend {
  public:
-  // axis: of the mesh, in whose group the collectives are called.
+  // axis: the mesh axis in whose group the collectives are called.
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string axis)
       : ForwardingBackend(std::move(inner)), axis_(std::move(axis)) {}
 
   // Discards the old record and starts a new one. keep: also copy inputs and outputs of reductions, which makes each
   // reduction blocking.
   void start(bool keep);
-  // Counts collectives that this thread calls from now on as calls of the accessors. Another thread may still end the
-  // step.
+  // Attributes the collectives that this thread calls from now on to accessors. Other threads may still be finishing
+  // the step.
   void step_returned();
   std::vector<Collective> stop();
 

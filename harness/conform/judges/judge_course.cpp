@@ -12,9 +12,9 @@
 namespace dpbench {
 namespace {
 
-// Allowed error of a course in float64, relative to how far the parameters move: 15 times the largest error that right
-// strategies showed (convnet, where Adam enlarges gradients that are zero by cancellation), a hundredth of the smallest
-// that wrong ones showed.
+// Allowed error of a course in float64, relative to how far the parameters move: 15 times the largest error measured
+// for a correct strategy (convnet, where Adam enlarges gradients that are zero by cancellation), and a hundredth of the
+// smallest measured for a wrong one.
 constexpr double course_bound = 1e-8;
 // A strategy may differ from the float64 course by this multiple of the oracle's own rounding error, measured by
 // computing the course in the strategy's dtype too.
@@ -66,9 +66,9 @@ class Comparison {
     deviation_.error = std::max(deviation_.error, error);
   }
 
-  // Measures the rounding error of the course. A single loss, or a parameter of few elements, may have a small one by
-  // chance. So losses get the largest of all ranks and steps, and each parameter at least the typical one of all
-  // parameters.
+  // Measures the rounding error of the course. That of a single loss, or of a parameter with few elements, may be small
+  // by chance. Therefore all losses use the largest error of any rank and step, and every parameter uses at least the
+  // typical error of all parameters.
   void measure_rounding() {
     std::vector<at::Tensor> errors, changes;
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
@@ -86,7 +86,8 @@ class Comparison {
     if (const double change = norm(changes); change > 0) usual_rounding_ = norm(errors) / change;
   }
 
-  // Returns the compared elements of a parameter before the first step; undefined if there is none.
+  // Returns the compared elements of a parameter before the first step; an undefined tensor if the rank has no such
+  // parameter.
   at::Tensor before(size_t rank, const std::string& name) const {
     const at::Tensor* found = find(trial_.ranks[rank].parameters, name);
     return found ? trial_.scenario.sample.of(*found) : at::Tensor();
@@ -212,8 +213,8 @@ class Comparison {
     }
   }
 
-  // Under Adam an element whose gradient nearly cancels moves by the learning rate in either direction, whatever
-  // rounding makes of its sign. So a thousandth of the elements may be off by as much.
+  // Under Adam, an element whose gradient nearly cancels moves by about the learning rate, in a direction that rounding
+  // decides. So a thousandth of the elements may differ by twice that distance.
   at::Tensor widened(const at::Tensor& bound, const at::Tensor& found, const at::Tensor& due, double rates) const {
     if (trial_.workload().optimizer().kind != OptimizerSpec::Kind::adam || due.numel() == 0) return bound;
     const at::Tensor excess = ((found.to(at::kDouble) - due.to(at::kDouble)).abs() / bound).flatten();
@@ -274,8 +275,8 @@ class Comparison {
     if (found->numel() != due.numel())
       return add(std::numeric_limits<double>::infinity(), "state " + name + " has sizes " + c10::str(found->sizes()) +
                                                               ", expected " + c10::str(due.sizes()) + at_rank(rank));
-    // A gradient that is zero by cancellation leaves only rounding errors, as large as those of other slots of its
-    // kind.
+    // If the gradient is zero by cancellation, the slot holds only rounding errors. Therefore the bound is relative to
+    // the largest slot of the same kind.
     double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
     if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
     if (rounded_ && !name.ends_with(".step"))

@@ -94,7 +94,7 @@ void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
-// Checks that a gradient which is not a number reaches its parameter.
+// Checks that a NaN in a gradient appears in the updated parameter too.
 void judge_poisoned(const Trial& trial, int64_t step, Rows& rows) {
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
     for (size_t p = 0; p < trial.names.size(); ++p) {
@@ -205,7 +205,7 @@ void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline
           [&, &of = name, &to = due] { return of + ", " + first_difference(mine ? *mine : at::Tensor(), to) + place; },
           "the update is not the baseline's");
     }
-    // From here on the gradients differ, because the parameters do.
+    // Stop here: once the parameters differ, all later gradients differ too.
     if (!first_mismatch(found.steps[step].parameters, expected).empty()) return;
     before = &expected;
   }

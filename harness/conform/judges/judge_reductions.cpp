@@ -101,7 +101,7 @@ std::string text_of(const Collective* call) {
   return call ? std::string(name_of(call->op)) + " of " + std::to_string(call->bytes) + " bytes" : "nothing";
 }
 
-// Returns how many ranks of an axis make a call at this place in their order.
+// Returns how many ranks of an axis make the same call as `call` at position `i` of their sequence of calls.
 size_t votes(const AxisCalls& axis, const Collective* call, size_t i) {
   size_t count = 0;
   for (const Group& group : axis.groups)
@@ -109,8 +109,8 @@ size_t votes(const AxisCalls& axis, const Collective* call, size_t i) {
   return count;
 }
 
-// Names the first rank of a group that calls something else than the others. If as many ranks of the group call one
-// thing as another, the other groups of the axis tell which of them is usual.
+// Names the first rank of a group whose call differs from the usual one: of the calls in the group, the one that most
+// ranks in all groups of the axis make at this position.
 std::string mismatch_of(const AxisCalls& axis, const Group& group) {
   size_t most = 0;
   for (const auto& calls : group.calls) most = std::max(most, calls.size());
@@ -153,8 +153,8 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
   }
 }
 
-// Checks a reduce, whose sum only its root receives. The root is not recorded, so the output closest to the sum is
-// checked.
+// Checks a reduce, whose sum only its root receives. It is not recorded which rank is the root, so the output closest
+// to the sum is checked.
 void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
   size_t root = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -224,7 +224,8 @@ void judge_reductions(const Trial& trial, Rows& rows) {
   }
 }
 
-// Ranks that compute one replica together sum its activations in every micro-batch.
+// Leaves out axes whose ranks compute one replica together, because these also sum its activations in every
+// micro-batch.
 ReductionCount count_reductions(const Trial& trial) {
   const auto over_activations = [](const std::string& name) {
     const KnownAxis* axis = mesh_text::known_axis(name);

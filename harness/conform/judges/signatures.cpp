@@ -240,7 +240,7 @@ std::string by_elements(const WrongGradient& c) {
   return "";
 }
 
-// Returns a diagnosis if a rank added another parameter's gradient of the same shape.
+// Returns a diagnosis if a rank contributed the gradient of another parameter of the same shape.
 std::string by_exchange(const WrongGradient& c) {
   const size_t p = c.wrong.front();
   const auto& shards = c.expected.shards;
@@ -293,7 +293,7 @@ bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   return true;
 }
 
-// Returns a diagnosis if the rows of a rank are wrong in a way of their own, as only a sharded strategy makes them.
+// Returns a diagnosis of a mistake that only a sharded strategy makes, found by examining each rank's rows separately.
 std::string by_pieces(const WrongGradient& c) {
   const int pieces = row_pieces(c.trial);
   if (c.trial.clip_norm && pieces > 1 && each_piece_is_scaled(c, pieces))

@@ -65,7 +65,8 @@ class Diagnosis {
            " elements were not updated: a piece was left out";
   }
 
-  // Returns the mistake of a sharded strategy, in which a rank steps its own rows.
+  // Returns the diagnosis for a sharded strategy that updated a rank's rows with the gradient of another rank's rows;
+  // empty if it did not.
   std::string by_rows() const {
     const int pieces = row_pieces(trial_);
     if (pieces < 2 || before_.dim() == 0) return "";

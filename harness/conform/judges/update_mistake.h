@@ -18,7 +18,8 @@ struct Update {
   const at::Tensor &before, &after;
 };
 
-// Returns the mistake that the update looks like. expected: the parameter that the reported gradient gives.
+// Returns the likely mistake behind a wrong update. expected: the parameter's value after an update with the reported
+// gradient.
 std::string update_mistake(const Trial& trial, const Update& update, const at::Tensor& expected);
 
 }  // namespace dpbench

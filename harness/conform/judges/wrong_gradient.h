@@ -47,7 +47,7 @@ struct WrongGradient {
     for (size_t i = 0; i < shares.size(); ++i) shares[i] *= factor(expected.shards[i]);
     return combine(expected.shards, shares);
   }
-  // Returns the same over the shards selected by `keep`, multiplied by `factor`.
+  // Returns the sum of the gradients of the shards selected by `keep`, each with its expected share, times `factor`.
   template <class Keep>
   Gradients only(Keep keep, double factor) const {
     return weighted([&](const Shard& shard) { return keep(shard) ? factor : 0; });

@@ -70,7 +70,8 @@ class Walk {
     return nullptr;
   }
 
-  // Takes over a rank's optimizer state. Returns what is missing; empty if nothing is.
+  // Restores a rank's optimizer state. Returns an error message if the state lacks a tensor or has wrong sizes; empty
+  // on success.
   std::string restore(size_t rank) {
     auto& replays = replays_[rank];
     replays.assign(trial_.names.size(), {});

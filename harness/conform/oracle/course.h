@@ -23,7 +23,7 @@ struct Course {
 
 // Computes the steps of a scenario. ranks: each rank's parameters, buffers and optimizer state before the first step,
 // and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's dtype
-// and parameters are rounded to their own after every step, as a strategy does.
+// and parameters are rounded to their own dtype after every step, as a strategy does.
 Course course_of(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  const std::vector<Evidence>& ranks, bool exact);
 

@@ -95,8 +95,9 @@ Expectation::Expectation(const Trial& trial, bool exact)
     whole_.emplace(trial.workload(), at::kDouble, seed, Oracle::Replicas());
   if (!trial.scenario.smooth) return;
   Oracle::Replicas alike(trial.bench.strategy);
-  alike.device = trial.bench.devices.front();  // kernels of another device round differently
   single_.emplace(trial.workload(), trial.scenario.dtype, seed, alike);
+  alike.device = trial.bench.devices.front();
+  if (!alike.device.is_cpu()) single_on_device_.emplace(trial.workload(), trial.scenario.dtype, seed, alike);
 }
 
 ExpectedStep Expectation::at_step(int64_t step) {
@@ -125,6 +126,8 @@ ExpectedStep Expectation::at_step(int64_t step) {
   for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
   if (whole_) expected.whole = on_one_device(*whole_, number, joined(micro), {parameters.front()}, buffers);
   if (single_) expected.single = on_one_device(*single_, number, joined(micro), {parameters.front()}, buffers);
+  if (single_on_device_)
+    expected.single_on_device = on_one_device(*single_on_device_, number, joined(micro), {parameters.front()}, buffers);
   return expected;
 }
 

@@ -17,7 +17,7 @@ class Expectation {
  private:
   const Trial& trial_;
   Oracle oracle_;
-  std::optional<Oracle> whole_, single_;
+  std::optional<Oracle> whole_, single_, single_on_device_;
 };
 
 }  // namespace dpbench

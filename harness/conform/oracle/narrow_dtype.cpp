@@ -47,8 +47,8 @@ struct Narrowing {
     return sum;
   }
 
-  // True if rounding to `type` gives the reported gradient: the mean was rounded, each rank's gradient, or the gradient
-  // accumulated between micro-batches.
+  // True if rounding to `type` explains the reported gradient: rounding of the mean, of each rank's gradient, or of the
+  // gradient accumulated between micro-batches.
   bool equals_rounded(at::ScalarType type) const {
     const int64_t last = trial.scenario.accumulate - 1;
     std::vector<Gradients> candidates = {{}, of_rounded_parts(type, [=](int64_t micro) { return micro == last; })};

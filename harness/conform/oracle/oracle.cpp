@@ -58,7 +58,7 @@ Batch Oracle::cast(const Batch& batch) const {
   const auto here = [&](const at::Tensor& tensor) {
     return tensor.defined() ? widened(tensor, dtype_).to(device_) : tensor;
   };
-  return {here(batch.input), here(batch.target), batch.ids};
+  return {here(batch.input), here(batch.target), batch.ids.defined() ? batch.ids.to(device_) : batch.ids};
 }
 
 at::Tensor Oracle::run(int64_t step, const Batch& batch) const {
@@ -121,8 +121,8 @@ void Oracle::pass_alone(int64_t step, const Batch& batch, Shard& shard) {
   shard.output = output.detach().cpu(), shard.loss = loss.detach().cpu();
 }
 
-// The first pass of each replica gives the outputs and the gradient of the loss by them, the second one the gradients
-// of the parameters.
+// The first pass of each replica computes the outputs and the gradient of the loss with respect to them, the second
+// pass computes the gradients of the parameters.
 void Oracle::pass_through_one_loss(int64_t step, Parts& parts) {
   std::vector<at::Tensor> outputs, targets;
   for (size_t i = 0; i < parts.shards.size(); ++i) {

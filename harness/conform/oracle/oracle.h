@@ -32,7 +32,7 @@ enum class Coupling { none, loss, batch };
 class Oracle {
  public:
   // Settings of a strategy that change how its replicas compute. onednn: float32 matrix products use oneDNN. used_in:
-  // see StrategyInfo::used_in. device: where the oracle computes; its results are on the CPU.
+  // see StrategyInfo::used_in. device: where the oracle computes; gradients are on the CPU.
   struct Replicas {
     bool onednn = false;
     std::optional<at::ScalarType> used_in = {};

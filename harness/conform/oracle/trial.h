@@ -23,8 +23,9 @@ struct ExpectedStep {
   // Gradient of the whole batch on one device in the scenario's dtype; only if the scenario uses softplus instead of
   // ReLU.
   std::vector<at::Tensor> single;
-  std::vector<bool> used;             // `used`: true for each parameter that got a gradient on some replica
-  std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step
+  std::vector<at::Tensor> single_on_device;  // the same, computed on the strategy's device if that is no CPU
+  std::vector<bool> used;                    // `used`: true for each parameter that got a gradient on some replica
+  std::vector<NamedTensors> buffers;         // expected buffers of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const {
     return own.empty() ? gradient : own[static_cast<size_t>(rank)];
@@ -75,7 +76,8 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
 struct OtherPass {
   std::vector<ExpectedStep> expected;
   // For each parameter, the largest rounding error of an element in any step. It also covers gradients that are zero up
-  // to rounding, such as that of a bias before BatchNorm. For scenarios in float64 that of float32 is scaled down.
+  // to rounding, such as that of a bias before BatchNorm. For scenarios in float64, it is the scaled-down error of a
+  // float32 pass.
   std::vector<double> rounding;
 };
 OtherPass other_pass(const Trial& trial);

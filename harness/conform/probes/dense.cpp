@@ -100,8 +100,9 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-// A model with a parameter above 1 MiB in float32, the size of ddp's first bucket and of a slot of shm, and above 2 MiB
-// in float64, from which on shm uses a thread. Its dimensions are odd, so no piece of it ends with a row.
+// A model with a parameter that is larger than 1 MiB in float32 (the size of ddp's first bucket and of a slot of the
+// backend shm) and larger than 2 MiB in float64 (the size from which shm uses a thread). Its dimensions are odd, so
+// that no piece of it ends at a row boundary.
 class Wide : public Model {
  public:
   explicit Wide(uint64_t seed) {
@@ -118,7 +119,7 @@ class Wide : public Model {
   at::Tensor first_, wide_, last_;
 };
 
-// With the rate of the other probes, a layer of 300 inputs would diverge.
+// With the learning rate of the other probes, a layer of 300 inputs would diverge.
 OptimizerSpec slow_momentum() {
   OptimizerSpec spec = probe_momentum();
   spec.learning_rate = 0.01;

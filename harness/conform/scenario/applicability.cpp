@@ -28,8 +28,9 @@ std::string text_of(const ParamValues& values) {
   return text;
 }
 
-// Decides how a strategy that runs in a single process is checked with unused parameters. It must take every model,
-// unless it requires the same autograd graph in every step and the model's graph changes. probe: true for a test model.
+// Decides how a strategy that runs in a single process is checked with unused parameters. The strategy must accept
+// every model, unless it requires the same autograd graph in every step and the model's graph changes. probe: the model
+// is a probe (a small test model).
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
   if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;

@@ -253,7 +253,9 @@ class Driver {
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
-    start_recording(scenario_.keep_reductions && step == scenario_.steps - 1);
+    // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
+    const bool keep = scenario_.keep_reductions && !bench_.strategy.recorded;
+    start_recording(keep && step == scenario_.steps - 1);
     for (const auto& one : agreeing_) one->begin_step(step);
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));

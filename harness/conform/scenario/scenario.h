@@ -92,7 +92,8 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, u
 // one. There may be fewer pieces than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
-// Returns the replica (of ranks; 0 for one process) and the step that get the sample with a NaN or infinity.
+// Returns where the poisoned sample (with a NaN or infinity) goes: the replica among the ranks, or 0 for a single
+// process, and the step.
 std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout);
 
 }  // namespace dpbench

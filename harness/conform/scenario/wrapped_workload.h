@@ -1,4 +1,4 @@
-// A workload that passes every call on to another one. Derived classes override what differs.
+// A workload that forwards every call to another one. Derived classes override what differs.
 #pragma once
 
 #include <memory>

@@ -382,7 +382,8 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (!chosen) o.quick = o.what.fixed_models = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
-  // Of six blocks the least and the largest contain the median with 97 % confidence; of five they would not with 95 %.
+  // The range of six blocks contains the median with 97 % confidence; that of five blocks would do so with less than 95
+  // %.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;
   o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;

@@ -6,7 +6,7 @@
 namespace dpbench {
 
 // Returns the list with ranges and sequences written out: "1-4" becomes "1,2,3,4", and "1,2,4,..,16" becomes
-// "1,2,4,8,16". Other values stay as they are. Throws a UsageError that names a range or sequence without a meaning.
+// "1,2,4,8,16". Other values stay as they are. Throws a UsageError that names an invalid range or sequence.
 std::string expanded_ranges(const std::string& list);
 
 }  // namespace dpbench

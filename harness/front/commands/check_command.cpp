@@ -73,9 +73,10 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // A strategy may refuse a probe, for example one whose branches it does not support, or a number of ranks that a
-  // model cannot be divided among, or a kind of model ("this model has no sequence"): then the case is skipped. If it
-  // refuses a real workload of its kind in every world, or all workloads, it is unproven.
+  // Marks an unproven case as skipped if another case of its strategy was checked and this one may be refused: a probe
+  // (small test model), a number of ranks among which a model cannot be divided if the workload was checked in another
+  // world, or a kind of model ("this model has no sequence") if a real workload was checked. Otherwise it stays
+  // unproven.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -95,7 +96,7 @@ class CheckRun : public ReportRun {
     }
   }
 
-  // Looks for the simplest layouts that still fail, for a few failures with different checks.
+  // Looks for the simplest layout that still fails, for up to three cases with different failed checks.
   void shrink_failures(Launcher& launcher, const Json& order) {
     constexpr size_t most = 3;
     std::set<std::string> known;

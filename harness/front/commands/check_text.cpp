@@ -43,7 +43,8 @@ std::string section_of(const CaseRecord& record) {
   return text + details;
 }
 
-// Returns what the descriptions of one mistake in several cases share: neither numbers nor what follows in brackets.
+// Returns the description of a cause without numbers and bracketed text, so that one mistake has the same text in all
+// cases.
 std::string kind_of(const std::string& cause) {
   std::string kind;
   for (const char c : cause.substr(0, cause.find(" (")))

@@ -1,5 +1,5 @@
-// The text that `dpbench check` prints: how each strategy fared and its failed checks by what they look like, or each
-// check of each case.
+// The text that `dpbench check` prints: a summary per strategy with its failed checks grouped by likely cause, or every
+// check of every case.
 #pragma once
 
 #include <string>

@@ -47,7 +47,7 @@ void add_flags(CLI::App& app, ListOptions& o) {
 
 template <class Entry>
 std::string devices_of(const Entry& entry) {
-  const std::string gpu = entry.unproven_on_gpu ? "gpu (unproven)" : "gpu";
+  const std::string gpu = entry.unproven_on_gpu ? "gpu (not checked yet)" : "gpu";
   return entry.cpu && entry.cuda ? "cpu, " + gpu : entry.cuda ? gpu : "cpu";
 }
 

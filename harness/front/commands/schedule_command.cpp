@@ -146,7 +146,8 @@ std::vector<int> parse_tie(const std::string& text, const pipeline::Schedule& sc
   return stages;
 }
 
-// Adds the user's ties. Groups that share a stage become one, because all their parameters are summed together.
+// Adds the user's ties (groups of stages that share parameters). Groups with a stage in common are merged, because all
+// their parameters are summed together.
 void add_ties(pipeline::Schedule& schedule, const std::vector<std::string>& ties) {
   for (const auto& text : ties) {
     std::vector<int> merged = parse_tie(text, schedule);
@@ -183,7 +184,8 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Returns a schedule of the user's own. The flags, if given, say what it must contain; the verifier finds the rest.
+// Reads a schedule from the user's file. The flags, if given, declare what it must contain, and the verifier reports
+// what is missing.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   pipeline::Schedule schedule = pipeline::read_csv(text_of_file(path), one_line(path, 200));
   if (options.stages != 0 && options.stages != schedule.world())
@@ -204,7 +206,7 @@ pipeline::Schedule make_named(const pipeline::Family& family, const ScheduleOpti
   pipeline::Request request{.chunks = family.least_chunks};
   if (options.stages != 0) request.ranks = options.stages;
   if (options.microbatches != 0) request.microbatches = options.microbatches;
-  // In a comparison --chunks is for the schedules that can have several stages on a rank.
+  // When several schedules are compared, --chunks applies only to those whose number of stages per rank can vary.
   if (options.chunks != 0 && (options.schedules.size() == 1 || family.most_chunks > family.least_chunks))
     request.chunks = options.chunks;
   refuse_too_much_work(int64_t{request.ranks} * request.chunks, request.microbatches);

@@ -32,7 +32,7 @@ std::string count(size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-// Returns the costs of one stage: a stage of 1/P of the model takes the costs as given, a smaller one its share.
+// Returns the costs of one stage. The given costs are those of 1/P of the model; a smaller stage has its share of them.
 Costs of_one_stage(Costs costs, const Schedule& schedule) {
   const double share = static_cast<double>(schedule.world()) / schedule.stages_per_pipeline();
   costs.forward *= share;

@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// A schedule with its proof and, if it is right, its times.
+// A schedule with the faults that the verifier found and, if there are none, its simulated times.
 struct ExaminedSchedule {
   pipeline::Schedule schedule;  // with transfers if it is right
   std::vector<pipeline::Fault> faults = {};

@@ -26,7 +26,8 @@ std::string short_text(double value) {
   return text;
 }
 
-// Returns the values that are usually tried: each word, or a quarter to four times a number.
+// Returns the usual values to try for a parameter: all words of a choice, or a quarter to four times a number's
+// default.
 std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
   const bool integer = param.values == "integer", number = param.values == "number";
   if (!integer && !number && !param.values.empty()) return split(param.values, '|');
@@ -82,7 +83,8 @@ class TuneRun : public TimedRun {
     return start;
   }
 
-  // Halves the candidates until one is left in each setting, then measures it in as many launches as --launches says.
+  // Halves the candidates after each launch until each setting has one left, then measures those in --launches further
+  // launches.
   LaunchLoop::Choose choose() override {
     return [this](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
       if (launch == 0) left_ = unfinished;

@@ -110,8 +110,8 @@ fs::path find_program(const std::vector<fs::path>& places, const std::string& wh
   throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
 }
 
-// Throws the error among the lines of a Python host, and prints the others: what the user's file printed, and its
-// traceback. Does nothing if no line is the host's.
+// Throws the error line of a Python host in its output, after printing the other lines: the output of the user's file,
+// and its traceback. Does nothing if there is no error line.
 void throw_error_of_host(const std::string& said) {
   constexpr std::string_view speaker = "dpbench-worker: ";
   std::string error, others;

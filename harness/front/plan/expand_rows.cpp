@@ -31,7 +31,7 @@ class Expansion {
             const std::function<void(Row)>& emit)
       : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
-  // Adds cases with random layouts, instead of all others.
+  // Adds cases with random layouts. They replace all other cases.
   void add_layouts() {
     std::mt19937_64 random(selection_.seed);
     const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
@@ -111,7 +111,7 @@ class Expansion {
       for (const auto& params : values) add_row(base, strategy, place, params, resolved_.backends.front(), added);
   }
 
-  // Returns meshes of two ranks on each of several axes of the strategy, if the selection asks for them. They are run
+  // Returns meshes of several of the strategy's axes with two ranks each, if the selection asks for them. They are run
   // on models that have layers and blocks to divide, or on the workloads that the user named.
   std::vector<Place> products_of(const StrategyEntry& strategy, const WorkloadEntry& workload) const {
     std::vector<Place> places;
@@ -155,9 +155,9 @@ class Expansion {
                            const WorkloadEntry& workload) const {
     if (!selection_.draws_worlds || !selection_.meshes.empty() || places.size() != 4) return places;
     const std::string key = std::to_string(selection_.seed) + strategy.name;
-    // Successive workloads take successive pairs, so that each strategy runs in every world; every fourth workload runs
-    // in the largest one, which takes longest. One of each pair has several ranks and is not the largest, so it runs
-    // over every backend.
+    // Successive workloads get successive pairs of places, so that each strategy runs in every world. Every fourth
+    // workload runs in the largest world, which takes longest. In each pair, one world has several ranks and is not the
+    // largest, so that it runs over every backend.
     const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + position_of(workload);
     if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
     return {places[turn % 3], places[(turn + 1) % 3]};

@@ -22,7 +22,8 @@ void judge_launch(Row& row, const Selection& selection) {
                       selection.launched_by + ", or with --launcher self";
 }
 
-// Skips a case with Python in dpbench's own runtime, which Python's backward passes do not use.
+// Skips a case with a strategy or workload in Python under dpbench's own runtime, because backward passes in Python do
+// not use that runtime.
 void judge_runtime(Row& row) {
   if (row.spec.python && row.spec.runtime == Runtime::fast) row.skip_reason = "Python runs under --runtime torch alone";
 }

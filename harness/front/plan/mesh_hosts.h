@@ -1,4 +1,4 @@
-// Where the axes of a mesh lie on several hosts.
+// Tells which axes of a mesh stay within a host and which span several hosts.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dpbench {
 
-// Returns which axes have all ranks of a group on one host, such as "tp within a host, dp between hosts". If an axis
-// that exchanges activations (tp, cp) lies between hosts but needs not, a second text names the mesh that keeps it
-// within one, unless the other of the two would then be between hosts. hosts: the host of each rank, as a number.
+// Returns a text that tells which axes have each group on one host, such as "tp within a host, dp between hosts". For
+// an axis that exchanges activations (tp, cp) between hosts, adds a text with another mesh if that mesh keeps more of
+// these axes within a host. hosts: the index of each rank's host.
 std::vector<std::string> axes_on_hosts(const MeshShape& mesh, const std::vector<int>& hosts);
 
 }  // namespace dpbench

@@ -73,12 +73,18 @@ void choose_backend(Row& row, const Selection& selection, const Catalogue& catal
   }
 }
 
-// Says which part of a case on GPUs has not passed all its checks on one yet; "" if all have.
+// Returns a note naming the strategy or backend of a case on GPUs that has not passed all its checks there yet; empty
+// if there is none.
 std::string unproven_part(const Row& row, const Catalogue& catalogue) {
-  const BackendEntry* backend = find_entry(catalogue.backends, row.spec.backend);
-  const std::string what = row.strategy->unproven_on_gpu                                   ? row.strategy->name
-                           : backend && backend->unproven_on_gpu && row.spec.processes > 1 ? backend->name
-                                                                                           : "";
+  const CaseSpec& spec = row.spec;
+  const BackendEntry* backend = find_entry(catalogue.backends, spec.backend);
+  std::string what;
+  if (row.strategy->unproven_on_gpu)
+    what = spec.strategy;
+  else if (backend && backend->unproven_on_gpu && spec.processes > 1)
+    what = spec.backend;
+  else if (row.strategy->parallelism == Parallelism::replicas && spec.world > 1 && !spec.oversubscribe)
+    what = spec.strategy + " on several GPUs";
   return what.empty() ? "" : what + " has not passed all its checks on GPUs yet";
 }
 

@@ -19,7 +19,7 @@ const StrategyEntry* cpu_baseline(const Catalogue& catalogue) {
   return found == catalogue.strategies.end() ? nullptr : &*found;
 }
 
-// Returns the case of the baseline with the setting of `spec`, on one thread.
+// Returns the baseline's case with the settings of `spec`, but with one replica on one thread.
 CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
   CaseSpec probe = spec;
   probe.strategy = baseline.name;
@@ -38,7 +38,7 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
   if (outcome.kind == CaseOutcome::Kind::interrupted) ::raise(outcome.signal);  // the run ends by it
   if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
   const RankRecord& rank = outcome.ranks.front();
-  // CPU time, which on one thread is the step's length, even if other programs took the core for a while.
+  // Use CPU time: on one thread it equals the step's time without the intervals in which other programs had the core.
   const auto& times = rank.cpu_ns.empty() ? rank.samples_ns : rank.cpu_ns;
   return static_cast<double>(times.at(0)) / static_cast<double>(rank.steps_per_sample);
 }

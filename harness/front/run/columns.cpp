@@ -75,7 +75,8 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
   return text;
 }
 
-// Returns the efficiency cell. Worlds above the cores have no ideal to be measured by, so they have no efficiency.
+// Returns the efficiency cell: "-" if the replicas have more threads than there are cores, because ideal scaling is
+// then undefined.
 std::string efficiency_cell(const Report& report, const CaseRecord& record) {
   const Derived& d = record.derived;
   if (crowded(record.spec, cores_of(report))) return "-";

@@ -151,7 +151,7 @@ bool LaunchLoop::run_case(int index, size_t which) {
   return true;
 }
 
-// Runs a launch of a case, and once more if others took its cores throughout.
+// Runs a launch of a case, and once more if other programs took its cores during that launch.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   int dropped = 0;
   for (int attempt = 0;; ++attempt) {
@@ -219,7 +219,8 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .disturbed_blocks = outcome.disturbed_blocks,
                                    .others = outcome.others});
       finished_[which] = any_failed(record.checks);
-      // Whoever chooses the cases of the next launch compares the results so far.
+      // With choose_, a case is ok after every launch, because the choice of the next launch's cases compares the
+      // results so far.
       if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
   }

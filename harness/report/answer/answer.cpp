@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the places of the members. `cost` is what should be low; members without it are undecided. Members compare
-// only if `compares` says so.
+// Returns the standing of each member by `cost`, where lower is better. Members without a cost are undecided. Two
+// members are compared only if `compares` returns true for them.
 std::vector<Standing> standings(const std::vector<RankedCase>& members,
                                 const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
                                 const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
@@ -41,8 +41,8 @@ std::optional<Estimate> time_of(const RankedCase& member) {
   return quotient({1, 1, 1}, *member.speed);
 }
 
-// True if `better` is told to be faster than `member` without needing more memory, or to need less without being
-// slower.
+// True if `better` is faster than `member`, beyond the intervals, without needing more memory, or needs less memory
+// without being slower.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);

@@ -5,7 +5,7 @@
 
 namespace dpbench {
 
-// Requires summarise(report). Ranks only ok and checked cases that do the baseline's mathematics with the same
+// Requires summarise(report). Ranks only ok and checked cases that do the baseline's mathematics, in groups of equal
 // settings, world and global batch.
 Answer answer_of(const Report& report);
 

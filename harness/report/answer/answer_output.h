@@ -9,7 +9,7 @@
 namespace dpbench {
 
 // Returns the most important sentences of an answer, at most `most` lines: those of the largest worlds first, then of
-// the run. CaseGroups in which nothing is compared are left out.
+// the run. Leaves out groups in which nothing is compared.
 std::vector<std::string> brief_lines(const Answer& answer, size_t most);
 
 // Returns true if the answer compares the speeds of any two cases.

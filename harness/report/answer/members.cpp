@@ -10,11 +10,12 @@
 namespace dpbench {
 namespace {
 
-// Least half width of host memory's interval: smaller differences come from the layout of the heap.
+// Minimum half-width of the interval of host memory, as a share of the peak. Smaller differences come from the layout
+// of the heap.
 constexpr double host_memory_error = 0.01;
 
-// The means of a case. Reports before 1.5 do not tell them; there, equality of its gradients with the baseline's proves
-// the baseline's.
+// Returns what the case's steps compute (CaseRecord::means). Reports before 1.5 lack it; there, a case whose gradients
+// passed the comparison with the baseline's has the baseline's mathematics.
 std::string mathematics_of(const CaseRecord& record) {
   if (!record.means.empty()) return record.means;
   const bool proven = std::any_of(record.checks.begin(), record.checks.end(), [](const CheckRow& row) {
@@ -53,7 +54,8 @@ std::string label_of(const CaseGroup& group, const CaseSpec& spec) {
   return label;
 }
 
-// Returns the range with its middle inside. The interval of a geometric mean may miss the median.
+// Returns the interval, extended if necessary to contain the middle: the interval of a geometric mean may miss the
+// median.
 Estimate around(double middle, double low, double high) {
   return {middle, std::min(low, middle), std::max(high, middle)};
 }
@@ -99,7 +101,8 @@ std::optional<Estimate> memory_of(const CaseRecord& record) {
 
 std::optional<StepParts> parts_of(const CaseRecord& record) {
   const auto phases = mean_phases_ns(record);
-  // On a GPU, ddp's wait stays in `backward` and collectives have no times. A recorded step has no parts.
+  // On a GPU, ddp's waiting counts as `backward`, and collectives have no times. A replayed step (`graph`) cannot be
+  // split into parts.
   if (phases.empty() || phases.contains("graph")) return std::nullopt;
   if (record.spec.backend != no_backend && !record.derived.communication_ns) return std::nullopt;
   double total = 0;

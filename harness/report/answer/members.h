@@ -18,7 +18,7 @@ struct Estimate {
 Estimate quotient(const Estimate& a, const Estimate& b);
 inline bool above(const Estimate& a, const Estimate& b) { return a.low > b.high; }
 
-// StepParts of a watched step that are not the computation of one device, as shares of the step.
+// The shares of a profiled step that are not the computation of one device.
 struct StepParts {
   double communication = 0, waiting = 0;
 };
@@ -43,7 +43,7 @@ struct CaseGroups {
 };
 CaseGroups groups_of(const Report& report);
 
-// True if the memory of these members can be compared: each has a figure, and that of a process means the same.
+// True if the memory of these members can be compared: both have a figure, for the same number of processes.
 bool memory_compares(const RankedCase& a, const RankedCase& b);
 
 }  // namespace dpbench

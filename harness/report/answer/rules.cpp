@@ -59,7 +59,7 @@ std::string fastest_text(const GroupFacts& facts, const RankedCase& m) {
          slower_text(facts, facts.members[1]);
 }
 
-// True if the sentence on the fastest case speaks of this one.
+// True if the sentence on the fastest case also names `m`, as the second fastest.
 bool is_runner_up(const GroupFacts& facts, const RankedCase& m) {
   return first(facts).time == Standing::best && &m == &facts.members[1];
 }
@@ -112,7 +112,7 @@ std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest)
          range_text_of(*choice.memory_low, *choice.memory_high) + ") and takes " + time + ".";
 }
 
-// True for the fastest case and those that tie with it: the rules on losses speak of these.
+// True for the fastest case and those tied with it, to which the rules on losses apply.
 bool leads(const GroupFacts& facts, const RankedCase& m) {
   const Standing time = facts.choice_of(m).time;
   return time == Standing::best || time == Standing::tied || facts.members.size() == 1;
@@ -139,7 +139,8 @@ std::string loss_text(const GroupFacts& facts, const RankedCase& m) {
   return start + listed(pieces) + ".";
 }
 
-// True if a case on the front is told to be slower than another on it, so that less memory costs time.
+// True if, of two cases on the Pareto front of time and memory, one is slower beyond the intervals, so that less memory
+// costs time.
 bool has_trade_off(const GroupFacts& facts, const RankedCase&) {
   const auto all = front(facts);
   return compares_memory(facts) && std::any_of(all.begin(), all.end(), [&](const RankedCase* a) {

@@ -31,8 +31,9 @@ struct AnswerRule {
   bool (*holds)(const GroupFacts&, const RankedCase&);
   std::string (*text)(const GroupFacts&, const RankedCase&);
 };
-// Returns the fastest case that is told to be faster than `member`, for rules on slower cases. The fastest of the group
-// itself may tie with it, if its interval is wide. Requires that the place of `member` is `behind`.
+// Returns the fastest case that is faster than `member` beyond the intervals, for rules on slower cases. It may not be
+// the fastest of the group, which can tie with `member` if its interval is wide. Requires that the standing of `member`
+// is `behind`.
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member);
 
 // The rules for a group, in the order of its sentences. `reason_rules` explain why a member is slower than the

@@ -24,7 +24,7 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
   return median(slowest);
 }
 
-// Marks an ok case as disturbed if more of its blocks were disturbed than counted.
+// Marks an ok case as disturbed if it has more disturbed blocks than counted ones.
 void judge_disturbance(CaseRecord& record) {
   size_t counted = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -80,7 +80,8 @@ std::string reference_name(const Report& report) {
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
   const std::string name = reference_name(report);
-  // The first match is the reference whose blocks alternated with the case's. If it has no result, none is used.
+  // The first match is the reference whose blocks alternated with the case's. If it has no result, later matches are
+  // not used.
   for (const CaseRecord& record : report.cases)
     if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, name))
       return record.ok() && record.step_time_ns ? &record : nullptr;

@@ -1,6 +1,6 @@
 // Chooses the fastest parameter values of a strategy. Each case is measured in pairs of blocks with its reference, the
-// same strategy with its default values. After each launch the faster half of the candidates stays; the one that is
-// left is judged by further launches alone, because the luck that made it the fastest is not in them.
+// same strategy with its default values. After each launch the faster half of the candidates stays. The last one is
+// judged by further launches alone, because the earlier ones, by which it was selected, are biased in its favour.
 #pragma once
 
 #include <cstddef>

@@ -171,8 +171,8 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
-// Predicts the step time of a world: on the requested network, where each device has its own cores, or without one on
-// the network whose latency and bandwidth were fitted to the measured step times.
+// Predicts the step time of a world on the requested network, where each device has its own cores. If no network is
+// requested, uses the network whose latency and bandwidth were fitted to the measured step times.
 StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
   if (!asked.network)
     return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));

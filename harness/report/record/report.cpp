@@ -126,7 +126,8 @@ int distance_from_cause(const CheckRow& row) {
   return 0;
 }
 
-// Returns the place of a failed check in the order of causes. An exception and a wrong start explain everything else.
+// Returns the sort key that orders failed checks from cause to effect. An exception and a wrong initial state come
+// first, because they explain everything else.
 std::pair<int64_t, int> order_of_cause(const CheckRow& row) {
   if (row.name == "run-completes" || row.name == "initial-broadcast") return {-1, 0};
   return {step_of(row), distance_from_cause(row)};

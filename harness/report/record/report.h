@@ -158,7 +158,7 @@ int64_t slowest_ns(const std::vector<RankRecord>& block);
 // Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Adds the results of another launch. A check has one row, with its first failure, else its worst result.
+// Adds the results of another launch. Each check keeps one row: its first failure, or without one its worst result.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // If checks were made, but none of them judged a gradient or an update, returns the reason; else nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);

@@ -74,7 +74,8 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
 // or "gpu".
 void mark_baseline(CaseSpec& spec) { spec.baseline = spec.strategy == (spec.device == Device::cuda ? "gpu" : "cpu"); }
 
-// Marks a case of a version before 1.5, which knew only the fast runtime, so that it is not taken for one of torch's.
+// Marks a case of a report before 1.5 as run by the fast runtime, the only one at that time, so that it is not taken
+// for a case of torch's runtime.
 void mark_runtime(CaseSpec& spec) {
   const bool usual = spec.id == case_id(spec);
   spec.runtime = Runtime::fast;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
 constexpr int64_t most_steps = 64;     // rounding errors grow with the number of steps
-// Estimated time of an audit of one step, per replica, relative to a timed step: a pass in float64 and one in the
-// case's dtype, one replica after the other. The first audit replaces it by a measured time.
+// Estimated time of an audit of one step, per replica, relative to a timed step. An audit recomputes the replicas one
+// after another, each in float64 and in the case's dtype. The first audit replaces the estimate by a measured time.
 constexpr double cost_of_replica = 7;
 constexpr int64_t large_model = 1 << 22;                // elements; of a larger model an audit compares a random sample
 constexpr int64_t compared_elements = large_model / 4;  // elements of a large model that an audit compares
@@ -70,7 +70,7 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       key_(next_key()) {
   int64_t elements = 0, tensors = 0;
   for (const auto& [name, tensor] : strategy.parameters()) elements += tensor.numel(), ++tensors;
-  // The norm of a clipped gradient depends on all of its elements.
+  // With clipping, all elements are compared, because the norm of the gradient depends on all of them.
   if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, compared_elements / tensors);
 }
 

@@ -50,7 +50,7 @@ class CollectiveLog {
 
 class CollectiveWatch : public ForwardingBackend {
  public:
-  // axis: of the mesh, whose group uses this backend.
+  // axis: the mesh axis whose group uses this backend.
   CollectiveWatch(c10::intrusive_ptr<c10d::Backend> inner, std::string axis, CollectiveLog& log)
       : ForwardingBackend(std::move(inner)), axis_(std::move(axis)), log_(log) {}
 

@@ -15,8 +15,8 @@ class EngineWatch {
   EngineWatch(const EngineWatch&) = delete;
   EngineWatch& operator=(const EngineWatch&) = delete;
 
-  // Returns the number of nodes that torch's engine has run, of torch's layers and of dpbench's, because a strategy
-  // called loss.backward() instead of dpbench::backward(loss).
+  // Returns the number of autograd nodes, of torch's layers and of dpbench's, that torch's engine has run, e.g. because
+  // a strategy called loss.backward() instead of dpbench::backward(loss).
   int64_t nodes() const;
 
  private:

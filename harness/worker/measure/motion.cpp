@@ -13,8 +13,9 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t most_elements = 256;  // number of elements of each parameter that are remembered
-// SGD may move an element this many times as far, per learning rate, between audits as in the fastest audit. Gradients
-// change in training, so this bound finds only parameters that were replaced.
+// Between audits, SGD may move an element at most this many times as far as in the audit with the largest movement,
+// relative to the learning rates. Gradients change in training, so this bound detects only parameters that were
+// replaced.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 

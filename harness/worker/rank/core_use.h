@@ -20,7 +20,7 @@ class CoreUse {
     // tell.
     std::optional<int64_t> queue_ns{};
   };
-  // Returns what was spent since the start.
+  // Returns the CPU time, context switches and queueing time since the start.
   Spent spent() const;
 
  private:

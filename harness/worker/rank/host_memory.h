@@ -23,8 +23,8 @@ int64_t peak_memory_bytes();
 // code loaded by earlier cases) and memory that earlier cases left allocated.
 int64_t own_peak_memory_bytes();
 
-// While an object exists, the process's memory does not count to the case's peak. If it raised the peak, freed memory
-// is returned to the kernel, so the next step is slower: it gets the pages back, zeroed.
+// While an object exists, the process's memory does not count towards the case's peak. If it raised the peak, freed
+// memory is returned to the kernel, so the next step is slower: it gets the pages back, zeroed.
 class UncountedMemory {
  public:
   UncountedMemory();

@@ -28,7 +28,7 @@ class Pulse {
   void place(std::string_view text) { store_text(progress_->place, text), beat(); }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
-  // grown. From this number, the front tells a rank that waits in a collective from one that never entered it. A
+  // grown. By this number, the front distinguishes a rank that waits in a collective from one that never entered it. A
   // growing `computed_ns`, the CPU time spent on checks' expectations, sends heartbeats too. `collectives` may be
   // empty.
   void follow(std::function<uint64_t()> collectives, std::function<int64_t()> computed_ns);

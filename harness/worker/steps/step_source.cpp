@@ -13,8 +13,8 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is cached before timing
-// Number of steps with one batch shape until a strategy that replays steps (e.g. in a CUDA graph) does so: at most
-// three normal ones, then one that is recorded (see StrategyInfo::recorded).
+// Number of steps with one batch shape before a strategy that records steps (e.g. in a CUDA graph) replays them: at
+// most three normal ones, then the recorded one (see StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
 // Returns a replica's share of a step's samples: of n replicas every n-th sample, as DistributedSampler assigns them.

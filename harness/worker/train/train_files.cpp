@@ -25,7 +25,7 @@ void pool_running(TrainingState& state, int world) {
 // A --checkpoint that ends in / is a directory.
 bool is_directory(const std::string& path) { return path.ends_with('/'); }
 
-// Returns a random number that marks a save.
+// Returns a random number that identifies one save of a checkpoint.
 int64_t drawn_mark() {
   std::random_device random;
   return static_cast<int64_t>(random()) << 31 ^ static_cast<int64_t>(random());
@@ -37,7 +37,7 @@ std::string hex(int64_t value) {
   return text;
 }
 
-// Returns the parts of a rank that stores everything, or nothing.
+// Returns the whole snapshot as parts if the rank stores everything, otherwise no parts.
 std::vector<StatePart> whole_of(const Snapshot& snapshot, bool everything) {
   std::vector<StatePart> all;
   const auto add = [&](StatePart::Kind kind, const NamedTensors& tensors) {

@@ -29,16 +29,29 @@ void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Ten
   wait_for(device);
 }
 
-// Work on host copies, of which the thread that waits copies one back.
+at::Tensor host_buffer_for(const at::Tensor& tensor) {
+  return at::empty_like(tensor, tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda()).requires_grad(false));
+}
+
+std::vector<at::Tensor> copy_to_host(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> host;
+  for (const auto& tensor : tensors) host.push_back(host_buffer_for(tensor).copy_(tensor, /*non_blocking=*/true));
+  wait_for(tensors.at(0).device());
+  return host;
+}
+
+// Work of a message or an all-to-all on host copies. wait() copies received data back to the device.
 class StagedWork : public c10d::Work {
  public:
   StagedWork(c10::intrusive_ptr<c10d::Work> work, at::Tensor host, std::optional<at::Tensor> receiver)
       : work_(std::move(work)), host_(std::move(host)), receiver_(std::move(receiver)) {}
 
-  bool isCompleted() override { return work_->isCompleted(); }
+  bool isCompleted() override { return work_->isCompleted() && !receiver_; }
   bool isSuccess() const override { return work_->isSuccess(); }
   std::exception_ptr exception() const override { return work_->exception(); }
   int sourceRank() const override { return work_->sourceRank(); }
+  void abort() override { work_->abort(); }
   bool wait(std::chrono::milliseconds timeout) override {
     const bool done = work_->wait(timeout);
     if (done && receiver_) copy_back({*receiver_}, {host_}, receiver_->device()), receiver_.reset();
@@ -53,27 +66,30 @@ class StagedWork : public c10d::Work {
 
 }  // namespace
 
-StagedBackend::StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device, Stages stages)
-    : Backend(host->getRank(), host->getSize()), host_(std::move(host)), device_(device), stages_(stages) {}
-
-at::Tensor StagedBackend::host_buffer_for(const at::Tensor& tensor) const {
-  return at::empty_like(tensor,
-                        tensor.options().device(at::kCPU).pinned_memory(device_.is_cuda()).requires_grad(false));
+c10::intrusive_ptr<c10d::Work> send_through_host(const at::Tensor& tensor, const StartOnHost& start) {
+  auto host = copy_to_host({tensor});
+  return c10::make_intrusive<StagedWork>(start(host), host[0], std::nullopt);
 }
 
-StagedBackend::Tensors StagedBackend::copy_to_host(const Tensors& tensors) const {
-  const at::NoGradGuard no_grad;
-  Tensors host;
-  for (const auto& tensor : tensors) host.push_back(host_buffer_for(tensor).copy_(tensor, /*non_blocking=*/true));
-  wait_for(device_);
-  return host;
+c10::intrusive_ptr<c10d::Work> receive_through_host(const at::Tensor& tensor, const StartOnHost& start) {
+  std::vector<at::Tensor> host{host_buffer_for(tensor)};
+  return c10::make_intrusive<StagedWork>(start(host), host[0], tensor);
 }
+
+c10::intrusive_ptr<c10d::Work> exchange_through_host(const at::Tensor& output, const at::Tensor& input,
+                                                     const StartOnHost& start) {
+  std::vector<at::Tensor> host{host_buffer_for(output), copy_to_host({input})[0]};
+  return c10::make_intrusive<StagedWork>(start(host), host[0], output);
+}
+
+StagedBackend::StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device)
+    : Backend(host->getRank(), host->getSize()), host_(std::move(host)), device_(device) {}
 
 StagedBackend::WorkPtr StagedBackend::copy_back_after(c10d::OpType type, const Tensors& outputs, const Tensors& from,
                                                       const WorkPtr& work) {
   std::vector<at::Device> devices;
   if (!device_.is_cpu()) devices.push_back(device_);
-  auto staged = c10::make_intrusive<CommWork>(rank_, type, ++calls_, outputs, devices);
+  auto staged = c10::make_intrusive<CommWork>(rank_, type, work->getSequencenumber(), outputs, devices);
   work->getFuture()->addCallback([staged, outputs, from, device = device_](c10::ivalue::Future& done) {
     if (done.hasError()) return staged->fail(done.exception_ptr());
     try {
@@ -146,23 +162,20 @@ StagedBackend::WorkPtr StagedBackend::alltoall_base(at::Tensor& output, at::Tens
                                                     std::vector<int64_t>& output_sizes,
                                                     std::vector<int64_t>& input_sizes,
                                                     const c10d::AllToAllOptions& options) {
-  if (!on_device(input)) return host_->alltoall_base(output, input, output_sizes, input_sizes, options);
-  Tensors from = copy_to_host({input});
-  at::Tensor to = host_buffer_for(output);
-  return c10::make_intrusive<StagedWork>(host_->alltoall_base(to, from[0], output_sizes, input_sizes, options), to,
-                                         output);
+  if (!is_staged(input)) return host_->alltoall_base(output, input, output_sizes, input_sizes, options);
+  return exchange_through_host(output, input, [&](Tensors& host) {
+    return host_->alltoall_base(host[0], host[1], output_sizes, input_sizes, options);
+  });
 }
 
 StagedBackend::WorkPtr StagedBackend::send(Tensors& tensors, int to, int tag) {
-  if (!on_device(tensors.at(0))) return host_->send(tensors, to, tag);
-  Tensors host = copy_to_host(tensors);
-  return c10::make_intrusive<StagedWork>(host_->send(host, to, tag), host[0], std::nullopt);
+  if (!is_staged(tensors.at(0))) return host_->send(tensors, to, tag);
+  return send_through_host(tensors[0], [&](Tensors& host) { return host_->send(host, to, tag); });
 }
 
 StagedBackend::WorkPtr StagedBackend::recv(Tensors& tensors, int from, int tag) {
-  if (!on_device(tensors.at(0))) return host_->recv(tensors, from, tag);
-  Tensors host{host_buffer_for(tensors[0])};
-  return c10::make_intrusive<StagedWork>(host_->recv(host, from, tag), host[0], tensors[0]);
+  if (!is_staged(tensors.at(0))) return host_->recv(tensors, from, tag);
+  return receive_through_host(tensors[0], [&](Tensors& host) { return host_->recv(host, from, tag); });
 }
 
 }  // namespace dpbench

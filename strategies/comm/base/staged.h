@@ -1,12 +1,10 @@
 // Runs collectives on GPU tensors over a CPU backend, through copies in pinned host memory. Needed for ranks that share
-// a GPU, which NCCL refuses.
-//
-// The caller waits until its inputs are copied to the host, but never for other ranks. The thread that completes the
-// collective copies the outputs back and waits for that copy, so the outputs are ready on every stream when the work is
-// done. What a message or an all-to-all brings is copied back by the thread that waits for it.
+// a GPU, which NCCL refuses.  The caller waits until its inputs are copied to the host, but never for other ranks. The
+// thread that completes the collective copies the outputs back and waits for that copy, so the outputs are ready on
+// every stream when the work is done. Messages and all-to-alls are the exception: their received data are copied back
+// by wait(), in the calling thread.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -16,23 +14,29 @@
 
 namespace dpbench {
 
+using StartOnHost = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>& host)>;
+
+// Sends a tensor, receives into one, or exchanges two in an all-to-all, through copies in host memory with which
+// `start` is called (all-to-all: the output's, then the input's). The work is done when its wait() has returned: only
+// the waiting thread copies back what came. Its Work has no future.
+c10::intrusive_ptr<c10d::Work> send_through_host(const at::Tensor& tensor, const StartOnHost& start);
+c10::intrusive_ptr<c10d::Work> receive_through_host(const at::Tensor& tensor, const StartOnHost& start);
+c10::intrusive_ptr<c10d::Work> exchange_through_host(const at::Tensor& output, const at::Tensor& input,
+                                                     const StartOnHost& start);
+
 class StagedBackend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // What is copied through the host: all tensors, or only those of messages and all-to-alls, for a backend that takes
-  // the device's tensors in all other collectives.
-  enum class Stages { everything, messages };
-  // Tensors on devices of the type of `device` are copied; other tensors go to the backend `host` unchanged. The
-  // c10d::Work objects of collectives that `host` returns must have futures; those of messages and all-to-alls need
-  // not.
-  StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device, Stages stages = Stages::everything);
+  // Tensors on devices of the type of `device` are copied through the host; other tensors go to the backend `host`
+  // unchanged. The c10d::Work objects of collectives that `host` returns must have futures.
+  StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { host_->setTimeout(timeout); }
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return calls_; }
+  uint64_t getSequenceNumberForGroup() override { return host_->getSequenceNumberForGroup(); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -57,15 +61,10 @@ class StagedBackend : public c10d::Backend {
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
   WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);
   WorkPtr copy_back_after(c10d::OpType type, const Tensors& outputs, const Tensors& from, const WorkPtr& work);
-  bool on_device(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
-  bool is_staged(const at::Tensor& tensor) const { return stages_ == Stages::everything && on_device(tensor); }
-  at::Tensor host_buffer_for(const at::Tensor& tensor) const;
-  Tensors copy_to_host(const Tensors& tensors) const;
+  bool is_staged(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
 
   c10::intrusive_ptr<c10d::Backend> host_;
   at::Device device_;
-  Stages stages_;
-  std::atomic<uint64_t> calls_{0};
 };
 
 }  // namespace dpbench

@@ -14,7 +14,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
 constexpr Milliseconds reason_grace{1000};   // another host has this much extra time to report why it is late
-// Parts of a call that check_deadline() watches get this much more time than the call, so that it ends them first.
+// Added to the timeout of the parts of a call that check_deadline() watches, so that it ends them before they time out.
 constexpr Milliseconds max_overrun{3000};
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }

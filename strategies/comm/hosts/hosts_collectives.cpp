@@ -189,7 +189,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
       messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
     }
     outputs[rank_].copy_(inputs[rank_]);
-    // Not by await(), because a short wait that times out closes Gloo's connection.
+    // await() is not used here: it waits in short intervals, and a wait that times out closes Gloo's connection.
     for (const WorkPtr& one : messages) one->wait(padded_timeout());
   });
 }

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 // A message that may not have started yet.
 class LaterWork : public c10d::Work {
  public:
-  // what: for error messages. limit: the time that a wait without one may take.
+  // what: for error messages. limit: the timeout of a wait() that gives none.
   LaterWork(int rank, c10d::OpType type, std::string what, Milliseconds limit)
       : Work(rank, type), what_(std::move(what)), limit_(limit) {}
 
@@ -83,7 +83,7 @@ c10d::Backend& Pairs::connected(int peer, Pair& pair) const {
 c10::intrusive_ptr<c10d::Backend> Pairs::connect(int peer) const {
   const int first = std::min(peer, setup_.rank), second = std::max(peer, setup_.rank);
   BackendSetup both = setup_;
-  // A connection to the store of its own, because a wait blocks all other users of a connection.
+  // Opens a separate connection to the store, because a wait blocks all other users of the same connection.
   both.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("pair-", first, "-", second), setup_.store->clone());
   both.ranks = {setup_.global(first), setup_.global(second)};
   both.rank = setup_.rank == first ? 0 : 1;

@@ -77,7 +77,7 @@ class DualRank {
     }
   }
 
-  // The second half of these backward passes is split; the weight gradients fill the idle time that is left.
+  // In the second half of the rounds, backward passes are split, and the weight gradients fill the remaining idle time.
   void cool_down() {
     const int rounds = depth_ + 1;
     bool split = false;

@@ -17,7 +17,7 @@ struct Request {
   int microbatches = 8;
 };
 
-// The idle time that a formula gives.
+// The period over which a bubble formula counts the idle time of a rank.
 enum class BubbleOf {
   step,  // of a rank from the first action of all ranks to the last
   span   // of a rank from its own first action to its own last

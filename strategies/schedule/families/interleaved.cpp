@@ -1,5 +1,5 @@
 // Interleaved 1F1B (Narayanan et al., arXiv 2104.04473): each rank has several stages, and micro-batches run through
-// them in groups of as many as there are ranks.
+// them in groups. The size of a group is the number of ranks.
 #include <algorithm>
 
 #include "strategies/schedule/families/families.h"

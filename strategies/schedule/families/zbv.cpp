@@ -11,7 +11,8 @@ namespace {
 // The actions of one rank. `down` is its stage on the way to the last rank, `up` the one on the way back.
 class VeeRank {
  public:
-  // A pipeline with fewer micro-batches than fill it runs as if it were full, and leaves out those it does not have.
+  // If there are too few micro-batches to fill the pipeline, the schedule is made for a full one, and the computations
+  // of missing micro-batches are left out.
   VeeRank(const Request& request, int rank)
       : tape_(request.microbatches),
         ranks_(request.ranks),

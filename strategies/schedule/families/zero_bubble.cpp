@@ -32,12 +32,12 @@ Schedule split_backward(const Request& request, Ahead ahead, Lag lag) {
 
 }  // namespace
 
-// The live activations of 1F1B's first rank, on all ranks.
+// ZB-H1: every rank has as many live activations as the first rank of 1F1B.
 Schedule make_zb_h1(const Request& request) {
   return split_backward(request, [&](int rank) { return request.ranks - rank; }, [](int rank) { return rank; });
 }
 
-// About twice as many live activations, so that no rank waits for its first input gradient.
+// ZB-H2: about twice as many live activations as ZB-H1, so that no rank waits for its first input gradient.
 Schedule make_zb_h2(const Request& request) {
   return split_backward(
       request, [&](int rank) { return 2 * (request.ranks - rank) - 1; }, [](int rank) { return 2 * rank; });

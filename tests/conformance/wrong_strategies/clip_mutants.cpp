@@ -23,7 +23,7 @@ double squares_of(const std::vector<at::Tensor>& gradients) {
                          [](double sum, const at::Tensor& gradient) { return sum + squares_of(gradient); });
 }
 
-// Clips the reduced gradient by the root of `squares`.
+// Clips the reduced gradient, with the square root of `squares` as its norm.
 std::function<StrategyInfo()> clipping_by(const Squares& squares) {
   return with([squares](Parts& parts) {
     parts.clip = [squares](Run& run) {

@@ -84,7 +84,8 @@ class WrongRing : public Ring {
  public:
   WrongRing(const Ring& right, Mistake mistake) : Ring(right), mistake_(mistake) {}
 
-  // The gradients of the keys of the rank after this one have one more hop to go.
+  // The mistake gradient_one_hop_short: returns the gradients of the next rank's keys and values, which have one more
+  // hop to go.
   Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const Result& whole, const AttentionKernel& kernel) const override {
     const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
@@ -130,8 +131,8 @@ class WrongExchange : public Exchange {
     calls_ = 0;
   }
 
-  // A model asks in its first block for the tokens to embed and then for their positions, and in each layer for the
-  // dropout mask and then for the rotation. The loss asks after the last block.
+  // A model calls this function in its first block for the tokens to embed and then for their positions, and in each
+  // layer for the dropout mask and then for the rotation. The loss calls it after the last block.
   const std::vector<Piece>& tokens() const override {
     const int call = calls_++;
     const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");

@@ -17,7 +17,7 @@ Change both(const Change& first, const Change& second) {
   return [=](Parts& parts) { first(parts), second(parts); };
 }
 
-// Makes a change that takes effect in the narrower dtype only, so that the checks in float64 cannot see it.
+// Returns a change that replaces a part except in float64, so that the checks in float64 cannot detect it.
 template <class Part>
 Change in_working_dtype(Part Parts::* part, const Part& wrong) {
   return [=](Parts& parts) {
@@ -37,7 +37,8 @@ std::function<StrategyInfo()> declared(const Change& change, const std::function
 
 using Reduce = decltype(Parts::reduce);
 
-// Divides the loss by the world size before the backward pass. 1/3 is not exact, so the pass has other bits.
+// Divides the loss by the world size before the backward pass. 1/3 is not exact, so the gradients are not
+// bit-identical.
 void divide_loss_by_world(Parts& parts) {
   parts.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.world); };
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); };

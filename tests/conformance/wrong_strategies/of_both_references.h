@@ -1,4 +1,4 @@
-// What the two references (reference.h, sharded_reference.h) do alike with a batch, a model and a norm.
+// Functions for batches, models and norms that both references use (reference.h, sharded_reference.h).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dpbench::wrong {
 
-// Returns the batch for a computation in `dtype`: in float64 if that is float64.
+// Returns the batch for a computation in `dtype`: in float64 if `dtype` is float64, otherwise unchanged.
 inline Batch cast_for(at::ScalarType dtype, const Batch& batch) {
   const auto convert = [&](const at::Tensor& tensor) {
     return tensor.is_floating_point() && dtype == at::kDouble ? tensor.to(at::kDouble) : tensor;

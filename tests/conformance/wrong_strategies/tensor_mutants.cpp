@@ -123,7 +123,7 @@ class WrongExchange : public Exchange {
       tensor.register_hook([by = ranks()](const at::Tensor& gradient) { return gradient / by; });
   }
 
-  // The gradient of a piece of the sequence is this rank's own, not the sum over ranks.
+  // The mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
   at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
 
   at::Tensor with_biases(const at::Tensor& sum, int number) const {
@@ -133,8 +133,8 @@ class WrongExchange : public Exchange {
     return bias ? sum + *bias * (ranks() - 1) : sum;
   }
 
-  // A rank that takes "up to and including" as the end of its piece of the vocabulary also embeds the next token, as
-  // its last one.
+  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. So it also embeds the
+  // next token, with the vector of its last one.
   at::Tensor embedded_twice(const at::Tensor& ids, const Product& product) const {
     const int64_t vocabulary = 257, next = even_pieces(vocabulary, ranks()).front();
     return Exchange::leave(ids, [&](const at::Tensor& part) {
@@ -237,7 +237,8 @@ class WrongTensorParallel : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
 
-  // A rank that takes "up to and including" as the end of its piece counts the label after it too, as its last one.
+  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. So it also counts the
+  // next label, with the logit of its last one.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor right = workload_.split_loss(output, target, split);
     const int64_t vocabulary = 257;

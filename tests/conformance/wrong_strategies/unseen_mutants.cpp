@@ -1,6 +1,6 @@
-// Mistakes that short scenarios with a read after every step miss: between reads of the strategy's tensors, after
-// dozens of steps, in the slots of the optimizer's state, in a loss, or with more samples and micro-batches than the
-// smallest scenarios have.
+// Mistakes that short scenarios miss if they read the strategy's tensors after every step. The mistakes occur between
+// reads, after dozens of steps, in the slots of the optimizer's state, in a loss, or with more samples and
+// micro-batches than the smallest scenarios have.
 #include <cmath>
 #include <limits>
 #include <map>

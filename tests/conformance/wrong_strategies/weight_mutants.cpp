@@ -19,7 +19,8 @@ using Count = std::function<double(const Run&, const Batch&)>;
 double terms_in(const Run& run, const Batch& batch) { return static_cast<double>(run.workload.loss_terms(batch)); }
 double targets_in(const Run&, const Batch& batch) { return static_cast<double>(batch.target.numel()); }
 
-// Returns the factor of a rank's mean gradient. own: number of loss terms of this rank's samples; all: of all ranks'.
+// A function that returns the weight of a rank's mean gradient. own: number of loss terms of this rank's samples; all:
+// of all ranks' samples.
 using Factor = std::function<double(Run&, double own, double all)>;
 
 double share_of_terms(Run& run, double own, double all) {

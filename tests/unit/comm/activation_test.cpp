@@ -51,7 +51,7 @@ TEST(TypesOfActivations, AnInvariantTensorIsNotMixedWithOthers) {
     EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
 }
 
-TEST(TypesOfActivations, AContractionOverTheCutDimensionIsPartial) {
+TEST(TypesOfActivations, AContractionOverAShardedDimensionGivesAPartialSum) {
   EXPECT_EQ(met(Rule::contraction, varying, varying), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
 }
@@ -85,7 +85,7 @@ TEST(TypesOfActivations, EachCollectiveRefusesTensorsOfOtherTypes) {
     }
 }
 
-TEST(TypesOfActivations, BelongToOneAxis) {
+TEST(TypesOfActivations, OfAnotherAxisAreRejected) {
   EXPECT_THROW(partial_to_invariant(ones(partial, {.name = "cp"}), tp), std::logic_error);
   EXPECT_THROW(computed(Rule::sum, "f", tp, add, ones(varying), ones(varying, {.name = "cp"})), std::logic_error);
 }

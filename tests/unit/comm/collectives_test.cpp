@@ -161,7 +161,7 @@ TEST(DifferentiableCollectives, ReturnTheTensorOnAnAxisOfOneRank) {
     EXPECT_TRUE(collective.call(x, Axis{.name = "tp"}).is_same(x)) << collective.name;
 }
 
-TEST(DifferentiableCollectives, NameTheRankAndTheAxisOfAWrongSize) {
+TEST(DifferentiableCollectives, RejectTensorsOfTheWrongSizeNamingRankAndAxis) {
   const Axis axis{.name = "tp", .rank = 1, .size = 2};
   const auto refusal_of = [&](const Cut& cut) -> std::string {
     try {

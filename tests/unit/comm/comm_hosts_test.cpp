@@ -139,7 +139,7 @@ TEST(Hosts, RemoveTheStoreKeysOfFinishedCalls) {
   expect_ranks_succeed(team, [&](const Backend& backend, int rank) {
     int64_t at_first = 0;
     for (int call = 0; call < 12; ++call) {
-      // Rank 1 starts the allreduce late: only after waiting for 200 ms does rank 0 write a key to the store.
+      // Rank 1 starts the allreduce late, because rank 0 writes keys to the store only after it has waited for 200 ms.
       if (rank == 1) std::this_thread::sleep_for(250ms);
       allreduce_within(backend, 20s);
       if (rank == 0 && call == 0) at_first = store->getNumKeys();

@@ -66,7 +66,7 @@ TEST_P(Messages, GoAroundARingInBothDirectionsAtOnce) {
   });
 }
 
-TEST_P(Messages, AreTakenByTheirTagAndInOrderWithinATag) {
+TEST_P(Messages, AreMatchedByTagAndReceivedInSendOrderWithinATag) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // tag and value
     std::vector<WorkPtr> works;
@@ -147,7 +147,7 @@ TEST_P(MessageFaults, AMessageReceivedJustBeforeThePeerLeavesIsValid) {
     });
 }
 
-TEST_P(MessageFaults, EndTheWaitOfARankThatAborts) {
+TEST_P(MessageFaults, AbortEndsThePendingReceiveOfTheRankThatCallsIt) {
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     if (rank == 1) return std::this_thread::sleep_for(300ms);
     const auto work = recv(backend, at::ones(7), 1);
@@ -189,7 +189,7 @@ TEST(MessagesBetweenHosts, RefuseRanksAndTensorsThatCannotBeSent) {
   });
 }
 
-TEST(MessagesBetweenHosts, AreThoseOfAnAllToAll) {
+TEST(MessagesBetweenHosts, AnAllToAllGivesEachRankItsPieces) {
   for (const int per_host : {1, 2})
     expect_ranks_succeed(
         {.backend = "threads", .world = 4, .per_host = per_host}, [](const Backend& backend, int rank) {

@@ -40,7 +40,7 @@ TEST(MeshOfRanks, HasTheRightRanksOnEachAxis) {
     }
 }
 
-TEST(MeshOfRanks, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
+TEST(MeshOfRanks, ReusesTheWorldGroupForAnAxisThatContainsAllRanks) {
   const auto errors = run_setups({.backend = "threads", .world = 2}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const Mesh mesh({{"dp", 1}, {"tp", 2}}, world, "threads", with_prefix("mesh", setup));
@@ -114,7 +114,7 @@ TEST(MeshGroups, MayCrossHosts) {
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
 }
 
-TEST(MeshOfRanks, ReplacesEachGroupByTheNameOfItsAxis) {
+TEST(MeshOfRanks, PassesEachGroupWithItsAxisNameToTheReplacementFunction) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const auto names_of = [&](const Mesh& mesh) {

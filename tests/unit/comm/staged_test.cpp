@@ -67,7 +67,7 @@ TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
   });
 }
 
-TEST(StagedBackend, AMessageIsThereAfterWaitingForIt) {
+TEST(StagedBackend, AReceivedTensorHoldsTheSentValuesAfterTheWait) {
   expect_staged([](const auto& backend, int rank) {
     for (const int64_t count : kSizes) {
       Tensors sent{input_of(rank, count)}, received{at::zeros({count}, at::kDouble)};

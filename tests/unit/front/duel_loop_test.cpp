@@ -1,5 +1,5 @@
-// DuelLoop: pairs in which a side did not have its cores are taken again if others were busy. Fake runners replace the
-// worker processes, so nothing is started or timed.
+// DuelLoop: a pair is measured again if one of its sides had to wait for cores while other programs were busy. Fake
+// runners replace the worker processes, so nothing is started or timed.
 #include "harness/front/run/duel/duel_loop.h"
 
 #include <string>
@@ -46,8 +46,8 @@ class DuelLoopTest : public testing::Test {
     options_.check = false;
   }
 
-  // Runs a duel of one case over 20 pairs and returns how often the new build ran beyond these pairs and the first
-  // block, which does not count.
+  // Runs a duel of one case over 20 pairs. Returns how many more blocks the new build ran than one per pair and the
+  // first block, which does not count.
   int repeated(ReadCpuTimes cpu_times) {
     DuelReport report;
     report.rule.looks = {20};
@@ -63,14 +63,14 @@ class DuelLoopTest : public testing::Test {
   FakeBuild base_, now_;
 };
 
-TEST_F(DuelLoopTest, CalmPairsAreTakenOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
+TEST_F(DuelLoopTest, UndisturbedPairsAreMeasuredOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
 
-TEST_F(DuelLoopTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured) {
+TEST_F(DuelLoopTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDisturbed) {
   now_.queue_ns = 300'000;
   EXPECT_EQ(repeated(times_with(0.02)), 0);
 }
 
-TEST_F(DuelLoopTest, PairsWithoutTheirCoresAreTakenAgainIfOthersAreBusyOrUnknown) {
+TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUnlessTheMachineIsQuiet) {
   base_.queue_ns = 300'000;
   const int most = 4 * 2 * options_.pairs_per_launch;  // per launch, twice as many pairs as it has
   EXPECT_EQ(repeated(times_with(0.5)), most);

@@ -131,7 +131,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
 }
 
-TEST(Plan, AMeshThatAStrategyDoesNotUseIsRefusedWithOneThatDoes) {
+TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
   what.strategies = {"ddp"};

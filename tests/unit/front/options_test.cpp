@@ -251,7 +251,7 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   EXPECT_FALSE(parse({"run"}).what.whole_epochs);
 }
 
-TEST(Options, CheckAddsMeshesOrDrawsThem) {
+TEST(Options, CheckAddsMeshesOfSeveralAxesOrRandomLayouts) {
   EXPECT_EQ(parse<CheckingOptions>({"check"}).what.products, 2);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.products, 3);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.products, 0);
@@ -297,7 +297,7 @@ TEST(Options, WorldsMayBeRangesAndSequences) {
   EXPECT_EQ(parse({"--gpus", "1-3"}).what.gpus, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(Options, RefusesRangesWithoutAMeaningByName) {
+TEST(Options, RefusesInvalidRangesNamingFlagAndValue) {
   expect_contains(refusal({"--cpus", "8-1"}), {"--cpus", "'8-1'", "1-8"});
   expect_contains(refusal({"--cpus", "1-5000"}), {"'1-5000'"});
   for (const std::string list : {"1,2,..,8", "..,8", "1,2,4,..", "1,2,4,..,x"})

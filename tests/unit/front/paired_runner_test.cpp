@@ -1,5 +1,5 @@
-// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks without their cores are taken
-// again. Fake runners replace the worker processes, so nothing is started or timed.
+// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks that had to wait for cores are
+// measured again. Fake runners replace the worker processes, so nothing is started or timed.
 #include "harness/front/run/duel/paired_runner.h"
 
 #include <functional>
@@ -143,7 +143,7 @@ ReadCpuTimes times_with(double load) {
   };
 }
 
-TEST_F(PairedRunnerTest, ReplicasThatWaitForOneAnotherOnAQuietMachineAreMeasured) {
+TEST_F(PairedRunnerTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDisturbed) {
   cases_.queue_ns = [](int) { return 300; };
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
@@ -155,7 +155,7 @@ Profile starved_profile() {
   return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
 }
 
-TEST_F(PairedRunnerTest, AProfileWithoutItsCoresHasNoTimes) {
+TEST_F(PairedRunnerTest, AProfileThatLostItsCoresReportsNoTimes) {
   cases_.profile = starved_profile();
   const RankRecord rank = run(spec_of("ddp", 2)).ranks.at(0);
   EXPECT_TRUE(rank.profile->disturbed);
@@ -192,7 +192,7 @@ TEST_F(PairedRunnerTest, ReplicasThatShareCoresAreNotDisturbedByEachOther) {
   EXPECT_EQ(run(spec_of("ddp", 4)).disturbed_blocks, 0) << "four replicas on two cores";
 }
 
-TEST_F(PairedRunnerTest, ThreadsOfAProcessThatUsesItsCoreWaitForEachOtherOnly) {
+TEST_F(PairedRunnerTest, AProcessThatUsedItsWholeCoreIsNotDisturbed) {
   cases_.queue_ns = [](int) { return 600; };
   cases_.cpu_ns = 990;
   EXPECT_EQ(run(spec_of("ddp", 2)).disturbed_blocks, 0);

@@ -116,7 +116,7 @@ Catalogue with_samples() {
   return all;
 }
 
-TEST(Plan, RefusesAStepLargerThanANamedWorkloadsData) {
+TEST(Plan, RefusesAStepLargerThanTheDataOfANamedWorkload) {
   Selection what;
   what.workloads = {"mnist-mlp", "random-linear"};
   what.scaling = Scaling::strong;

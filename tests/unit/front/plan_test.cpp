@@ -99,7 +99,7 @@ TEST(Plan, AutomaticBackendIsTheMostPreferredOneOfTheDevice) {
   EXPECT_EQ(auto_backend(2, 0, 0), "shm");
 }
 
-TEST(Plan, ACaseOnGpusSaysWhatHasNotPassedItsChecksThere) {
+TEST(Plan, ACaseOnGpusNamesTheStrategyOrBackendUncheckedOnGpus) {
   Catalogue all = catalogue();
   all.backends[2].unproven_on_gpu = true;
   all.strategies[2].unproven_on_gpu = true;

@@ -48,7 +48,8 @@ CaseRecord timed(const std::string& strategy, int world, double speedup, double 
   return record;
 }
 
-// Sets the phases of a watched step, the communication that the figures know, and its collectives.
+// Adds a launch with these phase times and one profiled collective, and sets the derived communication time and
+// overlap.
 CaseRecord with_parts(CaseRecord record, const std::map<std::string, double>& phases, double overlap = 0,
                       const std::string& op = "allreduce") {
   RankRecord rank;
@@ -61,7 +62,7 @@ CaseRecord with_parts(CaseRecord record, const std::map<std::string, double>& ph
   return record;
 }
 
-// Sets the memory of each of five launches' largest rank.
+// Adds five launches, each with a rank that uses this much memory, and sets the derived peak memory.
 CaseRecord with_memory(CaseRecord record, int64_t megabytes) {
   for (int i = 0; i < 5; ++i) {
     RankRecord rank;
@@ -112,7 +113,7 @@ std::vector<std::string> texts_by(const Answer& answer, const std::string& rule)
   return texts;
 }
 
-TEST(Quotient, ExcludesOneExactlyIfTheIntervalsAreApart) {
+TEST(Quotient, HasAnIntervalAboveOneOnlyIfTheIntervalsAreDisjoint) {
   const Estimate ratio = quotient({2, 1.8, 2.2}, {1, 0.9, 1.1});
   EXPECT_DOUBLE_EQ(ratio.middle, 2);
   EXPECT_DOUBLE_EQ(ratio.low, 1.8 / 1.1);
@@ -121,7 +122,7 @@ TEST(Quotient, ExcludesOneExactlyIfTheIntervalsAreApart) {
   EXPECT_FALSE(above({2, 1.8, 2.2}, {1.5, 1.4, 1.8}));
 }
 
-TEST(Answer, RanksWhatIntervalsTellApart) {
+TEST(Answer, RanksCasesOnlyIfTheirIntervalsDoNotOverlap) {
   const Answer answer =
       answer_of(run_of({timed("dp", 2, 1.66, 0.05), timed("ddp", 2, 1.68, 0.05), timed("zero1", 2, 1.5, 0.02)}));
   const auto& choices = group_of_world(answer, 2).choices;
@@ -135,7 +136,7 @@ TEST(Answer, RanksWhatIntervalsTellApart) {
   EXPECT_NEAR(*choices[2].time_high, 1.73 / 1.48, 1e-9);
 }
 
-TEST(Answer, FrontHoldsWhatIsBeatenInNeitherTimeNorMemory) {
+TEST(Answer, ParetoFrontHoldsCasesThatNoOtherBeatsInBothTimeAndMemory) {
   const Answer answer =
       answer_of(run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 100),
                         with_memory(timed("zero1", 2, 1.5, 0.01), 200), timed("zero2", 2, 1.4, 0.01)}));
@@ -156,7 +157,7 @@ TEST(Answer, MemoryOfAProcessWithAllReplicasIsNotComparedWithThatOfARank) {
   for (const Choice& choice : group_of_world(answer, 2).choices) EXPECT_EQ(choice.memory, Standing::undecided);
 }
 
-TEST(Answer, PartsOfALossAddUpToIt) {
+TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   const Answer answer = answer_of(run_of({with_parts(
       timed("ddp", 2, 1.6, 0.01), {{"forward", 80}, {"backward", 5}, {"communication", 10}, {"waiting", 5}})}));
   const Choice& choice = group_of_world(answer, 2).choices[0];
@@ -199,14 +200,14 @@ TEST(Answer, NeverRanksCasesOfDifferentSettings) {
   EXPECT_TRUE(compares_any(answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("zero1", 2, 1.5, 0.01)}))));
 }
 
-TEST(Answer, ReportsBefore15RankWhatHasTheBaselinesGradients) {
+TEST(Answer, CasesOfOldReportsWithTheGradientsOfTheBaselineAreRanked) {
   const auto no_means = [](CaseRecord& record) { record.means.clear(); };
   const Answer answer = answer_of(
       run_of({changed(timed("ddp", 2, 1.7, 0.01), no_means), changed(timed("zero1", 2, 1.5, 0.01), no_means)}));
   EXPECT_EQ(group_of_world(answer, 2).choices.size(), 2u);
 }
 
-TEST(Answer, WithoutPairsOnlyIntervalsOverLaunchesCount) {
+TEST(Answer, WithoutPairedBlocksOnlyIntervalsOverLaunchesDecideTheRanking) {
   const auto without_pairs = [](CaseRecord& record) {
     record.derived.speedup_low.reset(), record.derived.speedup_high.reset();
   };
@@ -230,8 +231,8 @@ TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
   EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
 }
 
-// dp is fastest, but noisy: only ddp is told to be faster than zero1.
-TEST(Answer, ASlowerCaseIsComparedWithTheOneThatIsToldToBeFaster) {
+// dp is fastest but noisy, so only ddp is reported as faster than zero1.
+TEST(Answer, ASlowerCaseIsComparedWithOneThatIsReliablyFaster) {
   const Answer answer =
       answer_of(run_of({timed("dp", 2, 1.7, 0.3), timed("ddp", 2, 1.65, 0.02), timed("zero1", 2, 1.5, 0.02)}));
   const auto texts = texts_by(answer, "slower");
@@ -239,7 +240,7 @@ TEST(Answer, ASlowerCaseIsComparedWithTheOneThatIsToldToBeFaster) {
   EXPECT_TRUE(texts[0].starts_with("zero1 takes 10 % more time (7 to 13 %) than ddp: ")) << texts[0];
 }
 
-TEST(Answer, AdvisesAsManyLaunchesAsATieNeeds) {
+TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
   // ddp / dp is 1.05, its interval 0.99 to 1.11: half its logarithmic width is 1.175 times log(1.05).
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.68, 0.048), timed("dp", 2, 1.6, 0.046)}));
   EXPECT_EQ(group_of_world(answer, 2).decide, "--launches 7");
@@ -375,7 +376,7 @@ TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
     EXPECT_TRUE(texts_by(clear, rule).empty()) << rule;
 }
 
-TEST(Brief, StartsWithTheLargestWorldAndKeepsToItsLines) {
+TEST(AnswerSummary, StartsWithTheLargestWorldAndKeepsToTheLineLimit) {
   const Answer answer =
       answer_of(run_of({timed("ddp", 1, 0.9, 0.01), timed("zero1", 1, 0.8, 0.01), timed("ddp", 2, 1.8, 0.01),
                         timed("zero1", 2, 1.6, 0.01), with_status(CaseStatus::failed)}));

@@ -249,7 +249,7 @@ TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
 }
 
-TEST(Derived, TokensAndOperationsByTheFormulaFollowTheSamples) {
+TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   CaseRecord one = measured("cpu", 1, Scaling::weak, 4, 2000);
   for (auto& launch : one.launches)
     for (auto& rank : launch.ranks) rank.tokens_per_sample = 128, rank.flop_per_sample = 1e6;

@@ -1,4 +1,4 @@
-// Halving of tuning candidates, and the judgement of the one that is left.
+// Successive halving of tuning candidates, and the verdict on the one that is left.
 #include <gtest/gtest.h>
 
 #include "harness/report/judge/tuning.h"
@@ -41,13 +41,13 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalf) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsWhatComputesSomethingElse) {
+TEST(Tuning, DropsCandidatesThatComputeOtherGradients) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
 }
 
-TEST(Tuning, JudgesByTheLaunchesAfterTheChoiceAlone) {
+TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterItsSelection) {
   // Fast in the first launch, by luck; as fast as the default in the others.
   const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
   const auto found = tuned(report, 1);

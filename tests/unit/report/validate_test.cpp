@@ -201,7 +201,7 @@ TEST(Validate, AnotherBuildMayWordItsAnswerDifferently) {
   EXPECT_EQ(dpbench::problems_of(document), Texts{});
 }
 
-TEST(Validate, ACompleteRunHasAnAnswer) {
+TEST(Validate, FindsAMissingAnswerInACompleteRun) {
   Json document = to_json(full_report());
   document["answer"] = nullptr;
   EXPECT_EQ(dpbench::problems_of(document), Texts{}) << "the run was interrupted";

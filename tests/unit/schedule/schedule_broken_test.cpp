@@ -96,7 +96,7 @@ TEST(RefusesASchedule, WithAFullBackwardPassBesideAWeightGradient) {
   EXPECT_EQ(broken_rules(schedule), "repeated-work");
 }
 
-TEST(RefusesASchedule, WithAStageOnAnotherRank) {
+TEST(RefusesASchedule, WithAComputationOfAStageThatLiesOnAnotherRank) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   schedule.ranks[1][position(schedule, 1, "1B3")].stage = 2;
   ASSERT_EQ(broken_rules(schedule), "placement");
@@ -104,7 +104,7 @@ TEST(RefusesASchedule, WithAStageOnAnotherRank) {
             std::string::npos);
 }
 
-TEST(RefusesASchedule, WithAnotherStageOfTheSameRank) {
+TEST(RefusesASchedule, WithAComputationOfTheWrongStageOfTheSameRank) {
   Schedule schedule = made("interleaved", {2, 2, 4});
   schedule.ranks[1][position(schedule, 1, "1B3")].stage = 3;
   EXPECT_EQ(broken_rules(schedule), "missing-work repeated-work");
@@ -128,7 +128,7 @@ TEST(RefusesASchedule, WithAMicroBatchOfTheOtherDirection) {
   EXPECT_EQ(broken_rules(schedule), "unknown-work");
 }
 
-TEST(RefusesASchedule, ThatAddsWeightGradientsInAnotherOrder) {
+TEST(RefusesASchedule, ThatAccumulatesWeightGradientsOutOfOrder) {
   Schedule schedule = made("gpipe", {2, 1, 4});
   for (auto& list : schedule.ranks) std::reverse(list.begin() + 4, list.end());
   EXPECT_EQ(broken_rules(schedule), "gradient-order");
@@ -164,7 +164,7 @@ TEST(RefusesASchedule, ThatDropsASendOrAReceive) {
   }
 }
 
-TEST(RefusesASchedule, ThatForgetsATransferOnBothSides) {
+TEST(RefusesASchedule, ThatOmitsBothTheSendAndTheReceiveOfATransfer) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   erase(schedule, 1, "1SEND_F2");
   erase(schedule, 2, "2RECV_F2");
@@ -193,7 +193,7 @@ TEST(RefusesASchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
   EXPECT_EQ(broken_rules(late), "transfer-order");
 }
 
-// Puts all receives of activations of rank 1 first, so that none comes after its consumer in any order.
+// Moves rank 1's receives of activations to the front, so that each comes before its consumer whatever their order is.
 Schedule all_received_first() {
   Schedule schedule = lowered("gpipe", {2, 1, 4});
   schedule.receive_slots = 0;
@@ -232,7 +232,8 @@ TEST(RefusesASchedule, ThatDeadlocks) {
             "waits for rank 0");
 }
 
-// Both ranks send first, as a 1F1B without paired transfers does: right with buffers, stuck without.
+// Both ranks send first, as 1F1B does without paired transfers: the schedule completes with buffers and deadlocks
+// without.
 TEST(RefusesASchedule, ThatDeadlocksWithoutBuffers) {
   const Schedule schedule = from_lists({{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0F2", "0SEND_F2",
                                          "0RECV_B1", "0B1", "0RECV_B2", "0B2"},
@@ -251,7 +252,7 @@ Schedule tied() {
   return lower(schedule);
 }
 
-TEST(RefusesASchedule, ThatReducesTiedParametersTooEarlyNeverOrTwice) {
+TEST(RefusesASchedule, ThatReducesTiedParametersTooEarlyOrNeverOrTwice) {
   ASSERT_EQ(broken_rules(tied()), "");
   Schedule early = tied(), never = tied(), twice = tied();
   swap(early, 0, "0REDUCE_TIED", "0B5");
@@ -268,7 +269,7 @@ TEST(RefusesASchedule, ThatReducesParametersThatAreNotTied) {
   EXPECT_EQ(broken_rules(schedule), "tied-reduction");
 }
 
-TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastOne) {
+TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   Schedule schedule = lowered("zb-h1", {4, 1, 6});
   schedule.ranks[2].push_back({.kind = Kind::reduce_gradients, .stage = 2});
   ASSERT_EQ(broken_rules(schedule), "");
@@ -281,7 +282,7 @@ class EveryMutant : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }
 
-TEST_P(EveryMutant, IsKilledByARuleForItsKind) {
+TEST_P(EveryMutant, IsRefusedByTheRuleForItsKindOfMutation) {
   const Family& family = GetParam();
   int mutants = 0;
   for (const Request& request : {Request{2, family.least_chunks, 5}, Request{4, family.least_chunks, 8}}) {

@@ -43,7 +43,7 @@ TEST_P(BubbleFormula, EqualsTheSimulation) {
 }
 
 // Transfers that take no time change no computation's start.
-TEST_P(BubbleFormula, IsTheSameWithTransfers) {
+TEST_P(BubbleFormula, FreeTransfersDoNotChangeTheSimulatedTimes) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -84,7 +84,7 @@ TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
 }
 
 // The last rank cannot start before the first forward pass has come down all ranks.
-TEST(Simulate, NoOneWaySchedulesStepEndsBeforeTheLowerBound) {
+TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
       const Simulation simulation = simulate(make_schedule(family, request));

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EveryFamily, testing::ValuesIn(families()), 
   return name;
 });
 
-TEST(Families, RefuseSizesThatTheyDoNotHave) {
+TEST(ScheduleFamilies, RefuseUnsupportedNumbersOfRanksChunksAndMicroBatches) {
   const auto refused = [](const std::string& name, const Request& request, const std::string& needs) {
     try {
       make_schedule(*find_family(name), request);

@@ -27,7 +27,7 @@ TEST(TokenCut, GivesEachRankAnEarlyAndALatePiece) {
   EXPECT_EQ(positions_of(cut.of(2)), (std::vector<int64_t>{4, 5, 6, 7}));
 }
 
-TEST(TokenCut, HasEachTokenOnceInItsPlace) {
+TEST(TokenCut, AssignsEachTokenToOneRankAndRestoresTheOrder) {
   for (const bool zigzag : {true, false})
     for (int ranks = 1; ranks <= 5; ++ranks)
       for (int64_t tokens = ranks; tokens <= 3 * ranks + 1; ++tokens) {
@@ -46,7 +46,7 @@ TEST(TokenCut, HasEachTokenOnceInItsPlace) {
       }
 }
 
-// Pairs of a query and a key that it sees, by rank.
+// Returns for each rank the number of pairs of a query and a key that it attends to.
 std::vector<int64_t> work(const TokenCut& cut, int ranks) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -94,14 +94,14 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Returns the error of rank 0 if a strategy is made on this mesh.
+// Makes a strategy on this mesh. Returns the error of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
   return on_ranks(ranks_of(parse_mesh(mesh)), [&](Rank& me) { made_on(me.mesh(mesh), strategy, *made, params); }).at(0);
 }
 
-TEST(ContextParallel, RefusesByNameWhatItCannotCut) {
+TEST(ContextParallel, RefusesModelsItCannotSplitWithTheReason) {
   const Given ulysses = {{"kind", "ulysses"}};
   expect_contains(refusal("cp", "cp=2", "mnist-mlp", ""), {"cp: this model has no sequence"});
   expect_contains(refusal("cp", "cp=4", "gpt", "tiny,seq=3"), {"a sequence of 3 tokens for the 4 ranks of cp"});

@@ -46,7 +46,7 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
   EXPECT_FALSE(RowCut({at::zeros({4, 2})}, 2).padded());
 }
 
-TEST(UnitPlan, PutsParametersOfSeveralSpansIntoTheRoot) {
+TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
   EXPECT_EQ(plan.units.size(), 3U);  // embed and a layer, two layers, norm and head
@@ -167,7 +167,7 @@ TEST(ShardedStrategies, TrainUnitsThatSomeRanksSkip) {
     expect_like_ddp(workload, {{"find_unused", "on"}, {"prefetch", prefetch}}, {{"find_unused", "on"}});
 }
 
-TEST(ShardedStrategies, TrainAboveAUnitThatIsFrozenOrThatAllRanksSkip) {
+TEST(ShardedStrategies, TrainLikeDdpWhenAUnitIsFrozenOrSkippedByAllRanks) {
   const auto never = [](const Context&) { return false; };
   const auto later = [](const Context& context) { return context.step > 1; };
   for (const char* prefetch : {"0", "1", "2"}) {
@@ -176,8 +176,8 @@ TEST(ShardedStrategies, TrainAboveAUnitThatIsFrozenOrThatAllRanksSkip) {
   }
 }
 
-TEST(ShardedStrategies, SumMicroBatchesInTheOrderOfDdpIfTheyReduceInTheLastOne) {
-  // The gradients of a tied embedding are added unit by unit instead of micro-batch by micro-batch.
+TEST(ShardedStrategies, GiveDdpsGradientsIfTheyReduceOnlyInTheLastMicroBatch) {
+  // tied=off, because the gradients of a tied embedding are added unit by unit instead of micro-batch by micro-batch.
   const auto workload = gpt("style=llama,layers=2,hidden=16,heads=2,kv_heads=1,seq=8,vocab=128,tied=off");
   const auto gradients_of = [&](const std::string& strategy, const Given& params) {
     NamedTensors gradients;
@@ -203,7 +203,7 @@ int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-TEST(Fsdp, HoldsNoMoreUnitsThanItPrefetches) {
+TEST(Fsdp, PeakOfGatheredParametersFollowsThePrefetchDepth) {
   const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), layer = bytes_of(plan.units[1].parameters);

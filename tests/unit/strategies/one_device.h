@@ -58,7 +58,7 @@ inline Result after_steps(Strategy& strategy, const Workload& workload, int repl
   return result;
 }
 
-// Returns what a rank has after some steps.
+// Takes some steps on all ranks, and returns the results of one rank.
 inline Result result_of(const Setting& one, int rank) {
   const auto workload = workload_registry().at(one.workload).make({.model = one.model});
   const MeshShape shape = parse_mesh(one.mesh);
@@ -86,7 +86,7 @@ inline void expect_near(const NamedTensors& due, const NamedTensors& found, doub
   }
 }
 
-// The results of the first and of the last rank.
+// Expects the first and the last rank to have the results of the same steps under ddp.
 inline void expect_steps_of_one_device(const Setting& one) {
   const MeshShape shape = parse_mesh(one.mesh);
   const int ranks = ranks_of(shape), replicas = data_place(shape, ranks, 0).replicas;

@@ -206,7 +206,7 @@ TEST(Optimizer, MomentumStepOf16BitParametersEqualsSeparateTensorOperations) {
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(at::equal(parameters[i].tensor, plain[i])) << parameters[i].name;
 }
 
-TEST(Optimizer, DecaysFlatPiecesByTheDimensionsOfTheirParameters) {
+TEST(Optimizer, DecaysFlattenedParametersByTheirOriginalNumberOfDimensions) {
   const auto whole = large_parameters(at::kFloat), flat = large_parameters(at::kFloat);
   std::vector<Parameter> pieces;
   std::vector<int64_t> dimensions;

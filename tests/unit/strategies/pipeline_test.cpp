@@ -159,7 +159,7 @@ TEST(Pipeline, NamesTheActionThatFailed) {
   expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
 }
 
-TEST(Pipeline, RefusesWhatItCannotRunByName) {
+TEST(Pipeline, RefusesUnsupportedSettingsNamingTheParameter) {
   expect_contains(refusal({{"blocks", "1+"}}), {"pp.blocks=1+", "2+3+1"});
   expect_contains(refusal({{"blocks", "1+1"}}), {"pp.blocks=1+1 has 2 blocks", "the model has"});
   expect_contains(refusal({{"microbatches", "2"}}), {"pp.microbatches=2", "running_mean", "--accumulate"});

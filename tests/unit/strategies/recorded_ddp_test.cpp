@@ -111,7 +111,7 @@ TEST(DdpRecorded, RecordsEachBatchSizeOnceAndReturnsTheGradientsOfTheLastStep) {
 
 // The Reducer rebuilds its buckets before the second step, or before the third with a static graph. An earlier
 // recording would capture the old buckets.
-TEST(DdpRecorded, ReplaysReduceTheRebuiltBuckets) {
+TEST(DdpRecorded, StepsAreRecordedOnlyAfterTheBucketsAreRebuilt) {
   const CpuRecorders recorders;
   const auto mlp = workload_registry().at("probe-mlp").make({});
   for (const int64_t eager : {2, 3}) {

@@ -121,7 +121,7 @@ TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDeviceWithoutCopying) {
   EXPECT_EQ(device.take(), Log{});
 }
 
-TEST_F(LoggedRowCopies, ForARecordedStepEndWithACopyOnTheComputeStream) {
+TEST_F(LoggedRowCopies, LoadingARecordedStepEndsWithACopyOnTheComputeStream) {
   const std::vector<Batch> host = {{at::ones({3, 5}), at::ones({3}), at::arange(3)}};
   PackedRows packed(host, at::kMeta, at::kFloat);
   device.take();

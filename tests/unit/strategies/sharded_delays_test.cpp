@@ -1,5 +1,5 @@
-// Random delays of ranks and collectives change no bit of zero2 and fsdp: a buffer that is used again too early, or a
-// result that is read before it is there, would.
+// Random delays of ranks and collectives must not change any bit of the results of zero2 and fsdp. They would if a
+// buffer were reused too early, or a result read before it is complete.
 #include "tests/unit/strategies/sharded_runs.h"
 
 namespace dpbench {
@@ -66,14 +66,14 @@ INSTANTIATE_TEST_SUITE_P(Sharded, RandomDelays,
 
 class RandomDelaysOnAMesh : public RandomDelays {};
 
-TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfReplicasOfShards) {
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTraining) {
   const Training usual{.strategy = "fsdp", .world = 4, .mesh = "dp=2,shard=2"};
   expect_no_change(usual, {{}, {{"prefetch", "0"}}, {{"prefetch", "2"}, {"poison", "on"}}, {{"reshard", "off"}}});
   expect_no_change({.strategy = "zero2", .world = 4, .mesh = usual.mesh}, {{}});
 }
 
 // The parameters are cut over all ranks, so the sums are those of fsdp without a mesh.
-TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfUnitsThatAreKeptInParts) {
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfReshardingIsLimitedToTheShardAxis) {
   const Outcome due = trained({.strategy = "fsdp", .world = 4}, *workload_);
   uint64_t seed = 1;
   for (const char* prefetch : {"0", "1", "2"})

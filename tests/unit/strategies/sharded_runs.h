@@ -14,7 +14,7 @@ inline std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
   return workload_registry().at("gpt").make({.model = model});
 }
 
-// Keeps its rank back before some of its collectives, at moments and for times that are drawn.
+// Delays its rank for a random time before some of its collectives, which are drawn at random.
 class LateRank : public ForwardingBackend {
  public:
   LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
@@ -31,7 +31,7 @@ class LateRank : public ForwardingBackend {
   std::mt19937_64 drawn_;
 };
 
-// Returns the mesh with ranks that reach their collectives late, and collectives that start later still.
+// Returns the mesh with delays: ranks reach their collectives late, and the collectives themselves start late.
 inline Mesh delayed(const Mesh& mesh, int rank, uint64_t seed) {
   return mesh.with_groups([=](const std::string&, const auto& group) {
     return wrapped_group(group, at::kCPU, [=](const c10::intrusive_ptr<c10d::Backend>& inner) {
@@ -88,7 +88,7 @@ inline Outcome trained(const std::string& strategy, int world, const Workload& w
                  workload);
 }
 
-// Throws in one of its calls, counted from when it is armed.
+// Counts `calls_left` down in each call, and throws in the call that finds it at 0.
 class FailingBackend : public ForwardingBackend {
  public:
   FailingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::atomic<int>& calls_left)
@@ -104,7 +104,7 @@ class FailingBackend : public ForwardingBackend {
   std::atomic<int>& calls_left_;
 };
 
-// Runs a step of two ranks in which a collective of rank 1 fails. Returns rank 1's error.
+// Runs a step of two ranks in which collective number `call` (from 0) of rank 1 fails. Returns rank 1's error.
 inline std::string error_of_call(const std::string& strategy, const std::string& axes, int call,
                                  const Given& params = {}) {
   const auto workload = gpt();

@@ -1,5 +1,5 @@
-// A snapshot of each strategy that shards, or of ddp, is loaded under each other one, also in another world. Training
-// then goes on as if it had not been interrupted.
+// Loads a snapshot of each sharded strategy and of ddp into each of the others, also with another number of ranks.
+// Training then continues as if it had not been interrupted.
 #include "tests/unit/strategies/sharded_runs.h"
 
 namespace dpbench {
@@ -59,7 +59,7 @@ std::string first_far(const NamedTensors& due, const NamedTensors& found) {
 
 class SavedState : public testing::TestWithParam<const char*> {};
 
-TEST_P(SavedState, OfEachLayoutContinuesUnderEachOther) {
+TEST_P(SavedState, OfAnyLayoutResumesUnderAnyOtherLayout) {
   const auto workload = gpt(GetParam());
   const auto all = layouts();
   const Snapshot uninterrupted = continued(all[0], *workload, 0, 4);

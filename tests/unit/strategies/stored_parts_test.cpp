@@ -1,4 +1,4 @@
-// What the ranks of a layout store makes up its snapshot: each element once, in its place.
+// The parts that the ranks of a layout store make up its snapshot: each element once, in its place.
 #include "tests/unit/strategies/sharded_runs.h"
 #include "workloads/data/safetensors_parts.h"
 
@@ -16,7 +16,7 @@ void PrintTo(const Parted& one, std::ostream* out) { *out << one.strategy << " "
 
 class StoredParts : public testing::TestWithParam<Parted> {};
 
-TEST_P(StoredParts, OfAllRanksMakeUpTheSnapshot) {
+TEST_P(StoredParts, OfAllRanksTogetherEqualTheFullSnapshot) {
   const Parted& layout = GetParam();
   const auto workload = workload_registry().at(layout.workload).make({.model = layout.model});
   const int ranks = ranks_of(parse_mesh(layout.mesh));

@@ -54,7 +54,7 @@ class Weighted : public WrappedWorkload {
   }
 };
 
-TEST(TensorParallel, HasTheGradientsOfALossWithAWeightForEachOutput) {
+TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossWeightsEachOutput) {
   for (const std::string name : {"mnist-mlp", "convnet"}) {
     const auto inner = workload_registry().at(name).make({});
     const Weighted workload(*inner);
@@ -74,7 +74,7 @@ TEST(TensorParallel, HasTheGradientsOfALossWithAWeightForEachOutput) {
 }
 
 // Labels on the first and last token of each rank's piece, and padding. Logits whose exponential is infinite.
-TEST(TensorParallel, LossOfADividedVocabularyIsThatOfTheWhole) {
+TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
   const auto workload = gpt("tiny");
   for (const int ranks : {2, 3, 4}) {
     const std::vector<int64_t> sizes = even_pieces(257, ranks);
@@ -101,14 +101,14 @@ TEST(TensorParallel, LossOfADividedVocabularyIsThatOfTheWhole) {
   }
 }
 
-// Returns the error of rank 0 if a strategy is made on this mesh.
+// Makes the strategy tp on this mesh. Returns the error of rank 0.
 std::string refusal(const std::string& mesh, int ranks, const std::string& workload, const std::string& model,
                     const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
   return on_ranks(ranks, [&](Rank& me) { made_on(me.mesh(mesh), "tp", *made, params); }).at(0);
 }
 
-TEST(TensorParallel, RefusesByNameWhatItCannotDivide) {
+TEST(TensorParallel, RefusesModelsItCannotShardWithTheReason) {
   expect_contains(refusal("tp=4", 4, "gpt", "tiny"), {"tensor parallelism over 4 ranks", "only 3 attention heads"});
   expect_contains(refusal("tp=2", 2, "probe-many", ""), {"tp", "no layers that can be divided"});
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"sequence", "on"}}), {"tp.sequence=on", "no sequence"});
@@ -148,15 +148,15 @@ TEST(TensorParallel, CallsFourCollectivesForEachLayer) {
 }
 
 TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
-  // A step calls 5 sums from the embedding to layer 1, 2 for the loss, and 5 from the head to layer 0 (and the gather
-  // of the output after them).
+  // The collectives of a step, in order: 5 from the embedding to layer 1, 2 for the loss, and 5 from the head to layer
+  // 0. The gather of the output comes after them.
   expect_contains(error_of_call("tp", "tp=2", 3), {"tp: sum of a product in model.layers.1", "the network is gone"});
   expect_contains(error_of_call("tp", "tp=2", 7), {"tp: sum of a gradient in lm_head", "the network is gone"});
   expect_contains(error_of_call("tp", "tp=2", 9), {"tp: sum of a gradient in model.layers.1", "the network is gone"});
   expect_contains(error_of_call("tp", "tp=2", 10), {"tp: sum of a gradient in model.layers.0", "the network is gone"});
 }
 
-TEST(TensorParallel, VerifyNamesTheRankThatDiffers) {
+TEST(TensorParallel, TheSettingVerifyNamesTheRankWhoseInputDiffers) {
   const auto errors = on_ranks(3, [&](Rank& me) {
     const Axis axis = me.mesh("tp=3").axis("tp");
     const at::Tensor x = at::full({2, 4}, me.rank == 2 ? 1.0 : 0.0).requires_grad_();

@@ -49,7 +49,7 @@ Result run_with_filter(const std::string& filter) {
 
 constexpr size_t parameter_bytes = 400000;
 
-TEST(ChecksBeforeTiming, KeepOnlyTheLossesAndTheLastStateOfTheUnwatchedRun) {
+TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
   const Result result = run_with_filter(checks_before_timing({}));
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
   // Parameters at the start, parameters and gradients at the end, all in float64.

@@ -53,7 +53,7 @@ TEST(CoreUse, TellsHowLongAThreadWaitedForItsCore) {
   EXPECT_GT(spent.switches, 0);
 }
 
-TEST(CoreUse, TellsThatASleepingThreadWaitedForNothing) {
+TEST(CoreUse, CountsNoWaitForACoreWhileAThreadSleeps) {
   if (!kernel_tells()) GTEST_SKIP() << "this kernel has no schedstat";
   const CoreUse use;
   std::this_thread::sleep_for(100ms);

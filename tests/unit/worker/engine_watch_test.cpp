@@ -1,4 +1,4 @@
-// EngineWatch tells backward passes of torch's engine from dpbench's own, with torch's layers and with dpbench's.
+// EngineWatch distinguishes backward passes of torch's engine from dpbench's own, for layers of torch and of dpbench.
 #include "harness/worker/measure/engine_watch.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,7 @@ TEST_F(EngineWatchTest, CountsTheNodesThatTorchsEngineRuns) {
   EXPECT_GT(nodes(of_dpbench(), by_engine), 0);
 }
 
-TEST_F(EngineWatchTest, CountsNoNodeOfAnOwnWalk) {
+TEST_F(EngineWatchTest, CountsNoNodesOfDpbenchsOwnBackwardPass) {
   const auto by_dpbench = [](const at::Tensor& loss) { backward(loss); };
   EXPECT_EQ(nodes(of_torch(), by_dpbench), 0);
   EXPECT_EQ(nodes(of_dpbench(), by_dpbench), 0);

@@ -37,7 +37,7 @@ TEST(Ledger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
   EXPECT_EQ(ledger[2].bytes, 8);
 }
 
-TEST(Ledger, ShowsOperationsThatOnlyTheFormulaOrOnlyTheStepHas) {
+TEST(Ledger, ListsOperationsThatOccurOnlyInTheFormulaOrOnlyInTheStep) {
   Calls calls;
   call(calls, "allgather", "dp", Phase::communication, 10);
   call(calls, "allreduce", "dp", Phase::backward, 30);

@@ -32,19 +32,19 @@ class ChangeBetweenAudits : public testing::Test {
   }
 };
 
-TEST_F(ChangeBetweenAudits, ARightOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
+TEST_F(ChangeBetweenAudits, ACorrectOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
-TEST_F(ChangeBetweenAudits, ParametersThatDoNotMoveFail) {
+TEST_F(ChangeBetweenAudits, UnchangedParametersFail) {
   EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
 }
 
-TEST_F(ChangeBetweenAudits, ConvergedParametersNeedNotMove) {
+TEST_F(ChangeBetweenAudits, ConvergedParametersMayStayUnchanged) {
   EXPECT_EQ(next(audited(1.01, 1.01, 21)).where, "");
   EXPECT_EQ(next(audited(1.01, 1.01 + 1e-7, 21)).where, "");
   EXPECT_NE(next(audited(1.01, 1.01 + 1e-5, 21)).where, "");
 }
 
-TEST_F(ChangeBetweenAudits, AdamStepsHaveABound) {
+TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
   EXPECT_EQ(next(audited(1.70, 1.71, 21)).where, "");
   const Deviation far = next(audited(1.80, 1.81, 21));
   EXPECT_NE(far.where.find("parameter w moved by 0.79"), std::string::npos) << far.where;
@@ -91,7 +91,7 @@ TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
   EXPECT_NE(likely_of(0, 95.5), "");
 }
 
-TEST_F(ChangeBetweenAudits, TheBoundFollowsTheSchedule) {
+TEST_F(ChangeBetweenAudits, TheBoundFollowsTheLearningRateSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
     Motion motion({.learning_rate = rate, .decay_steps = decay_steps});
     motion.remember(10, 1, audited(1, 1.01, 10));

@@ -100,7 +100,7 @@ TEST(GptModel, IsTheCompositionOfItsBlocks) {
   }
 }
 
-TEST(GptModel, BlocksHoldAllParametersAndATiedOneTwice) {
+TEST(GptModel, BlocksContainEveryParameterOnceAndATiedOneTwice) {
   const auto parameters_of_blocks = [](const Model& model) {
     size_t count = 0;
     for (const Block& block : model.blocks())
@@ -155,7 +155,7 @@ TEST(GptAttention, EqualsTheDefinition) {
   EXPECT_LT((attention.forward(x) - expected).abs().max().item<double>(), 1e-13);
 }
 
-TEST(GptAttention, RotatedScoresDependOnTheDistanceOfPositionsAlone) {
+TEST(GptAttention, ScoresWithRotaryEmbeddingDependOnlyOnRelativePositions) {
   const Rotary rotary(9, 6);
   const at::Tensor query = at::randn({6}, own_generator(1), at::kDouble),
                    key = at::randn({6}, own_generator(2), at::kDouble);
@@ -182,7 +182,7 @@ TEST(Gpt, TargetsAreTheNextTokensAndRowsAreContiguous) {
   EXPECT_EQ(workload.loss_terms(batch), 32);
 }
 
-TEST(Gpt, PaddedTargetsDoNotCountAndEveryRowHasOne) {
+TEST(Gpt, PaddedTargetsAreIgnoredAndEveryRowHasAnUnpaddedOne) {
   const Gpt workload(parse_shape("tiny,dropout=0"), "");
   const auto model = workload.model(1);
   std::set<int64_t> lengths;
@@ -199,7 +199,6 @@ TEST(Gpt, PaddedTargetsDoNotCountAndEveryRowHasOne) {
   EXPECT_GT(lengths.size(), 8U);
 }
 
-// In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
 // Returns a forward pass whose every output has `token` as its only likely one.
 Workload::Forward always(int64_t token, int64_t vocab) {
   return [=](const Batch& batch) { return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3; };
@@ -229,7 +228,7 @@ TEST(Gpt, UnprintableCharactersArePrintedAsQuestionMarks) {
 }
 
 // 6 operations per token and multiplied parameter, and 12 per layer, hidden feature and pair of tokens.
-TEST(GptShape, OperationsOfARowFollowTheClosedFormula) {
+TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
   const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=256"), "");
   EXPECT_EQ(workload.tokens_per_sample(), 16);
   const double layer = 4 * 8 * 8 + 2 * 8 * 32;

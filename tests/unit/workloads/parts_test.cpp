@@ -44,7 +44,7 @@ std::string refused(const Folder& folder) {
   return refusal([&] { load_parts(folder.text(), "--resume"); });
 }
 
-TEST(Parts, AreReadAsWholeTensors) {
+TEST(CheckpointParts, AreReadAsWholeTensors) {
   const Folder folder;
   const TensorFile loaded = load_parts(saved(folder, complete()), "--resume");
   EXPECT_TRUE(loaded.find("m").equal(matrix));
@@ -54,14 +54,14 @@ TEST(Parts, AreReadAsWholeTensors) {
   EXPECT_EQ(loaded.metadata, texts);
 }
 
-TEST(Parts, SayWhereTheyLieAsPyTorchExpects) {
+TEST(CheckpointParts, StoreTheirOffsetsInTheFormatOfPyTorch) {
   const Folder folder;
   saved(folder, complete());
   const TensorFile last = load_tensors(folder / (mark + "-00003-of-00003.safetensors"), "--resume");
   EXPECT_EQ(last.metadata.at("DCP_SHARDING_INFO"), R"({"m":{"saved_offsets":[2,1]}})");
 }
 
-TEST(Parts, OfANewSaveReplaceTheOldOnesWithItsIndex) {
+TEST(CheckpointParts, OfANewSaveReplaceTheOldOnesOnlyOnceItsIndexIsWritten) {
   const Folder folder;
   saved(folder, complete());
   const Save next{other_mark, 2};
@@ -77,7 +77,7 @@ TEST(Parts, OfANewSaveReplaceTheOldOnesWithItsIndex) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 6) << "files of others are kept";
 }
 
-TEST(Parts, AreNotCommittedBeforeAllAreThere) {
+TEST(CheckpointParts, CannotBeCommittedBeforeEveryRankHasWritten) {
   const Folder folder;
   const Save save{mark, 2};
   write_parts(folder.text(), save, 0, {});
@@ -85,7 +85,7 @@ TEST(Parts, AreNotCommittedBeforeAllAreThere) {
   expect_contains(refused(folder), {"--resume", "has no index.json", "first save did not end"});
 }
 
-TEST(Parts, AreRefusedByNameIfTheyAreNotWhole) {
+TEST(CheckpointParts, AreRefusedNamingTheFileIfOneIsMissingOrDamaged) {
   const std::string second = mark + "-00002-of-00003.safetensors";
   {
     const Folder folder;
@@ -112,7 +112,7 @@ TEST(Parts, AreRefusedByNameIfTheyAreNotWhole) {
   expect_contains(refused(folder), {"has 9 of the 12 elements of 'm'"});
 }
 
-TEST(Parts, AreRefusedByNameIfTheyDoNotFit) {
+TEST(CheckpointParts, AreRefusedNamingTheTensorIfTheyDoNotFitTogether) {
   const auto with = [](const TensorPart& more) {
     const Folder folder;
     auto parts = complete();
@@ -136,7 +136,7 @@ std::string index_of(const std::string& of_save) {
   return R"({"format":"dpbench parts 1","save":")" + of_save + R"(","files":1,"metadata":{}})";
 }
 
-TEST(Parts, OfAForeignDirectoryAreRefused) {
+TEST(CheckpointParts, OfADirectoryNotWrittenByDpbenchAreRefused) {
   for (const auto& [index, due] :
        {std::pair<std::string, std::string>{"", "damaged index.json"},
         {"[]", "damaged index.json"},
@@ -156,7 +156,7 @@ TEST(Parts, OfAForeignDirectoryAreRefused) {
   expect_contains(refused(folder), {"without the places of its tensors"});
 }
 
-TEST(Parts, AreNotWrittenOverTheIndexOfAnotherProgram) {
+TEST(CheckpointParts, AreNotWrittenOverTheIndexOfAnotherProgram) {
   const Folder folder;
   require_parts_directory((folder / "new" / "deep").string(), "--checkpoint");
   EXPECT_TRUE(fs::is_directory(folder / "new" / "deep"));

@@ -35,7 +35,7 @@ class RuntimeTest : public testing::Test {
              bias_ = at::randn({3}).requires_grad_(), labels_ = at::randint(3, {8});
 };
 
-TEST_F(RuntimeTest, TorchUsesNoNodeOfDpbench) {
+TEST_F(RuntimeTest, RuntimeTorchUsesOnlyTorchsAutogradNodes) {
   set_runtime(Runtime::torch);
   EXPECT_EQ(loss().grad_fn()->name(), "NllLossBackward0");
   set_runtime(Runtime::fast);

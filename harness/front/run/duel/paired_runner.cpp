@@ -41,7 +41,7 @@ PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceO
 CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps) {
   if (const int signal = runner.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
   command["check"] = false;
-  // The reference is audited where it is a case itself.
+  // The reference is not audited here, because it is audited in its own case.
   if (&runner == &references_) command["sampling"]["audit"] = false;
   if (steps > 0) command["sampling"]["steps"] = steps;
   return runner.run(spec, command);
@@ -78,8 +78,8 @@ std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& 
   return std::nullopt;
 }
 
-// Runs the reference's first block, which warms up, decides the number of steps of the later ones and does not count. A
-// reference that is set up already needs none. Returns the outcome that ends the case, if any.
+// Runs the reference's first block, unless the reference is already set up. This block warms up and determines the
+// number of steps of later blocks; it is not counted. Returns the outcome that ends the case, if any.
 std::optional<CaseOutcome> PairedRunner::set_up_reference(const Json& command, Series& series) {
   if (!series.reference) return std::nullopt;
   if (loaded_ != series.reference->id) {
@@ -98,7 +98,7 @@ std::optional<CaseOutcome> PairedRunner::set_up_reference(const Json& command, S
   return std::nullopt;
 }
 
-// Returns the number of blocks of a case, the first of which is given.
+// Returns the number of blocks to measure for a case. first: the records of its first block.
 int PairedRunner::blocks_of(const Sampling& sampling, const std::vector<RankRecord>& first) const {
   const bool is_long = sampling.steps == 0 && first.front().steps_per_sample == 1 &&
                        static_cast<double>(slowest_ns(first)) > 1e9 * sampling.min_sample_s;

@@ -85,7 +85,7 @@ std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query) {
   const sharded::Division division = sharded::divided(query.model, /*blocks_per_unit=*/1);
   const int ranks = size_of(query.mesh, size_of(query.mesh, "shard") > 1 ? "shard" : "dp");
   const size_t units = division.spans.size();
-  // Of each unit, whole and with the padding of a gather. The last entry is that of shared parameters.
+  // Bytes of each unit, without and with the padding of a gather. The last entry is for the shared parameters.
   std::vector<int64_t> whole(units + 1, 0), gathered(units + 1, 0);
   for (size_t p = 0; p < division.parameters.size(); ++p) {
     const at::Tensor& one = division.parameters[p];

@@ -95,7 +95,7 @@ void keep_the_piece_of_rank_0(ShardedParts& parts) {
   };
 }
 
-// Sums over replicas after each micro-batch, but the accumulated gradient instead of that of the micro-batch alone.
+// After each micro-batch, sums the accumulated gradient over replicas, instead of the micro-batch's gradient alone.
 void sum_accumulated_over_replicas(ShardedParts& parts) {
   parts.add = [right = parts.add](ShardedRun& run, ShardedParameter& parameter, const at::Tensor& sum) {
     right(run, parameter, sum);
@@ -216,7 +216,8 @@ Change reduced_in_another_order_on(int rank) {
   };
 }
 
-// Swaps two parameters that have the same shape, so that each call has as many bytes as those of the other ranks.
+// One rank reduces two parameters of the same shape in the opposite order, so its calls have the same sizes as those of
+// the other ranks.
 void reduce_a_pair_in_another_order(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     ShardedUnit other = unit;

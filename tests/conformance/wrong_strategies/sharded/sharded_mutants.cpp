@@ -239,7 +239,7 @@ void gather_one_unit_too_far_ahead(ShardedParts& parts) {
   };
 }
 
-// Gathers all units that the pass has still before it.
+// Gathers all remaining units of the pass at once.
 void gather_all_units_at_once(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
     for (ShardedUnit& one : run.units)
