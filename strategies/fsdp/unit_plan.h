@@ -27,7 +27,8 @@ struct PlannedUnit {
 struct UnitPlan {
   // In the order of the forward pass. A model without blocks is one unit.
   std::vector<PlannedUnit> units;
-  // Parameters of several spans, such as a tied embedding, or of none. They stay gathered for a whole step.
+  // Parameters used in several spans of blocks, such as a tied embedding, or in none. They stay gathered for a whole
+  // step.
   PlannedUnit root;
 
   // The numbers of a stage's units: first .. second - 1.

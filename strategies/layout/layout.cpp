@@ -342,7 +342,7 @@ void Layout::clear_gradients() {
   if (units_) units_->clear_gradients();
 }
 
-// Gives this rank's rows their gradients, except of parameters that no rank used.
+// Sets the gradients of the rows of parameters that this rank stores. Parameters that no rank used get none.
 void Layout::take_gradients() {
   std::vector<fsdp::ShardedParameter> all = units_->parameters();
   std::erase_if(all, [](const fsdp::ShardedParameter& one) { return !one.trained; });

@@ -31,7 +31,8 @@ class BuiltInStrategy : public TrainedStrategy {
   explicit BuiltInStrategy(const Setup& setup)
       : TrainedStrategy(std::make_unique<Insides>(setup)), workload_(setup.workload) {}
 
-  // Sets the replica to train. Call it once in the constructor, after the replica has its initial values.
+  // Registers the replica that the base class trains. Call it once in the constructor, after the replica has its
+  // initial values.
   void train(const Replica& main) { insides_->train(main); }
 
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.

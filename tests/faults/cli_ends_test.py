@@ -152,7 +152,7 @@ class CliEnds(Runs):
             done = subprocess.run([DPBENCH, "--help"], env=self.variables, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 5)
 
-    def test_a_run_with_a_full_stdout_saves_its_report(self):
+    def test_a_run_that_cannot_write_to_stdout_saves_its_report(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([DPBENCH, "--workload", "toy", "--quick", "-o", "json"], cwd=self.directory, env=self.variables, stdout=full,
                                   stderr=subprocess.PIPE, timeout=60)

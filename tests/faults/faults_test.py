@@ -187,7 +187,7 @@ class Faults(FaultyRuns):
             with self.subTest(collective=collective):
                 self.on_a_mesh(self.over_both, fault, words, collective)
 
-    def test_ranks_of_a_mesh_with_different_units_are_reported_with_the_calls_of_both(self):
+    def test_mesh_ranks_with_different_fsdp_units_are_reported_with_the_calls_of_both(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 self.on_a_mesh(self.failed, "other-unit", r"rank 2 .*allgather of (\d+) Float.* rank 3 .*allgather of (?!\1 )", backend=backend, step=0,

@@ -202,7 +202,8 @@ std::string by_shares(const WrongGradient& c) {
          listed(seen) + ", expected " + listed(c.expected.shares);
 }
 
-// Returns a diagnosis if the gradients of the ranks that compute one replica together add up to the expected one.
+// Returns a diagnosis if the sum of the gradients over the ranks of one replica is as expected, so that this sum is
+// missing.
 std::string by_axes(const WrongGradient& c) {
   const MeshShape& mesh = c.trial.bench.layout.mesh;
   for (size_t axis = 0; axis < mesh.size(); ++axis)

@@ -82,7 +82,7 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
          std::to_string(cores) + " cores";
 }
 
-// hosts: as in the report's env.
+// Returns the index in `hosts` of each rank's host. hosts: the report's env.hosts.
 std::vector<int> host_of_ranks(const Json& hosts) {
   std::map<int, int> numbers;  // by rank
   for (size_t host = 0; host < hosts.size(); ++host)

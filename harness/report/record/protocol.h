@@ -5,7 +5,7 @@
 //                           runs one block; the case stays set up for the next one
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
 //                           after the last block: profiles the case and answers with the record of these blocks,
-//                           numbered from 0; retake: a profile without its cores is taken once more
+//                           numbered from 0; retake: a profile that lost its cores is repeated
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}

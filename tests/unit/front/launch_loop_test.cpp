@@ -104,7 +104,7 @@ TEST(Schedule, RunsEveryCaseOnceAndGroupsCasesWithTheSameProcesses) {
   EXPECT_EQ(seen.size(), 12u);
 }
 
-TEST(Schedule, CasesWithTheSameReferenceAreNeighbours) {
+TEST(Schedule, CasesMeasuredAgainstTheSameReferenceRunOneAfterAnother) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
   for (int i = 0; i < 24; ++i) {
