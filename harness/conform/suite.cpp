@@ -174,7 +174,6 @@ class Suite {
   }
 
   // Returns the number of samples per micro-batch and the number of steps that the time limit allows.
-
   std::pair<int64_t, int64_t> affordable_shape(Scenario scenario, int64_t few, int64_t own, int64_t least_steps) {
     scenario.rows_per_rank = std::min(few, own);
     const auto start = std::chrono::steady_clock::now();

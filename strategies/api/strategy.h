@@ -153,8 +153,8 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // For a strategy that frees parameters: returns the peak bytes of the model's parameters and of all-gathers in flight
-  // at any loss or collective of a step. nullopt: it frees none with these parameter values.
+  // For a strategy that frees parameters: returns the peak of the bytes of the model's parameters and all-gathers in
+  // flight together, at any loss or collective of a step. nullopt: it frees none with these parameter values.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // what a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =

@@ -1,4 +1,5 @@
-// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each batch size.
+// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each boundary and
+// number of samples, in training and in evaluation.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_the_given_costs_keep_every_rank_equally_busy_in_all_schedules(self):
+    def test_the_given_costs_are_those_of_the_same_share_of_the_model_in_all_schedules(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)

@@ -55,8 +55,8 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  // Peak memory of the model's parameters and of all-gathers in flight, measured at every loss and collective of a
-  // step.
+  // Memory of the model's parameters and of all-gathers in flight at the moment when their sum was largest, measured at
+  // every loss and collective of a step.
   int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
   std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario

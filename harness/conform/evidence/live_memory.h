@@ -29,7 +29,7 @@ class LiveMemory {
   // Returns a backend that measures at each call. A gather is under way until its work has been waited for. This object
   // must outlive the backend's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the live bytes at their peak.
+  // Returns the live bytes at the moment when parameters and gathers together were largest.
   LiveBytes most() const;
 
  private:

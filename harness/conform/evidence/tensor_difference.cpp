@@ -27,8 +27,8 @@ double share_of(double difference, const at::Tensor& e, double floor) {
   return difference == 0 ? 0 : difference / std::max(e.norm().item<double>(), floor);
 }
 
-// Returns the relative error of the finite elements; infinite if another element is not the same in both, or if a norm
-// is too large for a double.
+// Returns the relative error of the finite elements; infinite if a non-finite element differs between the tensors, or
+// if the norm of the difference is too large for a double.
 double relative_error_of_finite(const at::Tensor& f, const at::Tensor& e, double floor) {
   const at::Tensor finite = f.isfinite().logical_and(e.isfinite()), broken = finite.logical_not();
   if (!finite.logical_or(alike(f, e)).all().item<bool>()) return infinite;

@@ -213,8 +213,8 @@ class Comparison {
     }
   }
 
-  // Under Adam, an element whose gradient nearly cancels moves by about the learning rate, in a direction that rounding
-  // decides. So a thousandth of the elements may differ by twice that distance.
+  // Under Adam, an element whose gradient nearly cancels moves by about the learning rate in each step, in a direction
+  // that rounding decides. So a thousandth of the elements may differ by twice the sum of the learning rates.
   at::Tensor widened(const at::Tensor& bound, const at::Tensor& found, const at::Tensor& due, double rates) const {
     if (trial_.workload().optimizer().kind != OptimizerSpec::Kind::adam || due.numel() == 0) return bound;
     const at::Tensor excess = ((found.to(at::kDouble) - due.to(at::kDouble)).abs() / bound).flatten();

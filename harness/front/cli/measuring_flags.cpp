@@ -382,8 +382,7 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (!chosen) o.quick = o.what.fixed_models = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
-  // The range of six blocks contains the median with 97 % confidence; that of five blocks would do so with less than 95
-  // %.
+  // The range of six blocks contains the median with 97 % confidence; that of five with less than 95.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;
   o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;

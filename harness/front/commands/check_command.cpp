@@ -74,9 +74,9 @@ class CheckRun : public ReportRun {
   }
 
   // Marks an unproven case as skipped if another case of its strategy was checked and this one may be refused: a probe
-  // (small test model), a number of ranks among which a model cannot be divided if the workload was checked in another
-  // world, or a kind of model ("this model has no sequence") if a real workload was checked. Otherwise it stays
-  // unproven.
+  // (small test model), a number of ranks among which a model cannot be divided if the workload was checked in a world
+  // of several ranks, or a kind of model ("this model has no sequence") if a real workload was checked. Otherwise it
+  // stays unproven.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;

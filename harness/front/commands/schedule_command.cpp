@@ -184,8 +184,8 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Reads a schedule from the user's file. The flags, if given, declare what it must contain, and the verifier reports
-// what is missing.
+// Reads a schedule from the user's file. Throws UsageError if --stages is given and is not its number of ranks.
+// --microbatches and --chunks, if given, declare what it must contain, and the verifier reports what is missing.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   pipeline::Schedule schedule = pipeline::read_csv(text_of_file(path), one_line(path, 200));
   if (options.stages != 0 && options.stages != schedule.world())

@@ -151,7 +151,8 @@ bool LaunchLoop::run_case(int index, size_t which) {
   return true;
 }
 
-// Runs a launch of a case, and once more if other programs took its cores during that launch.
+// Runs a launch of a case, and once more if, on average over that launch, the host of the virtual machine withheld
+// cores, or other programs took cores of a case with more threads than cores.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   int dropped = 0;
   for (int attempt = 0;; ++attempt) {

@@ -85,7 +85,8 @@ CaseOutcome Launcher::watch(const std::string& case_id, CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
-    // An open launched group reads the ranks' messages itself, so they must not be received here.
+    // An open launched group reads the ranks' messages itself in its next turn, so they must not be received (and lost)
+    // here.
     if (settings_.world && key_.processes == 1 && settings_.world->open_groups == 0) settings_.world->keep_alive();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }

@@ -31,7 +31,7 @@ struct AnswerRule {
   bool (*holds)(const GroupFacts&, const RankedCase&);
   std::string (*text)(const GroupFacts&, const RankedCase&);
 };
-// Returns the fastest case that is faster than `member` beyond the intervals, for rules on slower cases. It may not be
+// Returns the fastest case that is faster than `member` beyond the intervals, for rules on slower cases. It need not be
 // the fastest of the group, which can tie with `member` if its interval is wide. Requires that the standing of `member`
 // is `behind`.
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member);

@@ -1,5 +1,5 @@
-// DuelLoop: a pair is measured again if one of its sides had to wait for cores while other programs were busy. Fake
-// runners replace the worker processes, so nothing is started or timed.
+// DuelLoop: a pair is measured again if one of its sides lost its cores, unless the machine was quiet. Fake runners
+// replace the worker processes, so nothing is started or timed.
 #include "harness/front/run/duel/duel_loop.h"
 
 #include <string>

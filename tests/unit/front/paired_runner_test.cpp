@@ -1,4 +1,4 @@
-// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks that had to wait for cores are
+// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks that lost their cores to others are
 // measured again. Fake runners replace the worker processes, so nothing is started or timed.
 #include "harness/front/run/duel/paired_runner.h"
 

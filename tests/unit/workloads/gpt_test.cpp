@@ -235,6 +235,7 @@ TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
   EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 256) * 16 + 12 * 2 * 8 * 16 * 16);
 }
 
+// In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
 TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
   const auto workload = workload_registry().at("gpt-exact").make({.scale = 3});
   const auto narrow = workload->model(1), wide = workload->model(1);
