@@ -37,7 +37,7 @@ std::vector<at::Tensor> copy_to_host(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> host;
   for (const auto& tensor : tensors) host.push_back(host_buffer_for(tensor).copy_(tensor, /*non_blocking=*/true));
-  wait_for(tensors.at(0).device());
+  if (!tensors.empty()) wait_for(tensors[0].device());
   return host;
 }
 
@@ -156,6 +156,63 @@ StagedBackend::WorkPtr StagedBackend::_reduce_scatter_base(at::Tensor& output, a
   if (!is_staged(input)) return host_->_reduce_scatter_base(output, input, options);
   return out_of_place(StagedType::_REDUCE_SCATTER_BASE, {output}, {input},
                       [&](Tensors& to, Tensors& from) { return host_->_reduce_scatter_base(to[0], from[0], options); });
+}
+
+StagedBackend::WorkPtr StagedBackend::allreduce_coalesced(Tensors& tensors,
+                                                          const c10d::AllreduceCoalescedOptions& options) {
+  if (!is_staged(tensors.at(0))) return host_->allreduce_coalesced(tensors, options);
+  return in_place(StagedType::ALLREDUCE_COALESCED, tensors,
+                  [&](Tensors& host, Tensors&) { return host_->allreduce_coalesced(host, options); });
+}
+
+StagedBackend::WorkPtr StagedBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                      const c10d::AllgatherOptions& options) {
+  if (!is_staged(inputs.at(0))) return host_->allgather_into_tensor_coalesced(outputs, inputs, options);
+  return out_of_place(StagedType::COALESCED, outputs, inputs, [&](Tensors& to, Tensors& from) {
+    return host_->allgather_into_tensor_coalesced(to, from, options);
+  });
+}
+
+StagedBackend::WorkPtr StagedBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                      const c10d::ReduceScatterOptions& options) {
+  if (!is_staged(inputs.at(0))) return host_->reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  return out_of_place(StagedType::COALESCED, outputs, inputs, [&](Tensors& to, Tensors& from) {
+    return host_->reduce_scatter_tensor_coalesced(to, from, options);
+  });
+}
+
+StagedBackend::WorkPtr StagedBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  if (!is_staged(tensors.at(0))) return host_->reduce(tensors, options);
+  return in_place(StagedType::REDUCE, tensors, [&](Tensors& host, Tensors&) { return host_->reduce(host, options); });
+}
+
+// Only the root has outputs.
+StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                             const c10d::GatherOptions& options) {
+  if (!is_staged(inputs.at(0))) return host_->gather(outputs, inputs, options);
+  return out_of_place(StagedType::GATHER, outputs.empty() ? Tensors() : outputs[0], inputs,
+                      [&](Tensors& to, Tensors& from) {
+                        std::vector<Tensors> lists(outputs.size(), to);
+                        return host_->gather(lists, from, options);
+                      });
+}
+
+// Only the root has inputs.
+StagedBackend::WorkPtr StagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                              const c10d::ScatterOptions& options) {
+  if (!is_staged(outputs.at(0))) return host_->scatter(outputs, inputs, options);
+  return out_of_place(StagedType::SCATTER, outputs, inputs.empty() ? Tensors() : inputs[0],
+                      [&](Tensors& to, Tensors& from) {
+                        std::vector<Tensors> lists(inputs.size(), from);
+                        return host_->scatter(to, lists, options);
+                      });
+}
+
+StagedBackend::WorkPtr StagedBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                               const c10d::AllToAllOptions& options) {
+  if (!is_staged(inputs.at(0))) return host_->alltoall(outputs, inputs, options);
+  return out_of_place(StagedType::ALLTOALL, outputs, inputs,
+                      [&](Tensors& to, Tensors& from) { return host_->alltoall(to, from, options); });
 }
 
 StagedBackend::WorkPtr StagedBackend::alltoall_base(at::Tensor& output, at::Tensor& input,

@@ -67,6 +67,51 @@ TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
   });
 }
 
+TEST(StagedBackend, RootedAndCoalescedCollectivesGiveTheResultsOfTheHostBackend) {
+  expect_staged([](const auto& backend, int rank) {
+    constexpr int64_t count = 1000;
+    constexpr int root = 1;
+    const at::Tensor sum = input_of(0, count) + input_of(1, count) + input_of(2, count);
+    Tensors mine{input_of(rank, count)};
+    c10d::ReduceOptions to_root;
+    to_root.rootRank = root;
+    backend->reduce(mine, to_root)->wait();
+    if (rank == root) require_equal(mine[0], sum, "reduce");
+
+    mine = {input_of(rank, count)};
+    std::vector<Tensors> lists;
+    if (rank == root) lists.emplace_back().assign(kRanks, at::Tensor());
+    for (Tensors& list : lists)
+      for (at::Tensor& one : list) one = at::zeros({count}, at::kDouble);
+    c10d::GatherOptions gathering;
+    gathering.rootRank = root;
+    backend->gather(lists, mine, gathering)->wait();
+    for (int r = 0; rank == root && r < kRanks; ++r)
+      require_equal(lists[0][static_cast<size_t>(r)], input_of(r, count), "gather");
+
+    Tensors received{at::zeros({count}, at::kDouble)};
+    c10d::ScatterOptions scattering;
+    scattering.rootRank = root;
+    backend->scatter(received, lists, scattering)->wait();
+    require_equal(received[0], input_of(rank, count), "scatter");
+
+    Tensors sent, all;
+    for (int r = 0; r < kRanks; ++r)
+      sent.push_back(input_of(rank, count) + r), all.push_back(at::zeros({count}, at::kDouble));
+    backend->alltoall(all, sent, {})->wait();
+    for (int r = 0; r < kRanks; ++r) require_equal(all[static_cast<size_t>(r)], input_of(r, count) + rank, "alltoall");
+
+    Tensors two{input_of(rank, count), input_of(rank, 3)};
+    backend->allreduce_coalesced(two, {})->wait();
+    require_equal(two[0], sum, "allreduce_coalesced");
+    Tensors wholes{at::zeros({kRanks * count}, at::kDouble)}, pieces{input_of(rank, count)};
+    backend->allgather_into_tensor_coalesced(wholes, pieces, {})->wait();
+    require_equal(wholes[0], at::cat({input_of(0, count), input_of(1, count), input_of(2, count)}), "allgather");
+    backend->reduce_scatter_tensor_coalesced(pieces, wholes, {})->wait();
+    require_equal(pieces[0], input_of(rank, count) * kRanks, "reduce_scatter");
+  });
+}
+
 TEST(StagedBackend, AReceivedTensorHoldsTheSentValuesAfterTheWait) {
   expect_staged([](const auto& backend, int rank) {
     for (const int64_t count : kSizes) {
