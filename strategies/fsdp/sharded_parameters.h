@@ -32,7 +32,7 @@ class ShardedParameters {
   std::vector<at::Tensor> joined(const std::vector<at::Tensor>& rows) const;
   // Returns this rank's rows of a tensor with the shape of the i-th parameter.
   at::Tensor rows_in(const at::Tensor& value, size_t i) const { return cut_.rows_of(value, i, storage_.shard.rank); }
-  // Replaces the i-th tensor by `value`, which is equal on all ranks.
+  // Stores this rank's rows of `value`, a whole tensor that must be equal on all ranks, as the i-th tensor.
   void set(size_t i, const at::Tensor& value) const;
 
   // Returns the bytes of the tensors that are gathered or being gathered, without this rank's rows.

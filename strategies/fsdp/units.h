@@ -27,8 +27,8 @@ class Units {
   using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
   at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
                      Phases& phases);
-  // Runs the backward pass of these pieces. slope: the gradient of the last piece's output; undefined for a loss. last:
-  // true in the step's last micro-batch.
+  // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
+  // the last piece's output; an undefined tensor if that is the loss. last: true in the step's last micro-batch.
   void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Phases& phases);
 
   void clear_gradients();

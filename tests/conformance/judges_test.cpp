@@ -30,7 +30,7 @@ const StrategyInfo& declared() {
   return info;
 }
 
-TEST(RelativeError, JudgesTheFiniteElementsIfOthersAreTheSame) {
+TEST(RelativeError, IgnoresNonFiniteElementsThatAreEqualInBothTensors) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto error = [](const std::vector<double>& found, const std::vector<double>& expected) {
     return relative_error(at::tensor(found, at::kDouble), at::tensor(expected, at::kDouble), 0);

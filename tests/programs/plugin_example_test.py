@@ -99,7 +99,7 @@ class PluginExample(unittest.TestCase):
     def test_the_correct_example_passes_in_bfloat16(self):
         self.check("plain-average", "probe-mlp,probe-batch-norm", "--dtype", "bf16")
 
-    def test_a_strategy_built_from_the_installed_parts_passes_its_checks(self):
+    def test_a_strategy_built_against_the_installed_headers_and_library_passes_its_checks(self):
         result = drawn_seed.check([self.program, "check", "--plugin", self.parts, "--strategy", "own-flat", "--workload",
                                    "probe-mlp,probe-batch-norm", "--cpus", "1,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)

@@ -117,7 +117,7 @@ class Page(unittest.TestCase):
                      "| bytes | gloo, world 2 | nccl, world 1 | nccl, world 2 | shm, world 2 |", "| 16 | 12.3 |  |  |  |", "| 4,096 |  | 12.3 | 9.0 | 5.0 |"):
             self.assertIn(line + "\n", text)
 
-    def test_commands_without_output_give_no_figures(self):
+    def test_parts_whose_commands_printed_nothing_give_no_figures(self):
         text = page.page({"rehearsal": True, "gpu": None, "command": ["x"], "seconds": 1, "parts": [], "targets": []},
                          {"measure-scales": {"a": None}, "peers": {"eager": None}, "measure-allreduce": {"nccl": None}})
         self.assertEqual(text.count("Nothing was measured."), 4)

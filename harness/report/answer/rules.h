@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// A group of comparable cases with the places of its members: choices[i] belongs to members[i].
+// A group of comparable cases with the standing of each: choices[i] is that of members[i].
 struct GroupFacts {
   const Report& report;
   const std::vector<RankedCase>& members;

@@ -1,4 +1,5 @@
-// Checks a strategy's tensors after a step: every element must be finite, and every rank must have the same bits.
+// Checks the whole parameters, gradients and state of a strategy after a step: every element must be finite, and all
+// ranks must hold the same bits.
 #pragma once
 
 #include <optional>

@@ -114,7 +114,7 @@ const RegisterStrategy replayed{{.name = "replayed",
                                  .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
                                  .recorded = true}};
 
-TEST(Train, RefusesToPrintTensorShapesOfReplayedSteps) {
+TEST(Train, RefusesToPrintTensorShapesIfStepsAreReplayedFromARecording) {
   const Mnist files;
   TrainOptions options;
   options.epochs = 1;

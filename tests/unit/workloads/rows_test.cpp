@@ -133,7 +133,7 @@ TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
   expect_line(refusal_of((mnist.folder / std::string(5000, 'x')).string()), {"File name too long"});
 }
 
-TEST(DataDirectory, HasTheNumberOfTrainingSamples) { EXPECT_EQ(require_mnist(Mnist().folder.text()), 20); }
+TEST(DataDirectory, GivesTheNumberOfTrainingSamplesInItsFiles) { EXPECT_EQ(require_mnist(Mnist().folder.text()), 20); }
 
 TEST(DataDirectory, WithTrainAndTestSwappedIsRefused) {
   const Mnist mnist;
