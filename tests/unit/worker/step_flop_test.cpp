@@ -40,7 +40,8 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .make = make<Replaying>}};
 
 // Imitates a strategy that replays forward and backward passes as CUDA graphs, whose operations the counter cannot see.
-// For each batch size, the first step runs normally, the second runs one micro-batch, and later steps call no operation.
+// For each batch size, the first step runs normally, the second runs one micro-batch, and later steps call no
+// operation.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
