@@ -11,6 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORKLOADS = ("random-linear", "mnist-mlp", "convnet")
+PEER_OF_GPT = {"small": "gpt", "gpt2-124m": "gpt2-124m"}  # {size of gpt: name of the model in scripts/peers}
 FAULTS = "libfaulty.so"  # the plug-in that makes a rank fail
 DTYPES = "f32,f64,bf16"
 MICRO = "dpbench-micro"

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import sanitizer
-from machine import FAULTS, MICRO, ROOT, WORKLOADS
+from machine import FAULTS, MICRO, PEER_OF_GPT, ROOT, WORKLOADS
 
 
 @dataclasses.dataclass
@@ -55,11 +55,14 @@ def transformers(machine):
     yield Part("measure-gpt", "a step of gpt in bf16, eager and as a CUDA graph", 60, [
         (model[1], machine.run("--strategy", machine.single(), *machine.devices(), "--workload", "gpt", *model, *machine.graph("off,on"), samples=5,
                                max_time_s=3)) for model in flags])
-    few = ["--steps", "2", "--samples", "2", "--device", "cpu"] if machine.rehearse else ["--warmup", "10", "--samples", "5"]
+
+    def peer(mode, model, batch):
+        timing = (["--steps", "2", "--samples", "2", "--device", "cpu", "--batch", "4"] if machine.rehearse else
+                  ["--warmup", "10", "--samples", "5", "--steps", "100" if model == "small" else "10", "--batch", batch])
+        return [machine.python, str(ROOT / "scripts" / "gpu" / "peer.py"), "--workload", PEER_OF_GPT[model], "--dtype", "bf16", "--mode", mode, *timing]
+
     yield Part("peers-gpt", "the same steps of gpt in Python: eager with a fused optimizer, compiled", 120, [
-        (f"{mode}-{model}", [machine.python, str(ROOT / "scripts" / "gpu" / "peer.py"), "--workload", "gpt" if model == "small" else model,
-                             "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--mode", mode,
-                             *(few if machine.rehearse else [*few, "--steps", "100" if model == "small" else "10"])])
+        (f"{mode}-{model}", peer(mode, model, batch))
         for mode in (("eager",) if machine.rehearse else ("eager", "compile", "reduce-overhead")) for model, batch in sizes], lacks_torch(machine))
     memory = [("gpu", ["--strategy", machine.single()]), ("recompute", ["--strategy", machine.single(), "--recompute", "1"]),
               ("fsdp", ["--strategy", "fsdp", *([] if machine.rehearse else ["--backend", "nccl"])])]

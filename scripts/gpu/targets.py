@@ -2,6 +2,7 @@
 import statistics
 
 from figures import cases, fastest, peak_shares
+from machine import PEER_OF_GPT
 
 MAX_OVERHEAD, LONG_STEP_US, MIN_SHARE = 1.03, 2000, 0.70
 # (workload, mode of the Python peer, minimum speedup over Python)
@@ -17,11 +18,14 @@ def verdict(name, value, target, met, text):
             "verdict": "not measured" if value is None else "met" if met else "missed"}
 
 
+def peer_steps(report, workload):
+    return ((report or {}).get("step_us") or {}).get(workload)
+
+
 def speedup_over_python(what, mode, least, rows, graph, peer):
-    """Judges the fastest of these cases, those with this value of graph, against the steps of a peer's report."""
+    """Judges the fastest of these cases, those with this value of graph, against a peer's steps."""
     ours = fastest(case for case in rows if case["params"].get("graph") == graph)
-    samples = [us for steps in ((peer or {}).get("step_us") or {}).values() for us in steps]
-    theirs = statistics.median(samples) if samples else None
+    theirs = statistics.median(peer) if peer else None
     ratio = theirs / ours if ours and theirs else None
     lacking = " and ".join(word for word, one in (("ours", ours), ("Python's", theirs)) if not one)
     return verdict(f"{what} against Python, {mode}", ratio, f"at least {least} times", ratio and ratio >= least,
@@ -31,12 +35,11 @@ def speedup_over_python(what, mode, least, rows, graph, peer):
 def against_python(said, graph):
     for workload, mode, least in AGAINST_PYTHON:
         rows = [case for case in cases(said, "measure-graphs") if case["workload"] == workload]
-        peer = said.get("peers", {}).get(mode) or {}
-        of_workload = {name: us for name, us in (peer.get("step_us") or {}).items() if name == workload}
-        yield speedup_over_python(workload, mode, least, rows, graph, {"step_us": of_workload})
+        yield speedup_over_python(workload, mode, least, rows, graph, peer_steps(said.get("peers", {}).get(mode), workload))
     for model, mode, least in GPT_AGAINST_PYTHON:
         rows = [case for case in cases(said, "measure-gpt") if case.get("model") == model]
-        yield speedup_over_python(f"gpt {model}", mode, least, rows, graph, said.get("peers-gpt", {}).get(f"{mode}-{model}"))
+        peer = peer_steps(said.get("peers-gpt", {}).get(f"{mode}-{model}"), PEER_OF_GPT[model])
+        yield speedup_over_python(f"gpt {model}", mode, least, rows, graph, peer)
 
 
 def ddp_overhead(said):

@@ -30,8 +30,7 @@ namespace {
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
   check(setup.mesh.group() != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
-  return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup.devices.at(0),
-                                         options.static_graph ? 3 : 2);
+  return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup, options.static_graph ? 3 : 2);
 }
 
 // Splits the parameters into those shared by all ranks and those that ddp.ignore keeps local to each rank.
@@ -67,7 +66,6 @@ class Ddp : public BuiltInStrategy {
         tf32_(options_.tf32, setup.devices.at(0), "ddp"),
         group_(setup.mesh.group()),
         recorded_(recorded_steps(setup, options_)),
-        optimizer_recorded_(!is_scheduled(setup.workload.optimizer())),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         ownership_(replica_, options_, setup),
         buffers_(replica_.buffer_list()) {
@@ -91,14 +89,10 @@ class Ddp : public BuiltInStrategy {
                                ". Use --param ddp.join=on.");
     if (recorded_) {
       if (group_->getSize() > 1) replayed_rows_.require_unambiguous(step, micro);
-      StepResult result =
-          recorded_->step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
-            const StepResult recorded = run_passes(/*step=*/0, rows, parts);
-            if (optimizer_recorded_) optimize(/*step=*/0, parts);
-            return recorded;
-          });
-      if (!optimizer_recorded_) optimize(step, phases);
-      return result;
+      return recorded_->step(
+          step, micro, replica_, phases,
+          [this](std::span<const Batch> rows, Phases& parts) { return run_passes(/*step=*/0, rows, parts); },
+          [this](int64_t number, Phases& parts) { optimize(number, parts); });
     }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
@@ -213,7 +207,6 @@ class Ddp : public BuiltInStrategy {
   // The recorder is declared before all members made on its CUDA stream. It follows the group, because NCCL cannot shut
   // down while a CUDA graph holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
-  bool optimizer_recorded_;  // not with a scheduled learning rate: a recording repeats its rate
   Replica replica_;
   Ownership ownership_;
   int64_t step_ = -1;  // number of the current step; of a recorded step 0

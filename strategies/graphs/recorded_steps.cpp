@@ -34,10 +34,11 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
   return recorder;
 }
 
-RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, at::Device device, int64_t eager_steps)
+RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps)
     : recorder_(std::move(recorder)),
       eager_steps_(eager_steps),
-      step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device))) {}
+      update_recorded_(!is_scheduled(setup.workload.optimizer())),
+      step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(setup.devices.at(0)))) {}
 
 RecordedSteps::Shape RecordedSteps::shape_of(std::span<const Batch> micro) {
   Shape shape;
@@ -51,7 +52,7 @@ RecordedSteps::Shape RecordedSteps::shape_of(std::span<const Batch> micro) {
 }
 
 StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
-                               const Body& body) {
+                               const Passes& passes, const Update& update) {
   phases.enter(Phase::data);
   const auto [found, first] = shapes_.try_emplace(shape_of(micro));
   ShapeState& state = found->second;
@@ -60,24 +61,27 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
   if (std::exchange(next_step_, step + 1) != step) step_.fill_(step);
   if (state.eager < eager_steps_) {
     ++state.eager;
-    run(state, replica, phases, body);
-    return state.result;
+    run(state, replica, phases, passes, update);
+  } else {
+    if (!state.graph) {
+      state.graph = recorder_->record([&] {
+        Phases none;
+        run(state, replica, none, passes, update);
+      });
+    }
+    phases.enter(Phase::graph);
+    state.graph->replay();
+    set_gradients(state, replica);
   }
-  if (!state.graph) {
-    state.graph = recorder_->record([this, &state, &replica, body] {
-      Phases none;
-      run(state, replica, none, body);
-    });
-  }
-  phases.enter(Phase::graph);
-  state.graph->replay();
-  set_gradients(state, replica);
+  if (!update_recorded_) update(step, phases);
   return state.result;
 }
 
-void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body) {
+void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes,
+                        const Update& update) {
   const RecordedStep number(step_);
-  const StepResult result = body(state.rows->micro(), phases);
+  const StepResult result = passes(state.rows->micro(), phases);
+  if (update_recorded_) update(/*step=*/0, phases);
   step_.add_(1);
   // The step's output and loss are detached to release the autograd graph with its AccumulateGrad nodes, which remember
   // the stream of their first use.

@@ -22,19 +22,23 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
 
 class RecordedSteps {
  public:
-  // A function that runs one step on samples in device memory. It reads the step number from the device too
-  // (RecordedStep), and must not read host state that changes between steps.
-  using Body = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
+  // A function that runs the forward and backward passes of one step on samples in device memory. It reads the step
+  // number from the device too (RecordedStep), and must not read host state that changes between steps.
+  using Passes = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
+  // A function that updates the parameters. It is recorded with the passes, as step 0, unless the learning rate is
+  // scheduled, because a recording repeats its rate. Then it runs after each step's passes.
+  using Update = std::function<void(int64_t step, Phases& phases)>;
 
   // Construct it before all tensors that steps use, so that they are made on the recorder's CUDA stream. eager_steps:
   // number of steps of each shape that run before recording.
-  RecordedSteps(std::unique_ptr<StepRecorder> recorder, at::Device device, int64_t eager_steps);
+  RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps);
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  // Runs one step: eagerly, recording it, or as a replay. replica: the replica that `body` trains; the same in every
+  // Runs one step: eagerly, recording it, or as a replay. replica: the replica that `passes` trains; the same in every
   // call.
-  StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases, const Body& body);
+  StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
+                  const Passes& passes, const Update& update);
 
  private:
   // Shape of a step: dtypes and sizes of all its micro-batches. Each different shape needs its own recording: steps of
@@ -50,12 +54,13 @@ class RecordedSteps {
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
   };
-  void run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body);
+  void run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes, const Update& update);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
   // The recorder of CUDA graphs is declared first, so that all other members are made on its CUDA stream.
   std::unique_ptr<StepRecorder> recorder_;
   int64_t eager_steps_;
+  bool update_recorded_;
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it
   int64_t next_step_ = 0;  // the host's copy of the step number in step_
   std::map<Shape, ShapeState> shapes_;

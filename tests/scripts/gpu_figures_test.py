@@ -123,6 +123,16 @@ class Page(unittest.TestCase):
         self.assertEqual(text.count("Nothing was measured."), 4)
 
 
+class GptTargets(unittest.TestCase):
+    def test_each_size_of_gpt_is_compared_with_its_own_peer(self):
+        cases = [case("gpt", 10, params={"graph": "on"}) | {"model": "small"}, case("gpt", 100, params={"graph": "on"}) | {"model": "gpt2-124m"}]
+        said = {"measure-gpt": {"all": {"cases": cases}},
+                "peers-gpt": {"eager-small": {"step_us": {"gpt": [60]}}, "compile-gpt2-124m": {"step_us": {"gpt2-124m": [90]}}}}
+        judged = {one["name"]: one for one in targets.judge(said, [], types.SimpleNamespace(rehearse=False))}
+        small, large = judged["gpt small against Python, eager"], judged["gpt gpt2-124m against Python, compile"]
+        self.assertEqual((small["value"], small["verdict"], large["value"], large["verdict"]), (6, "met", 0.9, "missed"))
+
+
 class Overlap(unittest.TestCase):
     def test_overlapping_kernels_count_once_in_the_share_of_copy_time_they_hide(self):
         def event(category, begin, end, name="Memcpy HtoD (Pinned -> Device)"):

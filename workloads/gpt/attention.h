@@ -28,8 +28,8 @@ class Rotary {
   const Tables& tables_for(const at::Tensor& x) const;
 
   Tables exact_;  // float64, on the CPU
-  mutable Tables
-      near_;  // on the device and in the dtype of the last pass: a recorded step cannot copy them from the host
+  // On the device and in the dtype of the last pass, because a recorded step cannot copy tables from the host.
+  mutable Tables near_;
 };
 
 class Attention : public torch::nn::Module {

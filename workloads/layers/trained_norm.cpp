@@ -93,11 +93,12 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
   const bool supported = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
                          is_vector(bias, channels) && is_vector(running.mean, channels) &&
                          is_vector(running.var, channels) && at::get_num_threads() <= max_threads;
-  // Without a weight, the CUDA kernel's backward pass fails: it makes the bias' gradient like the weight.
-  const at::Tensor weight = input.is_cuda() ? at::ones_like(bias) : at::Tensor();
-  if (!supported)
+  if (!supported) {
+    // Without a weight, the CUDA kernel's backward pass fails: it makes the bias' gradient like the weight.
+    const at::Tensor weight = input.is_cuda() ? at::ones_like(bias) : at::Tensor();
     return at::batch_norm(input, weight, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
                           /*cudnn_enabled=*/true);
+  }
   at::Tensor output, mean, inverse;
   {
     const at::AutoDispatchBelowADInplaceOrView below;

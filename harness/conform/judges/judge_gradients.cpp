@@ -316,8 +316,9 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
   const double u = unit_roundoff(trial.scenario.dtype == at::kDouble ? at::kDouble : at::kFloat);
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const double floor = floor_share * norm(expected.whole);
     const auto error_of = [&](const std::vector<at::Tensor>& single) {
-      return std::max(4 * u, relative_error(single[p], expected.whole[p], floor_share * norm(expected.whole)));
+      return std::max(4 * u, relative_error(single[p], expected.whole[p], floor));
     };
     double single = error_of(expected.single);
     // Kernels of a GPU round differently, but not much worse: TF32 would be a thousand times as bad.

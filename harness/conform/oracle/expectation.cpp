@@ -124,10 +124,12 @@ ExpectedStep Expectation::at_step(int64_t step) {
   for (int r = 0; local && r < static_cast<int>(trial_.ranks.size()); ++r)
     expected.own.push_back(of_replica(expected, trial_.replica_of(r)));
   for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
-  if (whole_) expected.whole = on_one_device(*whole_, number, joined(micro), {parameters.front()}, buffers);
-  if (single_) expected.single = on_one_device(*single_, number, joined(micro), {parameters.front()}, buffers);
-  if (single_on_device_)
-    expected.single_on_device = on_one_device(*single_on_device_, number, joined(micro), {parameters.front()}, buffers);
+  const auto alone = [&](std::optional<Oracle>& oracle) {
+    return oracle ? on_one_device(*oracle, number, joined(micro), {parameters.front()}, buffers)
+                  : std::vector<at::Tensor>();
+  };
+  expected.whole = alone(whole_), expected.single = alone(single_),
+  expected.single_on_device = alone(single_on_device_);
   return expected;
 }
 
