@@ -8,6 +8,15 @@
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
+namespace {
+
+at::Tensor product_over_last(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  auto sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return linear(x.reshape({-1, x.size(-1)}), weight, bias).view(sizes);
+}
+
+}  // namespace
 
 double residual_spread(const Shape& shape) { return initial_spread / std::sqrt(2 * static_cast<double>(shape.layers)); }
 
@@ -26,9 +35,7 @@ Dense::Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const 
 }
 
 at::Tensor Dense::product(const at::Tensor& x, const at::Tensor& bias) const {
-  auto sizes = x.sizes().vec();
-  sizes.back() = weight_.size(0);
-  return linear(x.reshape({-1, x.size(-1)}), weight_, bias).view(sizes);
+  return product_over_last(x, weight_, bias);
 }
 
 at::Tensor Dense::summed(const at::Tensor& x, const TensorSplit* split) const {
@@ -47,6 +54,17 @@ at::Tensor Embedding::summed(const at::Tensor& ids, const TensorSplit& split) co
     const at::Tensor foreign = local.lt(0).logical_or(local.ge(mine.size));
     return at::embedding(weight_, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(-1), 0);
   });
+}
+
+at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple) {
+  const int64_t rows = weight.size(0), missing = (multiple - rows % multiple) % multiple;
+  if (missing == 0) return product_over_last(x, weight, {});
+  return product_over_last(x, at::constant_pad_nd(weight, {0, 0, 0, missing}), {}).narrow(-1, 0, rows);
+}
+
+at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight) {
+  constexpr int64_t aligned = 8;
+  return padded_product(x, weight, x.is_cuda() ? aligned : 1);
 }
 
 Norm::Norm(const Shape& shape) : exact_(shape.exact), weight_(register_parameter("weight", at::ones({shape.hidden}))) {

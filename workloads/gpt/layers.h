@@ -38,6 +38,7 @@ class Dense : public torch::nn::Module {
   // they have all features, and nothing is summed.
   at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
   int64_t outputs() const { return weight_.size(0); }
+  const at::Tensor& weight() const { return weight_; }
 
  private:
   at::Tensor product(const at::Tensor& x, const at::Tensor& bias) const;
@@ -57,6 +58,13 @@ class Embedding : public torch::nn::Module {
   int64_t entries_;
   at::Tensor weight_;
 };
+
+// Returns the product of each token's features, the last dimension of x, with every row of the weight. Zeros fill up
+// the rows to a multiple of `multiple` meanwhile.
+at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
+// Returns the logits: the same product, filled up only on a GPU. Its kernels for bfloat16 need several times as long if
+// the vocabulary is not a multiple of 8, as 50257 is not.
+at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight);
 
 // LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
 class Norm : public torch::nn::Module {

@@ -8,7 +8,6 @@
 #include "workloads/gpt/layers.h"
 #include "workloads/gpt/plan.h"
 #include "workloads/layers/dropout.h"
-#include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
 namespace {
@@ -108,14 +107,12 @@ class Transformer : public Model {
   void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
       return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& hidden, const Context& context) {
-                          const at::Tensor x = entered(hidden, context.split.tensor.get());
-                          const at::Tensor logits = linear(x.flatten(0, 1), tokens->weight(), at::Tensor());
-                          return logits.view({x.size(0), x.size(1), -1});
+                          return logits_of(entered(hidden, context.split.tensor.get()), tokens->weight());
                         }});
     const auto head = register_module(
         "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
     add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context& context) {
-                 return head->forward(entered(x, context.split.tensor.get()));
+                 return logits_of(entered(x, context.split.tensor.get()), head->weight());
                }});
   }
 

@@ -124,8 +124,7 @@ RankRecord TimedCase::figures() const {
   record.flop_per_sample = workload_->flop_per_sample();
   record.first_loss = first_loss_;
   record.last_loss = timer_.last_loss();
-  record.peak_rss_bytes = peak_memory_bytes();
-  record.own_rss_bytes = own_peak_memory_bytes();
+  record_peaks(record);
   // Check gradients and parameters too: the last step's loss was computed before its update.
   require_finite(*strategy_, timer_.step_index() - 1);
   return record;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "harness/worker/rank/device_memory.h"
 #include "harness/worker/rank/small_blocks.h"
 
 namespace dpbench {
@@ -48,13 +49,18 @@ void reset_peak_memory() {
   earlier_peak_bytes = 0;
   leftover_bytes = std::max<int64_t>(held_bytes() - initial_bytes, 0);
   restart_peak();
+  if (DevicePeak* device = device_peak()) device->reset();
 }
 
 int64_t peak_memory_bytes() { return std::max(earlier_peak_bytes, status_bytes("VmHWM:")); }
 
-UncountedMemory::UncountedMemory() { earlier_peak_bytes = peak_memory_bytes(); }
+UncountedMemory::UncountedMemory() {
+  earlier_peak_bytes = peak_memory_bytes();
+  if (DevicePeak* device = device_peak()) device->pause();
+}
 
 UncountedMemory::~UncountedMemory() {
+  if (DevicePeak* device = device_peak()) device->resume();
   if (status_bytes("VmHWM:") <= earlier_peak_bytes) return;
   malloc_trim(0);
   restart_peak();
@@ -62,6 +68,14 @@ UncountedMemory::~UncountedMemory() {
 
 int64_t own_peak_memory_bytes() {
   return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - leftover_bytes, 0);
+}
+
+void record_peaks(RankRecord& record) {
+  record.peak_rss_bytes = peak_memory_bytes();
+  record.own_rss_bytes = own_peak_memory_bytes();
+  const DevicePeak* device = device_peak();
+  const DeviceMemory peak = device ? device->peak() : DeviceMemory{};
+  record.peak_device_bytes = peak.allocated, record.peak_device_reserved_bytes = peak.reserved;
 }
 
 }  // namespace dpbench

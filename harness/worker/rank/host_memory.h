@@ -1,7 +1,10 @@
-// Host memory of this process: allocator settings and peak usage per case.
+// Memory of this process: the host allocator's settings, and the peak usage of each case on the host. device_memory.h
+// has the peak on GPUs.
 #pragma once
 
 #include <cstdint>
+
+#include "harness/report/record/case.h"
 
 namespace dpbench {
 
@@ -15,15 +18,17 @@ void retain_freed_memory();
 // earlier cases left allocated.
 void record_initial_memory();
 
-// Resets the peak memory before a case. Free memory is returned to the kernel first, so the next case is not charged
-// for it.
+// Resets the peaks, on the host and on GPUs, before a case. Free memory is returned to the kernel first, so the next
+// case is not charged for it.
 void reset_peak_memory();
 int64_t peak_memory_bytes();
 // Returns the peak memory of the current case as if it were the first of the process. Excludes file pages (LibTorch
 // code loaded by earlier cases) and memory that earlier cases left allocated.
 int64_t own_peak_memory_bytes();
+// Writes the current case's peaks, on the host and on GPUs, into the record.
+void record_peaks(RankRecord& record);
 
-// While an object exists, the process's memory does not count towards the case's peak. If it raised the peak, freed
+// While an object exists, the process's memory does not count towards the case's peaks. If it raised one, freed
 // memory is returned to the kernel, so the next step is slower: it gets the pages back, zeroed.
 class UncountedMemory {
  public:

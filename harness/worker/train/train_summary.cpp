@@ -23,8 +23,7 @@ RankRecord rank_record(const TrainJob& job, const TrainTally& tally, const Phase
   for (size_t i = 0; i < phase_names.size(); ++i)
     if (const auto ns = phases.total_ns()[i]; ns != 0)
       record.phases_ns[std::string(phase_names[i])] = static_cast<double>(ns) / steps;
-  record.peak_rss_bytes = peak_memory_bytes();
-  record.own_rss_bytes = own_peak_memory_bytes();
+  record_peaks(record);
   record.first_loss = tally.first_loss;
   record.last_loss = tally.last_loss;
   record.parameters_hash = fingerprint(strategy.parameters(), job.own);

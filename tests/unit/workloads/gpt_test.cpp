@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -124,6 +125,21 @@ TEST(GptModel, ATokenHasNoEffectOnEarlierPositions) {
     EXPECT_GT((a - b).abs().narrow(1, 6, 1).max().item<double>(), 1e-6) << name;
     EXPECT_GT((a - b).abs().narrow(1, 7, shape.seq - 7).max().item<double>(), 1e-9) << name;
   }
+}
+
+TEST(GptLayers, APaddedProductHasTheValuesAndGradientsOfTheProduct) {
+  const at::Tensor x = at::randint(-3, 4, {2, 5, 6}, own_generator(1), at::kDouble).requires_grad_();
+  const at::Tensor weight = at::randint(-3, 4, {7, 6}, own_generator(2), at::kDouble).requires_grad_();
+  const at::Tensor slope = at::randint(-3, 4, {2, 5, 7}, own_generator(3), at::kDouble);
+  std::vector<std::vector<at::Tensor>> found;
+  for (const int64_t multiple : {1, 4, 7}) {
+    const at::Tensor product = padded_product(x, weight, multiple);
+    found.push_back({product, torch::autograd::grad({product}, {x}, {slope}, /*retain_graph=*/true)[0],
+                     torch::autograd::grad({product}, {weight}, {slope})[0]});
+    EXPECT_EQ(product.stride(1), multiple == 4 ? 8 : 7);
+  }
+  for (size_t i = 0; i < found[0].size(); ++i)
+    for (const auto& other : found) EXPECT_TRUE(other[i].equal(found[0][i])) << i;
 }
 
 TEST(GptAttention, EqualsTheDefinition) {
