@@ -29,7 +29,7 @@ ALLOWED = {
 LAYERS = {
     "workloads/": ("base", "api", "layers", "blocks", "data"),
     "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "exchange", "parts", "graphs", "ddp", "dp",
-                    "fsdp", "pipeline", "tensor", "context", "layout"),
+                    "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "projection", "export", "validate"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),

@@ -18,6 +18,8 @@ namespace dpbench {
 struct Traffic {
   std::string axis, op;  // of the mesh; "allreduce", "allgather", "reduce_scatter", ...
   int64_t bytes = 0;     // of this rank's input tensors; in a scatter or recv, of its output tensors
+  // True if each rank's bytes depend on the samples, but not their sum over all ranks: `bytes` add up to it.
+  bool sum_only = false;
 };
 
 // Inputs of a formula.

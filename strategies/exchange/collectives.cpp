@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -183,6 +184,17 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
   };
 }
 
+LinearMap all_to_all_rows(const Axis& axis, const std::vector<int64_t>& sent, const std::vector<int64_t>& received) {
+  return [=](const at::Tensor& rows) {
+    at::Tensor from = rows.contiguous();
+    std::vector<int64_t> sizes = rows.sizes().vec(), to_sizes = received, from_sizes = sent;
+    sizes[0] = std::accumulate(received.begin(), received.end(), int64_t{0});
+    at::Tensor to = at::empty(sizes, from.options());
+    axis.group->alltoall_base(to, from, to_sizes, from_sizes)->wait();
+    return to;
+  };
+}
+
 }  // namespace
 
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis) { return {dim, even_pieces(size, axis.size)}; }
@@ -237,6 +249,13 @@ at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const C
                               const Around& around) {
   if (axis.size == 1) return piece;
   return Adjoint::apply(piece, with(around, all_to_all(axis, from, to)), with(around, all_to_all(axis, to, from)));
+}
+
+at::Tensor rows_to_ranks(const at::Tensor& rows, const Axis& axis, const std::vector<int64_t>& sent,
+                         const std::vector<int64_t>& received, const Around& around) {
+  if (axis.size == 1) return rows;
+  return Adjoint::apply(rows, with(around, all_to_all_rows(axis, sent, received)),
+                        with(around, all_to_all_rows(axis, received, sent)));
 }
 
 }  // namespace dpbench

@@ -8,6 +8,7 @@
 
 #include "strategies/exchange/broadcast.h"
 #include "strategies/exchange/share.h"
+#include "strategies/experts/exchange.h"
 #include "strategies/parts/same_model.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/parts/unused_parameters.h"
@@ -29,6 +30,14 @@ TensorPlan checked_plan(const Model& model, const Axis& axis, const tensor::Opti
   return plan;
 }
 
+TensorPlan cuts_of_experts(const Model& model, const Axis& axis, const Options& options) {
+  if (!options.needs_experts && axis.size == 1) return {};
+  TensorPlan plan;
+  plan.cuts = model.expert_plan(axis.size).cuts;
+  if (plan.cuts.empty()) throw UsageError(options.name + ": this model has no experts, as --model experts=4 has");
+  return plan;
+}
+
 }  // namespace
 
 Layout::Layout(const Setup& setup, Options options)
@@ -39,12 +48,14 @@ Layout::Layout(const Setup& setup, Options options)
       cp_(mesh_.axis("cp")),
       pp_(mesh_.axis("pp")),
       tp_(mesh_.axis("tp")),
+      ep_(mesh_.axis("ep")),
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
       clip_norm_(setup.clip_norm),
       schedules_(options_.pipeline, pp_.size),
       stages_(pipeline::cut_stages(*replica_.shared_model(), schedules_.rank_of_stages(), options_.pipeline.blocks,
                                    options_.name)),
-      tensors_(checked_plan(*replica_.shared_model(), tp_, options_.tensor), tp_) {
+      tensors_(checked_plan(*replica_.shared_model(), tp_, options_.tensor), tp_),
+      experts_(cuts_of_experts(*replica_.shared_model(), ep_, options_), ep_) {
   replica_.trainable_tensors(options_.name);  // throws if nothing is trainable
   if (tp_.size == 1) options_.tensor.sequence = false;
   if (pp_.size == 1) options_.pipeline.microbatches = 1;  // nothing to overlap
@@ -58,6 +69,7 @@ Layout::Layout(const Setup& setup, Options options)
   refuse_parts_of_batch_statistics();
   refuse_uncut_sequence();
   tensors_.cut(model);
+  experts_.cut(model);
   shard();
   keep_own();
   passes_.emplace(options_.name, replica_, stages_, pp_, options_.pipeline.poison, units_ ? &*units_ : nullptr,
@@ -102,7 +114,8 @@ void Layout::shard() {
   std::vector<at::Tensor> parts;
   for (const Placed& one : parameters_) {
     names.emplace_back(one.name, one.tensor);
-    if (ranks_of(one).size() > 1 || cp_.size > 1 || tensors_.is_partial(one.name, options_.tensor.sequence))
+    if (ranks_of(one).size() > 1 || cp_.size > 1 || ep_.size > 1 ||
+        tensors_.is_partial(one.name, options_.tensor.sequence))
       parts.push_back(one.tensor);
   }
   units_.emplace(*replica_.shared_model(), names, spans, mine, options,
@@ -134,6 +147,7 @@ StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phas
   sum_tokens();
   sum_tied();
   average_over_replicas();
+  average_over_experts();
   if (options_.tensor.verify) verify();
   if (clip_norm_) clip();
   result = shared(std::move(result), last);
@@ -152,7 +166,7 @@ StepResult Layout::shared(StepResult result, const Batch& last) {
   result.loss = passes_->links().share(result.loss, root);
   result.gather_output = [this, root, split = exchange(last, nullptr), piece = std::move(result.output)] {
     const at::NoGradGuard no_grad;
-    const bool joins = split && pp_.rank == root;
+    const bool joins = split.cuts_output() && pp_.rank == root;
     return passes_->links().share(joins ? workload_.joined_output(piece, split) : piece, root);
   };
   result.output.reset();
@@ -190,7 +204,7 @@ at::Tensor Layout::evaluate(const Batch& batch) {
     if (moves) x = passes_->links().share(x, stages_[s].rank);
   }
   if (units_) units_->end_evaluation();
-  return part.split ? workload_.joined_output(x, part.split) : x;
+  return part.split.cuts_output() ? workload_.joined_output(x, part.split) : x;
 }
 
 std::map<std::string, std::vector<double>> Layout::figures() {
@@ -259,16 +273,19 @@ void Layout::keep_own() {
   optimizer_.emplace(workload_.optimizer(), stepped, dimensions);
 }
 
-// Returns the number of parts of each micro-batch. Ranks that gather parameters together have the same numbers.
+// Returns the number of parts of each micro-batch. Ranks that gather parameters or exchange tokens together have the
+// same numbers.
 std::vector<int64_t> Layout::part_counts(std::span<const Batch> micro) const {
   const int64_t most = options_.pipeline.microbatches;
   std::vector<int64_t> counts;
   for (const Batch& batch : micro) counts.push_back(std::clamp<int64_t>(batch.rows(), 1, most));
-  if (!units_ || most == 1 || shard_.size == 1) return counts;
+  const bool gathers = units_ && shard_.size > 1;
+  if (most == 1 || !(gathers || ep_.size > 1)) return counts;
   std::vector<at::Tensor> smallest = {at::tensor(counts).to(replica_.device())};
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MIN;
-  shard_.group->allreduce(smallest, options)->wait();
+  if (gathers) shard_.group->allreduce(smallest, options)->wait();
+  if (ep_.size > 1) ep_.group->allreduce(smallest, options)->wait();
   const at::Tensor agreed = smallest[0].cpu();
   const auto* first = agreed.const_data_ptr<int64_t>();
   return {first, first + counts.size()};
@@ -304,6 +321,7 @@ ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
     tokens = 0;
     for (const Piece& piece : split.sequence->tokens()) tokens += piece.size;
   }
+  if (ep_.size > 1) split.experts = make_expert_exchange(phases);
   if (tp_.size == 1) return split;
   tensor::Options options = options_.tensor;
   if (!phases) options.sequence = false;  // an evaluation keeps no activations
@@ -324,6 +342,10 @@ std::shared_ptr<const TensorSplit> Layout::make_exchange(const tensor::Options& 
   return std::make_shared<tensor::Exchange>(tp_, options, tokens, phases);
 }
 
+std::shared_ptr<const ExpertSplit> Layout::make_expert_exchange(Phases* phases) const {
+  return std::make_shared<experts::Exchange>(ep_, options_.name, replica_.device(), phases);
+}
+
 at::Tensor Layout::loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                            size_t micros) const {
   return micro_loss(workload_, output, target, micros, split);
@@ -333,7 +355,7 @@ void Layout::share_buffers(Phases& phases) const {
   phases.enter(Phase::communication);
   const auto buffers = replica_.buffer_list();
   if (buffers.empty()) return;
-  for (const Axis* axis : {&replicas_, &shard_})
+  for (const Axis* axis : {&replicas_, &shard_, &ep_})
     if (axis->size > 1) broadcast_from(0, axis->group, buffers);
 }
 
@@ -356,7 +378,7 @@ std::vector<bool> Layout::used_anywhere(const std::vector<fsdp::ShardedParameter
   for (const fsdp::ShardedParameter& one : all) flags.push_back(one.used ? 1 : 0);
   if (!options_.sharded->find_unused) return {flags.begin(), flags.end()};
   std::vector<at::Tensor> sum = {at::tensor(flags).to(replica_.device())};
-  for (const Axis* axis : {&replicas_, &shard_})
+  for (const Axis* axis : {&replicas_, &shard_, &ep_})
     if (axis->size > 1) axis->group->allreduce(sum)->wait();
   const at::Tensor counts = sum[0].cpu();
   const auto* first = counts.const_data_ptr<int32_t>();
@@ -394,8 +416,17 @@ void Layout::sum_tied() {
 
 void Layout::average_over_replicas() const {
   const bool unused_allowed = units_ && options_.sharded->find_unused;
-  if (!unused_allowed && (units_ || replicas_.size > 1)) refuse_unused();
+  if (!unused_allowed && (units_ || replicas_.size > 1 || ep_.size > 1)) refuse_unused();
   if (!units_) sum_over(replicas_, gradients_of(own_), replicas_.size);
+}
+
+// A rank's gradients of its experts already cover the samples of all ranks of ep.
+void Layout::average_over_experts() const {
+  if (ep_.size == 1) return;
+  sum_over(ep_, gradients_of(own_if([this](const Held& one) { return !experts_.is_cut(one.name()); })), ep_.size);
+  for (const at::Tensor& gradient :
+       gradients_of(own_if([this](const Held& one) { return experts_.is_cut(one.name()); })))
+    gradient.div_(ep_.size);
 }
 
 std::vector<at::Tensor> Layout::gradients_of(const std::vector<Held>& parameters) const {
@@ -422,15 +453,17 @@ void Layout::verify() const {
 }
 
 void Layout::clip() const {
-  // Each element is counted by one rank: on pp by the rank of the parameter's first stage, and on tp by the first rank
-  // if the parameter is whole.
+  // Each element is counted by one rank: on pp by the rank of the parameter's first stage, and on tp and ep by the
+  // first rank if the parameter is whole.
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : own_) {
     if (!one.stored.grad().defined()) continue;
-    const bool counts = owner_of(*one.placed) == pp_.rank && (tp_.rank == 0 || tensors_.is_cut(one.name()));
+    const bool counts = owner_of(*one.placed) == pp_.rank && (tp_.rank == 0 || tensors_.is_cut(one.name())) &&
+                        (ep_.rank == 0 || experts_.is_cut(one.name()));
     (counts ? counted : copies).push_back(one.stored.grad());
   }
-  clip_parts(counted, *clip_norm_, replica_.device(), {shard_.group.get(), pp_.group.get(), tp_.group.get()}, copies);
+  clip_parts(counted, *clip_norm_, replica_.device(),
+             {shard_.group.get(), pp_.group.get(), tp_.group.get(), ep_.group.get()}, copies);
 }
 
 }  // namespace dpbench::layout

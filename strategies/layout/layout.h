@@ -1,7 +1,7 @@
-// A strategy for any mesh with the axes dp, shard, cp, pp and tp. The ranks of cp, pp and tp compute one replica of the
-// model together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp, tokens of each sample on
-// the ranks of cp. Each replica trains on its own samples. Replicas of the axis dp store the same tensors; each replica
-// of the axis shard stores some rows of each tensor.
+// A strategy for any mesh with the axes dp, shard, ep, cp, pp and tp. The ranks of cp, pp and tp compute one replica of
+// the model together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp, tokens of each sample
+// on the ranks of cp. Each replica trains on its own samples. Replicas of the axis dp store the same tensors; each
+// replica of the axis shard stores some rows of each tensor, and each of the axis ep some experts.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +45,7 @@ class Layout : public Strategy {
                                                            Phases* phases) const;
   virtual std::shared_ptr<const SequenceSplit> make_exchange(const context::Options& options, int64_t tokens,
                                                              Phases* phases) const;
+  virtual std::shared_ptr<const ExpertSplit> make_expert_exchange(Phases* phases) const;
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
@@ -56,6 +57,8 @@ class Layout : public Strategy {
   virtual void sum_tied();
   // Averages all gradients over dp, unless the units have done it.
   virtual void average_over_replicas() const;
+  // Averages over ep the gradients of parameters that are no experts', and divides those of experts.
+  virtual void average_over_experts() const;
   virtual void clip() const;
 
   // A parameter of this rank. stored: the parameter itself, or this rank's rows of it. It holds the gradient.
@@ -84,12 +87,12 @@ class Layout : public Strategy {
   const Workload& workload_;
   Options options_;
   Mesh mesh_;
-  Axis shard_, replicas_, cp_, pp_, tp_;
+  Axis shard_, replicas_, cp_, pp_, tp_, ep_;
   Replica replica_;
   std::optional<double> clip_norm_;
   pipeline::Schedules schedules_;
   std::vector<pipeline::Stage> stages_;
-  tensor::CutTensors tensors_;
+  tensor::CutTensors tensors_, experts_;  // cut over tp, and over ep
   std::vector<pipeline::Placed> parameters_, buffers_;
   std::vector<Held> own_;  // of this rank's stages, frozen ones too
 
@@ -123,7 +126,8 @@ class Layout : public Strategy {
   NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false);
   std::optional<StatePart> part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                    const at::Tensor& values) const;
-  // Returns this rank's part of a whole tensor.
+  // Returns this rank's piece of a whole tensor, and the part of it that it stores.
+  at::Tensor rank_piece(const std::string& name, const at::Tensor& whole) const;
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
 
   std::optional<fsdp::Units> units_;  // nullopt: parameters are not sharded

@@ -1,7 +1,8 @@
 // The strategies that are a layout: "layout" for any mesh, and those for one kind of parallelism: "pp" (pipeline), "tp"
-// (tensor), "cp" (context), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
+// (tensor), "cp" (context), "ep" (expert), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
 #include <algorithm>
 
+#include "strategies/experts/options.h"
 #include "strategies/layout/layout.h"
 #include "workloads/base/error.h"
 
@@ -62,6 +63,14 @@ StrategyInfo context_info() {
   return info;
 }
 
+StrategyInfo expert_info() {
+  StrategyInfo info =
+      info_of("ep", "expert parallel: each rank has some experts of every layer, tokens travel to the ranks of theirs",
+              {"ep", "dp"}, {}, [](const Params&, auto) { return Options{.name = "ep", .needs_experts = true}; });
+  info.traffic = experts::traffic;
+  return info;
+}
+
 StrategyInfo sharded_info(fsdp::Stage stage) {
   const bool all = stage == fsdp::Stage::fsdp;
   const std::string name = all ? "fsdp" : "zero2";
@@ -108,8 +117,9 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
 
 StrategyInfo layout_info() {
   StrategyInfo info = info_of(
-      "layout", "any product of data (dp), sharded (shard), context (cp), pipeline (pp) and tensor (tp) parallelism",
-      {"dp", "shard", "cp", "pp", "tp"}, all_parameters(), layout_options);
+      "layout",
+      "any product of data (dp), sharded (shard), expert (ep), context (cp), pipeline (pp) and tensor (tp) parallelism",
+      {"dp", "shard", "ep", "cp", "pp", "tp"}, all_parameters(), layout_options);
   info.settings = {.small_buckets = {{"poison", "on"}, {"verify", "on"}}};
   info.promise = [](StrategyInfo& promised, const Params& params) {
     layout_options(params, std::nullopt);
@@ -126,6 +136,7 @@ StrategyInfo unproven_on_gpu(StrategyInfo info) {
 const RegisterStrategy pipeline_strategy{pipeline_info()};
 const RegisterStrategy tensor_strategy{unproven_on_gpu(tensor_info())};
 const RegisterStrategy context_strategy{context_info()};
+const RegisterStrategy expert_strategy{unproven_on_gpu(expert_info())};
 const RegisterStrategy fsdp_strategy{unproven_on_gpu(sharded_info(fsdp::Stage::fsdp))};
 const RegisterStrategy zero2_strategy{unproven_on_gpu(sharded_info(fsdp::Stage::zero2))};
 const RegisterStrategy layout_strategy{unproven_on_gpu(layout_info())};

@@ -38,7 +38,7 @@ NamedTensors Layout::buffers() {
     wholes.push_back({.sizes = one.sizes, .dtype = one.dtype});
     mine.emplace(one.name, one.tensor);
   }
-  mine = tensors_.joined(mine);
+  mine = experts_.joined(tensors_.joined(mine));
   const auto found =
       from_owners(pp_, replica_.device(), owners, wholes, [&](size_t i) { return mine.at(buffers_[i].name); });
   NamedTensors all;
@@ -89,12 +89,11 @@ void Layout::load(const Snapshot& snapshot) {
   for (const Held& one : own_) {
     const at::Tensor& value = *find(wanted, one.name());
     if (units_)
-      units_->set(one.name(), tensors_.piece(one.name(), value));
+      units_->set(one.name(), rank_piece(one.name(), value));
     else
-      one.stored.detach().copy_(tensors_.piece(one.name(), value));
+      one.stored.detach().copy_(rank_piece(one.name(), value));
   }
-  for (const Placed& one : buffers_)
-    one.tensor.detach().copy_(tensors_.piece(one.name, *find(buffers_wanted, one.name)));
+  for (const Placed& one : buffers_) one.tensor.detach().copy_(rank_piece(one.name, *find(buffers_wanted, one.name)));
   for (const auto& [full, mine] : optimizer_->state()) {
     const at::Tensor& value = *find(state_wanted, full);
     const size_t dot = full.rfind('.');
@@ -102,8 +101,12 @@ void Layout::load(const Snapshot& snapshot) {
   }
 }
 
+at::Tensor Layout::rank_piece(const std::string& name, const at::Tensor& whole) const {
+  return experts_.piece(name, tensors_.piece(name, whole));
+}
+
 at::Tensor Layout::stored_part(const std::string& name, const at::Tensor& whole) const {
-  const at::Tensor piece = tensors_.piece(name, whole);
+  const at::Tensor piece = rank_piece(name, whole);
   return units_ ? units_->rows_in(name, piece) : piece;
 }
 
@@ -113,7 +116,7 @@ std::vector<at::Tensor> Layout::whole(const Choose& choose, bool scalars) {
     if (owner_of(*one.placed) == pp_.rank)
       if (const at::Tensor part = choose(one); part.defined()) parts.emplace(one.name(), part);
   if (units_ && !scalars) parts = units_->joined(parts);
-  if (!scalars) parts = tensors_.joined(parts);
+  if (!scalars) parts = experts_.joined(tensors_.joined(parts));
   std::vector<int> owners;
   std::vector<pipeline::Whole> wholes;
   for (const Placed& one : parameters_) {
@@ -158,7 +161,7 @@ std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>
 std::optional<StatePart> Layout::part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                          const at::Tensor& values) const {
   const bool is_copy = replicas_.rank > 0 || cp_.rank > 0 || owner_of(*one.placed) != pp_.rank ||
-                       (tp_.rank > 0 && !tensors_.is_cut(one.name()));
+                       (tp_.rank > 0 && !tensors_.is_cut(one.name())) || (ep_.rank > 0 && !experts_.is_cut(one.name()));
   if (is_copy) return std::nullopt;
   const std::vector<int64_t>& sizes = one.placed->sizes;
   const at::Tensor whole = at::empty(sizes, at::TensorOptions(at::kMeta));

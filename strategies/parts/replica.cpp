@@ -96,7 +96,7 @@ at::Tensor Replica::forward_span(size_t first, size_t last, const at::Tensor& x,
 
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
                       const ModelSplit& split) {
-  at::Tensor loss = split ? workload.split_loss(output, target, split) : workload.loss(output, target);
+  at::Tensor loss = split.cuts_output() ? workload.split_loss(output, target, split) : workload.loss(output, target);
   if (micros > 1) loss = loss / static_cast<double>(micros);
   return loss;
 }

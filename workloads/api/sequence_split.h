@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 
+#include "workloads/api/expert_split.h"
 #include "workloads/api/tensor_split.h"
 
 namespace dpbench {
@@ -74,11 +75,14 @@ inline at::Tensor pieces_of(const at::Tensor& whole, int64_t dim, const std::vec
 struct ModelSplit {
   std::shared_ptr<const TensorSplit> tensor = nullptr;
   std::shared_ptr<const SequenceSplit> sequence = nullptr;
+  std::shared_ptr<const ExpertSplit> experts = nullptr;
 
-  explicit operator bool() const { return tensor || sequence; }
+  // True if a rank computes only a part of its samples' output. With experts it computes all of it.
+  bool cuts_output() const { return tensor || sequence; }
   void begin_block(const std::string& name) const {
     if (tensor) tensor->begin_block(name);
     if (sequence) sequence->begin_block(name);
+    if (experts) experts->begin_block(name);
   }
   // Returns the tokens that this rank has outside of TensorSplit::enter() .. leave(), as pieces of a sequence of this
   // length.

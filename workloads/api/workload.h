@@ -30,7 +30,7 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   at::Tensor ids;
-  ModelSplit split = {};  // this rank's exchanges under tensor and context parallelism
+  ModelSplit split = {};  // this rank's exchanges under tensor, context and expert parallelism
 };
 
 // A part of a model: a function of the previous block's output, and the layers that hold its parameters and buffers. A
@@ -57,6 +57,9 @@ class Model : public torch::nn::Module {
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
   // Returns what context parallelism needs to know. The default: the model's samples are no sequences.
   virtual SequencePlan sequence_plan() const { return {}; }
+  // Returns how the model's experts are cut for expert parallelism over this many ranks. The default is an empty plan:
+  // the model has none. Throws UsageError if it has fewer than ranks.
+  virtual ExpertPlan expert_plan(int /*ranks*/) const { return {}; }
   // Divides the model into spans of this many blocks. forward() then keeps only the input of each span, and the
   // backward pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the
   // model.
@@ -88,6 +91,8 @@ class Workload {
     return loss(output, target);
   }
   virtual at::Tensor joined_output(const at::Tensor& output, const ModelSplit& /*split*/) const { return output; }
+  // Returns the class that each output stands for, if the targets are classes.
+  virtual at::Tensor predicted(const at::Tensor& output) const { return output.argmax(-1); }
   // Returns the number of terms that the loss of this batch is the mean of: its samples, unless a sample has several
   // terms, such as one per token.
   virtual int64_t loss_terms(const Batch& batch) const { return batch.rows(); }

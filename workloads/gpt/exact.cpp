@@ -3,6 +3,7 @@
 // oracle.
 #include <algorithm>
 #include <memory>
+#include <string>
 
 #include <ATen/ATen.h>
 
@@ -11,8 +12,8 @@
 namespace dpbench::gpt {
 namespace {
 
-Shape exact_shape() {
-  Shape shape = parse_shape("layers=2,hidden=18,heads=3,mlp=23,seq=5,vocab=257");
+Shape exact_shape(const std::string& more) {
+  Shape shape = parse_shape("layers=2,hidden=18,heads=3,mlp=23,seq=5,vocab=257" + more);
   shape.exact = true;
   return shape;
 }
@@ -21,10 +22,11 @@ class GptExact : public Gpt {
  public:
   // The caller passes the world size in options.scale. The loss is a multiple of it, so that the mean of the ranks'
   // gradients consists of whole numbers.
-  explicit GptExact(const WorkloadOptions& options)
-      : Gpt(exact_shape(), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
+  GptExact(const WorkloadOptions& options, const std::string& sizes)
+      : Gpt(exact_shape(sizes), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
 
-  // Returns the sum of all logits, each times -1, 0 or 1, which depends on the target and the logit's index.
+  // Returns the sum of all logits, and of the balance of experts, each times -1, 0 or 1, which depends on the target
+  // and the logit's index.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return weighted_sums(output, target, 0).sum();
   }
@@ -50,14 +52,20 @@ class GptExact : public Gpt {
   double world_;
 };
 
-const RegisterWorkload exact{{.name = "gpt-exact",
-                              .summary = "gpt in whole numbers: its gradients are exact in any order",
-                              .scaling = Scaling::weak,
-                              .batch = 2,
-                              .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
-                                return std::make_unique<GptExact>(options);
-                              },
-                              .probe = true}};
+// sizes: those that differ from the twin's, as in --model.
+WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
+  return {.name = name,
+          .summary = summary,
+          .scaling = Scaling::weak,
+          .batch = 2,
+          .make = [sizes](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+            return std::make_unique<GptExact>(options, sizes);
+          },
+          .probe = true};
+}
+
+const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
+const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};
 
 }  // namespace
 }  // namespace dpbench::gpt

@@ -47,8 +47,21 @@ int64_t Gpt::test_samples() const { return rows_ / test_part; }
 std::shared_ptr<Model> Gpt::model(uint64_t seed) const { return make_model(shape_, seed); }
 
 at::Tensor Gpt::loss(const at::Tensor& output, const at::Tensor& target) const {
-  return cross_entropy(output.flatten(0, 1), target.flatten());
+  const at::Tensor loss = cross_entropy(logits(output).flatten(0, 1), target.flatten());
+  return shape_.experts > 0 ? loss + balance_loss(output, target) : loss;
 }
+
+at::Tensor Gpt::logits(const at::Tensor& output) const {
+  return shape_.experts > 0 ? output.narrow(-1, 0, shape_.vocab) : output;
+}
+
+// Returns the mean over the tokens that the loss counts.
+at::Tensor Gpt::balance_loss(const at::Tensor& output, const at::Tensor& target) const {
+  const at::Tensor counted = target.ne(no_target).to(output.scalar_type());
+  return (output.select(-1, shape_.vocab) * counted).sum() / counted.sum() * shape_.balance;
+}
+
+at::Tensor Gpt::predicted(const at::Tensor& output) const { return logits(output).argmax(-1); }
 
 Piece Gpt::columns(const TensorSplit& split) const { return own_piece(shape_.vocab, split); }
 
@@ -91,8 +104,9 @@ std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed
   at::Tensor text = tokens_.at(samples() * shape_.seq + at::arange((shape_.seq + 1) / 2)).unsqueeze(0);
   for (int64_t i = 0; i < tokens; ++i) {
     const at::Tensor seen = text.slice(1, std::max<int64_t>(0, text.size(1) - shape_.seq)).contiguous();
-    const at::Tensor logits = forward({seen, {}, at::zeros({1}, at::kLong)}).cpu().select(1, -1).to(at::kDouble);
-    const at::Tensor next = at::multinomial((logits / temperature).softmax(-1), 1, /*replacement=*/false, generator);
+    const at::Tensor output = forward({seen, {}, at::zeros({1}, at::kLong)}).cpu();
+    const at::Tensor last = logits(output).select(1, -1).to(at::kDouble);
+    const at::Tensor next = at::multinomial((last / temperature).softmax(-1), 1, /*replacement=*/false, generator);
     text = at::cat({text, next}, 1);
   }
   return as_text(text[0], tokens_.are_bytes());
@@ -134,15 +148,23 @@ const RegisterWorkload registered{
      .recipe = {.epochs = 10},
      .models = {shape_names(), size_names(), "tiny", drawn_sizes()}}};
 
-// A probe in the shape of Llama, because by default `dpbench check` runs gpt only in the shape of GPT-2.
-const RegisterWorkload llama{{.name = "probe-llama",
-                              .summary = "gpt as Llama: rotary positions, RMSNorm, SwiGLU, shared heads, padding",
-                              .scaling = Scaling::weak,
-                              .batch = 4,
-                              .make = [](const WorkloadOptions&) -> std::unique_ptr<Workload> {
-                                return std::make_unique<Gpt>(parse_shape("tiny-llama,optimizer=momentum"), "");
-                              },
-                              .probe = true}};
+// Probes in other shapes, because by default `dpbench check` runs gpt only in the shape of GPT-2.
+WorkloadInfo probe_info(const std::string& name, const std::string& summary, const std::string& shape) {
+  return {.name = name,
+          .summary = summary,
+          .scaling = Scaling::weak,
+          .batch = 4,
+          .make = [shape](const WorkloadOptions&) -> std::unique_ptr<Workload> {
+            return std::make_unique<Gpt>(parse_shape(shape), "");
+          },
+          .probe = true};
+}
+
+const RegisterWorkload llama{probe_info("probe-llama",
+                                        "gpt as Llama: rotary positions, RMSNorm, SwiGLU, shared heads, padding",
+                                        "tiny-llama,optimizer=momentum")};
+const RegisterWorkload experts{probe_info("probe-experts", "gpt with experts: a router, a balance loss, padding",
+                                          "tiny-experts,optimizer=momentum")};
 
 }  // namespace
 }  // namespace dpbench::gpt

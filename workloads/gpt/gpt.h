@@ -22,6 +22,7 @@ class Gpt : public Workload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
   at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override;
   at::Tensor joined_output(const at::Tensor& output, const ModelSplit& split) const override;
+  at::Tensor predicted(const at::Tensor& output) const override;
   int64_t loss_terms(const Batch& batch) const override;
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
@@ -39,6 +40,8 @@ class Gpt : public Workload {
   static at::Tensor own_targets(const at::Tensor& target, const ModelSplit& split);
 
  private:
+  at::Tensor logits(const at::Tensor& output) const;
+  at::Tensor balance_loss(const at::Tensor& output, const at::Tensor& target) const;
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;
   // Ends each row after a number of tokens that depends on the row: one at least, and half of the row on average.
   void pad(const at::Tensor& rows, at::Tensor& input, at::Tensor& target) const;

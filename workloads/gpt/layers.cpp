@@ -81,6 +81,11 @@ at::Tensor Norm::forward(const at::Tensor& x) const {
                          : at::rms_norm(x, weight_.sizes(), weight_, epsilon);
 }
 
+at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up) {
+  if (exact) return gate.defined() ? at::relu(gate) * up : at::relu(up);
+  return gate.defined() ? at::silu(gate) * up : at::gelu(up, "tanh");
+}
+
 Mlp::Mlp(const Shape& shape, const InitialWeights& weights) : exact_(shape.exact) {
   const bool biased = shape.style == Style::gpt2;
   const auto dense = [&](const std::string& name, int64_t inputs, int64_t outputs, double spread) {
@@ -93,8 +98,7 @@ Mlp::Mlp(const Shape& shape, const InitialWeights& weights) : exact_(shape.exact
 
 at::Tensor Mlp::forward(const at::Tensor& x, const TensorSplit* split) const {
   const at::Tensor up = up_->forward(x);
-  if (exact_) return down_->summed(gate_ ? at::relu(gate_->forward(x)) * up : at::relu(up), split);
-  return down_->summed(gate_ ? at::silu(gate_->forward(x)) * up : at::gelu(up, "tanh"), split);
+  return down_->summed(activated(exact_, gate_ ? gate_->forward(x) : at::Tensor(), up), split);
 }
 
 }  // namespace dpbench::gpt

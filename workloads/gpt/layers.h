@@ -77,6 +77,9 @@ class Norm : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
+// Returns what an MLP applies its last matrix to: gelu(up) for gpt2, silu(gate) up for llama. gate: undefined for gpt2.
+at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up);
+
 // Two matrices with GELU between them for gpt2; for llama, SwiGLU: down(silu(gate(x)) up(x)).
 class Mlp : public torch::nn::Module {
  public:

@@ -4,7 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include "workloads/base/error.h"
 #include "workloads/gpt/attention.h"
+#include "workloads/gpt/experts.h"
 #include "workloads/gpt/layers.h"
 #include "workloads/gpt/plan.h"
 #include "workloads/layers/dropout.h"
@@ -20,25 +22,50 @@ std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   return tokens;
 }
 
+// An activation. With experts, it has one more feature than `hidden`: the sum, over the layers so far, of the balance
+// losses of the token's sequence. It travels with the token to the loss, through whatever cuts the model.
+struct Activation {
+  at::Tensor x, balance;  // balance: undefined without experts
+
+  static Activation of(const at::Tensor& tensor, const Shape& shape) {
+    if (shape.experts == 0) return {tensor, {}};
+    return {tensor.narrow(-1, 0, shape.hidden), tensor.narrow(-1, shape.hidden, 1)};
+  }
+  at::Tensor joined() const { return balance.defined() ? at::cat({x, balance}, -1) : x; }
+};
+
 // One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor and context parallelism
 // x may have some of the tokens alone.
 class Layer : public torch::nn::Module {
  public:
   // number: from 0
   Layer(const Shape& shape, int64_t number, const InitialWeights& weights)
-      : before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape))),
+      : shape_(shape),
+        before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape))),
         attention_(register_module("self_attn", std::make_shared<Attention>(shape, weights))),
         before_mlp_(register_module("post_attention_layernorm", std::make_shared<Norm>(shape))),
-        mlp_(register_module("mlp", std::make_shared<Mlp>(shape, weights))),
         after_attention_(register_module("attention_dropout", dropout(shape, 2 * number + 1))),
-        after_mlp_(register_module("mlp_dropout", dropout(shape, 2 * number + 2))) {}
+        after_mlp_(register_module("mlp_dropout", dropout(shape, 2 * number + 2))) {
+    if (shape.experts > 0)
+      experts_ = register_module("mlp", std::make_shared<Experts>(shape, weights));
+    else
+      mlp_ = register_module("mlp", std::make_shared<Mlp>(shape, weights));
+  }
 
-  at::Tensor forward(const at::Tensor& x, const Context& context) const {
+  at::Tensor forward(const at::Tensor& input, const Context& context) const {
     const TensorSplit* split = context.split.tensor.get();
+    auto [x, balance] = Activation::of(input, shape_);
     const std::vector<Piece> seen = features_of(context.split.tokens(x.size(1)), x.size(2));
     const at::Tensor attended = attention_->forward(entered(before_attention_->forward(x), split), context.split);
     const at::Tensor y = x + after_attention_->forward(attended, context, seen);
-    return y + after_mlp_->forward(mlp_->forward(entered(before_mlp_->forward(y), split), split), context, seen);
+    at::Tensor found = entered(before_mlp_->forward(y), split);
+    if (experts_) {
+      const Experts::Output mixed = experts_->forward(found, context.split.experts.get());
+      found = mixed.y, balance = balance + mixed.balance.view({-1, 1, 1});
+    } else {
+      found = mlp_->forward(found, split);
+    }
+    return Activation{y + after_mlp_->forward(found, context, seen), balance}.joined();
   }
 
   static std::shared_ptr<Dropout> dropout(const Shape& shape, int64_t number) {
@@ -46,10 +73,12 @@ class Layer : public torch::nn::Module {
   }
 
  private:
+  Shape shape_;
   std::shared_ptr<Norm> before_attention_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> before_mlp_;
-  std::shared_ptr<Mlp> mlp_;
+  std::shared_ptr<Mlp> mlp_;          // null with experts
+  std::shared_ptr<Experts> experts_;  // null without
   std::shared_ptr<Dropout> after_attention_, after_mlp_;
 };
 
@@ -70,12 +99,20 @@ class Transformer : public Model {
                  }});
     }
     const auto norm = model->register_module("norm", std::make_shared<Norm>(shape));
-    add_block({"model.norm", {norm}, [norm](const at::Tensor& x, const Context&) { return norm->forward(x); }});
+    add_block({"model.norm", {norm}, [norm, shape](const at::Tensor& x, const Context&) {
+                 const Activation in = Activation::of(x, shape);
+                 return Activation{norm->forward(in.x), in.balance}.joined();
+               }});
     add_head(shape, tokens, weights);
   }
 
-  TensorPlan tensor_plan(int ranks) const override { return plan_of(shape_, ranks); }
+  TensorPlan tensor_plan(int ranks) const override {
+    refuse_experts("tensor parallelism");
+    return plan_of(shape_, ranks);
+  }
+  ExpertPlan expert_plan(int ranks) const override { return expert_plan_of(shape_, ranks); }
   SequencePlan sequence_plan() const override {
+    refuse_experts("context parallelism");
     return {.tokens = shape_.seq,
             .heads = shape_.heads,
             .kv_heads = shape_.kv_heads,
@@ -84,6 +121,10 @@ class Transformer : public Model {
   }
 
  private:
+  void refuse_experts(const std::string& kind) const {
+    if (shape_.experts > 0) throw UsageError(kind + " does not divide a model with experts. Use the axis ep");
+  }
+
   void add_embed(const Shape& shape, torch::nn::Module& model, const std::shared_ptr<Embedding>& tokens,
                  const InitialWeights& weights) {
     std::shared_ptr<Embedding> positions;
@@ -100,19 +141,28 @@ class Transformer : public Model {
                      split.tensor ? tokens->summed(own, *split.tensor) : at::embedding(tokens->weight(), own);
                  const std::vector<Piece> seen = split.tokens(ids.size(1));
                  if (positions) x = x + pieces_of(positions->weight(), 0, seen);
-                 return dropout->forward(x, context, features_of(seen, x.size(2)));
+                 x = dropout->forward(x, context, features_of(seen, x.size(2)));
+                 const at::Tensor none =
+                     shape.experts > 0 ? at::zeros({x.size(0), x.size(1), 1}, x.options()) : at::Tensor();
+                 return Activation{x, none}.joined();
                }});
+  }
+
+  static at::Tensor head_output(const Shape& shape, const at::Tensor& hidden, const at::Tensor& weight,
+                                const Context& context) {
+    const Activation in = Activation::of(hidden, shape);
+    return Activation{logits_of(entered(in.x, context.split.tensor.get()), weight), in.balance}.joined();
   }
 
   void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
-      return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& hidden, const Context& context) {
-                          return logits_of(entered(hidden, context.split.tensor.get()), tokens->weight());
+      return add_block({"lm_head", {tokens}, [tokens, shape](const at::Tensor& hidden, const Context& context) {
+                          return head_output(shape, hidden, tokens->weight(), context);
                         }});
     const auto head = register_module(
         "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
-    add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context& context) {
-                 return logits_of(entered(x, context.split.tensor.get()), head->weight());
+    add_block({"lm_head", {head}, [head, shape](const at::Tensor& x, const Context& context) {
+                 return head_output(shape, x, head->weight(), context);
                }});
   }
 

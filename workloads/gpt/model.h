@@ -9,7 +9,8 @@
 
 namespace dpbench::gpt {
 
-// input: token ids [rows, tokens]. Output: logits [rows, tokens, vocab].
+// input: token ids [rows, tokens]. Output: logits [rows, tokens, vocab]; with experts, a last column has the balance
+// losses of the token's sequence, summed over layers.
 std::shared_ptr<Model> make_model(const Shape& shape, uint64_t seed);
 
 }  // namespace dpbench::gpt

@@ -38,6 +38,16 @@ const std::vector<std::pair<std::string, Shape>>& shapes() {
         .vocab = 257,
         .tied = false,
         .padding = true}},
+      {"tiny-experts",
+       {.style = Style::llama,
+        .layers = 2,
+        .hidden = 18,
+        .heads = 3,
+        .mlp = 20,
+        .seq = 11,
+        .vocab = 257,
+        .experts = 5,
+        .padding = true}},
       {"small", {}},
       {"gpt2-124m",
        {.layers = 12, .hidden = 768, .heads = 12, .seq = 1024, .vocab = 50257, .learning_rate = 6e-4, .warmup = 100}},
@@ -112,6 +122,10 @@ const std::vector<Key>& keys() {
       {"mlp", counts, whole(&Shape::mlp)},
       {"seq", counts, whole(&Shape::seq)},
       {"vocab", counts, whole(&Shape::vocab)},
+      {"experts", counts_or_0, whole(&Shape::experts, 0)},
+      {"top_k", counts, whole(&Shape::top_k)},
+      {"capacity", "a number from 0", real(&Shape::capacity, std::numeric_limits<double>::infinity())},
+      {"balance", "a number from 0", real(&Shape::balance, std::numeric_limits<double>::infinity())},
       {"tied", "on or off", one_of(&Shape::tied, {{"on", true}, {"off", false}})},
       {"dropout", "a number from 0 to less than 1", real(&Shape::dropout, 1)},
       {"padding", "on or off", one_of(&Shape::padding, {{"on", true}, {"off", false}})},
@@ -158,6 +172,9 @@ void settle(const std::string& text, Shape& shape) {
   if (shape.heads % shape.kv_heads != 0)
     refuse(text,
            "heads " + std::to_string(shape.heads) + " is not a multiple of kv_heads " + std::to_string(shape.kv_heads));
+  if (shape.experts > 0 && shape.top_k > shape.experts)
+    refuse(text,
+           "top_k " + std::to_string(shape.top_k) + " is more than the experts, " + std::to_string(shape.experts));
   if (shape.style == Style::llama && shape.head_size() % 2 != 0)
     refuse(text, "rotary positions need an even head size; hidden / heads is " + std::to_string(shape.head_size()));
 }
@@ -167,7 +184,8 @@ void settle(const std::string& text, Shape& shape) {
 int64_t Shape::multiplied_parameters() const {
   const int64_t attention = 2 * hidden * hidden + 2 * hidden * head_size() * kv_heads;
   const int64_t matrices = style == Style::gpt2 ? 2 : 3;
-  return layers * (attention + matrices * hidden * mlp) + hidden * vocab;
+  const int64_t mlps = experts > 0 ? top_k : 1;
+  return layers * (attention + experts * hidden + mlps * matrices * hidden * mlp) + hidden * vocab;
 }
 
 double Shape::flop_per_row() const {
@@ -198,7 +216,8 @@ std::vector<std::vector<std::string>> drawn_sizes() {
           {"vocab=128", "vocab=257"},
           {"tied=off", "tied=on"},
           {"dropout=0", "dropout=0.2"},
-          {"padding=off", "padding=on"}};
+          {"padding=off", "padding=on"},
+          {"experts=0", "experts=3,top_k=1", "experts=5,top_k=2", "experts=4,top_k=2,capacity=1.25"}};
 }
 
 Shape parse_shape(const std::string& text) {

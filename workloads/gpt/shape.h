@@ -20,9 +20,15 @@ struct Shape {
   int64_t kv_heads = 0;  // heads of keys and values, each shared by heads / kv_heads query heads; 0: as many as heads
   int64_t mlp = 0;       // width of the MLP; 0: 4 hidden for gpt2, 8/3 hidden for llama
   int64_t seq = 128, vocab = 256;
-  bool tied = true;      // the head uses the weight of the token embedding
-  double dropout = 0;    // fraction of embeddings and of each layer's outputs that is set to zero
-  bool padding = false;  // rows have different numbers of tokens; the rest of a row has no target
+  // With experts, each layer has that many MLPs, and a router chooses top_k of them for each token.
+  int64_t experts = 0, top_k = 2;
+  // An expert takes at most this many times the tokens of a sequence that it would get if all experts got the same
+  // number; later tokens are dropped. 0: it takes all.
+  double capacity = 0;
+  double balance = 0.01;  // factor of the loss that makes the router use all experts alike
+  bool tied = true;       // the head uses the weight of the token embedding
+  double dropout = 0;     // fraction of embeddings and of each layer's outputs that is set to zero
+  bool padding = false;   // rows have different numbers of tokens; the rest of a row has no target
   // True for the workload gpt-exact: every value is a small whole number, so that sums are exact in any order. Weights
   // are -1, 0 or 1. Clamping replaces norms and softmax, ReLU replaces GELU and SiLU, and nothing is rotated.
   bool exact = false;
@@ -31,7 +37,7 @@ struct Shape {
   int64_t warmup = 0, decay = 0;  // steps of the linear warm-up and of the cosine decay after it; 0: none
 
   int64_t head_size() const { return hidden / heads; }
-  // Returns the number of parameters of the matrices that multiply every token; a tied embedding counts as the head.
+  // Returns the number of parameters of the matrices that multiply a token; a tied embedding counts as the head.
   int64_t multiplied_parameters() const;
   // Returns the floating-point operations of one training step on a row: forward and backward pass, by the formula
   // 6 x parameters x tokens + 12 x layers x hidden x tokens^2.

@@ -14,18 +14,32 @@ namespace {
 
 using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // by operation and axis
 
-BytesOfOperations bytes_of(const std::vector<Traffic>& formula) {
-  BytesOfOperations bytes;
+// What a formula says of a rank's step, or what the rank called.
+struct Bytes {
+  BytesOfOperations own;     // compared for each rank
+  BytesOfOperations summed;  // compared as the sum over all ranks
+};
+
+Bytes bytes_of(const std::vector<Traffic>& formula) {
+  Bytes bytes;
   for (const Traffic& one : formula)
-    if (one.bytes > 0) bytes[{one.op, one.axis}] += one.bytes;
+    if (one.bytes > 0) (one.sum_only ? bytes.summed : bytes.own)[{one.op, one.axis}] += one.bytes;
   return bytes;
 }
 
-BytesOfOperations bytes_of(const std::vector<Collective>& called) {
-  BytesOfOperations bytes;
-  for (const Collective& one : called)
-    if (one.bytes > 0 && !one.by_accessor) bytes[{name_of(one.op), one.axis}] += one.bytes;
+// due: the formula's bytes, which say what is summed.
+Bytes bytes_of(const std::vector<Collective>& called, const Bytes& due) {
+  Bytes bytes;
+  for (const Collective& one : called) {
+    if (one.bytes == 0 || one.by_accessor) continue;
+    const std::pair<std::string, std::string> key = {name_of(one.op), one.axis};
+    (due.summed.contains(key) ? bytes.summed : bytes.own)[key] += one.bytes;
+  }
   return bytes;
+}
+
+void add(BytesOfOperations& sum, const BytesOfOperations& more) {
+  for (const auto& [key, bytes] : more) sum[key] += bytes;
 }
 
 std::string text_of(const BytesOfOperations& bytes) {
@@ -55,8 +69,8 @@ std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
 }
 
 // Returns the formula's bytes of a step of a rank; nothing if the strategy has no formula for this step.
-std::optional<BytesOfOperations> bytes_due(const Trial& trial, const Model& model, const Params& params,
-                                           const Evidence& evidence, int64_t step) {
+std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Params& params, const Evidence& evidence,
+                               int64_t step) {
   int64_t samples = 0;
   for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
   const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
@@ -85,21 +99,28 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   const auto model = first_model(trial.bench);
   const Params params = params_of(trial.bench, trial.scenario);
   bool judged = false;
+  const auto judge = [&](const BytesOfOperations& due, const BytesOfOperations& found, const std::string& whose,
+                         size_t step) {
+    judged = true;
+    rows.judged(
+        "collective-bytes", compared, found == due,
+        [&] {
+          return "expected " + text_of(due) + ", found " + text_of(found) + ", " + whose + ", step " +
+                 std::to_string(step) + ", scenario " + trial.scenario.name;
+        },
+        [&] { return differences(due, found); });
+  };
+  std::map<size_t, Bytes> all_due, all_found;  // over all ranks, by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
       const auto due = bytes_due(trial, *model, params, evidence, static_cast<int64_t>(step));
       if (!due) continue;
-      judged = true;
-      const BytesOfOperations found = bytes_of(evidence.steps[step].collectives);
-      rows.judged(
-          "collective-bytes", compared, found == *due,
-          [&] {
-            return "expected " + text_of(*due) + ", found " + text_of(found) + ", rank " +
-                   std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
-                   trial.scenario.name;
-          },
-          [&] { return differences(*due, found); });
+      const Bytes found = bytes_of(evidence.steps[step].collectives, *due);
+      judge(due->own, found.own, "rank " + std::to_string(evidence.rank), step);
+      add(all_due[step].summed, due->summed), add(all_found[step].summed, found.summed);
     }
+  for (const auto& [step, due] : all_due)
+    if (!due.summed.empty()) judge(due.summed, all_found[step].summed, "all ranks together", step);
   if (!judged) rows.skipped("collective-bytes", compared, "the formula leaves out these parameters or steps");
 }
 

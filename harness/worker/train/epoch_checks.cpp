@@ -28,7 +28,7 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
     const at::Tensor output = strategy.forward(batch);
     pulse.beat();
     if (from >= until) continue;
-    right += output.argmax(-1).cpu().eq(batch.target).sum().item<int64_t>();
+    right += workload.predicted(output).cpu().eq(batch.target).sum().item<int64_t>();
     classes += workload.loss_terms(batch);
   }
   at::Tensor counted = at::tensor({right, classes});

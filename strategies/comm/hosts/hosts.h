@@ -51,7 +51,7 @@ class HostsBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // Pieces of equal sizes only.
+  // With sizes, the pieces may be uneven.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
@@ -73,6 +73,8 @@ class HostsBackend : public c10d::Backend {
   enum class WaitFor { own_host, leader, other_hosts };
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
+  WorkPtr exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
+                   const c10d::AllToAllOptions& options);
   void join(const BackendSetup& setup, shm::Home home);
   void connect(const BackendSetup& setup);
   std::exception_ptr give_up(const std::string& reason);

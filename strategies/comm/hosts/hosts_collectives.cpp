@@ -179,14 +179,19 @@ HostsBackend::WorkPtr HostsBackend::recv(Tensors& tensors, int from, int tag) {
 HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
                     "shm: ", inputs.size(), " inputs and ", outputs.size(), " outputs for ", size_, " ranks");
-  const auto call = shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call;
+  return exchange(shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call, outputs, inputs, options);
+}
+
+// call: compared between ranks. Empty pieces are not sent.
+HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
+                                             const c10d::AllToAllOptions& options) {
   return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
     constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
     std::vector<WorkPtr> messages;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      messages.push_back(message(outputs[peer], peer, tag, /*sends=*/false));
-      messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
+      if (outputs[peer].numel() > 0) messages.push_back(message(outputs[peer], peer, tag, /*sends=*/false));
+      if (inputs[peer].numel() > 0) messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
     }
     outputs[rank_].copy_(inputs[rank_]);
     // await() is not used here: it waits in short intervals, and a wait that times out closes Gloo's connection.
@@ -197,13 +202,16 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                   std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
                                                   const c10d::AllToAllOptions& options) {
-  const auto even = [](const std::vector<int64_t>& sizes) {
-    return std::ranges::all_of(sizes, [&](int64_t size) { return size == sizes[0]; });
-  };
-  TORCH_CHECK_VALUE(even(output_sizes) && even(input_sizes) && input.dim() > 0 && input.size(0) % size_ == 0 &&
-                        input.sizes() == output.sizes() && input.is_contiguous() && output.is_contiguous(),
-                    "shm: alltoall takes pieces of equal sizes only: input of ", shm::shape_of(input), ", output of ",
-                    shm::shape_of(output));
+  if (!output_sizes.empty() || !input_sizes.empty()) {
+    const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // the sizes differ between ranks
+    return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call,
+                    shm::pieces_of_ranks(output, output_sizes, size_), shm::pieces_of_ranks(input, input_sizes, size_),
+                    options);
+  }
+  TORCH_CHECK_VALUE(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes() &&
+                        input.is_contiguous() && output.is_contiguous(),
+                    "shm: alltoall without sizes takes pieces of equal sizes only: input of ", shm::shape_of(input),
+                    ", output of ", shm::shape_of(output));
   Tensors inputs = input.chunk(size_), outputs = output.chunk(size_);
   return alltoall(outputs, inputs, options);
 }

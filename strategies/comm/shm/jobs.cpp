@@ -2,6 +2,7 @@
 
 #include <c10/util/hash.h>
 
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -132,6 +133,13 @@ Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs,
   for (const auto& tensor : inputs) require_like(tensor, share), job.sends.push_back(data_of(tensor));
   for (const auto& tensor : outputs) require_like(tensor, share), job.receives.push_back(data_of(tensor));
   return job;
+}
+
+TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world) {
+  const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (static_cast<int>(sizes.size()) != world || whole.dim() == 0 || whole.size(0) != sum || !whole.is_contiguous())
+    refuse(c10::str("cannot cut ", shape_of(whole), " into pieces of ", sizes, " for ", world, " ranks"));
+  return whole.split_with_sizes(sizes);
 }
 
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const Op& op) {

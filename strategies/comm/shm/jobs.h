@@ -22,6 +22,9 @@ Job barrier_job();
 int checked_root(int64_t root, int world);
 std::string shape_of(const at::Tensor& tensor);
 
+// Cuts a tensor along its first dimension into a piece for each rank, of these sizes.
+TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world);
+
 // inputs: one tensor for all ranks, or one per rank. outputs: one tensor per rank; empty on a rank that receives
 // nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);

@@ -1,6 +1,8 @@
 #include "strategies/comm/shm/shm_backend.h"
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <stdexcept>
 
 namespace dpbench::shm {
@@ -206,16 +208,45 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
 
 ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                                               std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) {
-  const auto even = [](const std::vector<int64_t>& sizes) {
-    return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == sizes[0]; });
-  };
-  check(even(output_sizes) && even(input_sizes) && input.dim() > 0 && input.size(0) % size_ == 0 &&
-            input.sizes() == output.sizes(),
-        c10::str("alltoall takes pieces of equal sizes only: input of ", shape_of(input), ", output of ",
+  if (!output_sizes.empty() || !input_sizes.empty()) {
+    const auto to = pieces_of_ranks(output, output_sizes, size_), from = pieces_of_ranks(input, input_sizes, size_);
+    return alltoall_by_messages(output, to, from, options);
+  }
+  check(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes(),
+        c10::str("alltoall without sizes takes pieces of equal sizes only: input of ", shape_of(input), ", output of ",
                  shape_of(output), ", ", size_, " ranks"));
   if (input.numel() == 0) return barrier({});
   Tensors outputs = output.chunk(size_), inputs = input.chunk(size_);
   return alltoall(outputs, inputs, options);
+}
+
+// Empty pieces are not sent.
+ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
+                                                     const c10d::AllToAllOptions& options) {
+  constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
+  const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
+  check(to[rank_].sizes() == from[rank_].sizes(),
+        c10::str("alltoall: rank ", rank_, " sends itself ", shape_of(from[rank_]), " and expects ",
+                 shape_of(to[rank_])));
+  to[rank_].detach().copy_(from[rank_]);
+  std::vector<c10::intrusive_ptr<CommWork>> messages;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    if (to[peer].numel() > 0) messages.push_back(messages_.recv(to[peer], peer, tag, limit));
+    if (from[peer].numel() > 0) messages.push_back(messages_.send(from[peer], peer, tag, limit));
+  }
+  auto work = c10::make_intrusive<CommWork>(rank_, OpType::ALLTOALL_BASE, ++calls_, Tensors{output});
+  const auto left = std::make_shared<std::atomic<size_t>>(messages.size() + 1);
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  const auto done = [work, left, failed](std::exception_ptr error) {
+    if (error && !failed->exchange(true)) work->fail(std::move(error));
+    if (--*left == 0 && !failed->load()) work->succeed();
+  };
+  for (const auto& message : messages)
+    message->getFuture()->addCallback(
+        [done](c10::ivalue::Future& one) { done(one.hasError() ? one.exception_ptr() : nullptr); });
+  done(nullptr);
+  return work;
 }
 
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {

@@ -54,7 +54,7 @@ class ShmBackend : public c10d::Backend {
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // Pieces of equal sizes only.
+  // With sizes, which may be uneven, the pieces travel as messages.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
@@ -77,6 +77,8 @@ class ShmBackend : public c10d::Backend {
                 std::chrono::milliseconds timeout);
   bool try_inline(Task& task);
   void run_task(Task& task, bool begun);
+  WorkPtr alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
+                               const c10d::AllToAllOptions& options);
   Job allgather_flat_job(const at::Tensor& output, const at::Tensor& input) const;
   Job reduce_scatter_flat_job(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const;
 

@@ -1,0 +1,40 @@
+#include "strategies/experts/options.h"
+
+#include <utility>
+
+#include "strategies/api/trained_parameters.h"
+#include "strategies/parts/flat.h"
+#include "strategies/tensor/tensors.h"
+
+namespace dpbench::experts {
+
+std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
+  const int ranks = size_of(query.mesh, "ep");
+  const ExpertPlan plan = query.model.expert_plan(ranks);
+  // There is no formula if experts drop tokens, under autocast, where the layer chooses the dtype of an activation, nor
+  // with recomputation, which exchanges some activations again.
+  if (plan.rows == 0 || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
+  TensorPlan cuts;
+  cuts.cuts = plan.cuts;
+  const tensor::CutTensors cut(cuts, Axis{.name = "ep", .rank = place_on(query.mesh, "ep", query.rank), .size = ranks});
+  NamedTensors own, shared;  // trained parameters of this rank, and those of them that all ranks have
+  for (const auto& [name, parameter] : trained_parameters(query.model)) {
+    own.emplace_back(name, cut.piece(name, parameter));
+    if (!cut.is_cut(name)) shared.emplace_back(name, parameter);
+  }
+  const int64_t buffers = query.bytes_of(named_buffers(query.model));
+  std::vector<Traffic> all;
+  if (size_of(query.mesh, "dp") > 1) all = {{"dp", "broadcast", buffers}, {"dp", "allreduce", flat_bytes(query, own)}};
+  if (ranks == 1) return all;
+  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
+  const auto word = static_cast<int64_t>(sizeof(int64_t));
+  all.push_back({"ep", "broadcast", buffers});
+  all.push_back({"ep", "allreduce", flat_bytes(query, shared) + (query.clips ? word : 0)});
+  all.push_back({"ep", "allgather", query.accumulate * plan.layers * plan.experts * word});
+  // To the experts and back, in the forward and in the backward pass. What a rank gets depends on its experts' tokens.
+  all.push_back(
+      {"ep", "alltoall", 4 * query.samples * plan.layers * plan.rows * plan.hidden * size, /*sum_only=*/true});
+  return all;
+}
+
+}  // namespace dpbench::experts

@@ -1,0 +1,188 @@
+#include "workloads/gpt/experts.h"
+
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "workloads/base/error.h"
+#include "workloads/layers/linear.h"
+
+namespace dpbench::gpt {
+namespace {
+
+std::vector<int64_t> values_of(const at::Tensor& whole_numbers) {
+  const at::Tensor host = whole_numbers.cpu();
+  const auto* first = host.const_data_ptr<int64_t>();
+  return {first, first + host.numel()};
+}
+
+at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& values) {
+  return at::tensor(values, at::kLong).to(x.device());
+}
+
+at::Tensor inverse_of(const at::Tensor& permutation) {
+  return at::empty_like(permutation).scatter_(0, permutation, at::arange(permutation.numel(), permutation.options()));
+}
+
+int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
+  const auto first = values.begin() + piece.first;
+  return std::accumulate(first, first + piece.size, int64_t{0});
+}
+
+// Rows that arrived rank by rank, each rank's by expert, are put in the order of the experts, each expert's by rank:
+// the order that they would have on one device with the samples of all ranks.
+struct Arrived {
+  std::vector<int64_t> order;   // positions among the arrived rows
+  std::vector<int64_t> counts;  // by expert of this rank
+};
+
+// counts: by rank and expert. mine: the experts of this rank.
+Arrived by_expert(const std::vector<std::vector<int64_t>>& counts, const Piece& mine) {
+  Arrived arrived;
+  for (int64_t expert = mine.first; expert < mine.first + mine.size; ++expert) {
+    int64_t before = 0, all = 0;
+    for (const std::vector<int64_t>& of_rank : counts) {
+      const int64_t first = before + sum(of_rank, {mine.first, expert - mine.first});
+      const int64_t count = of_rank[static_cast<size_t>(expert)];
+      for (int64_t row = first; row < first + count; ++row) arrived.order.push_back(row);
+      before += sum(of_rank, mine), all += count;
+    }
+    arrived.counts.push_back(all);
+  }
+  return arrived;
+}
+
+}  // namespace
+
+ExpertPlan expert_plan_of(const Shape& shape, int ranks) {
+  if (shape.experts == 0) return {};
+  if (shape.experts < ranks)
+    throw UsageError("expert parallelism over " + std::to_string(ranks) + " ranks: the model has only " +
+                     std::to_string(shape.experts) + " experts");
+  ExpertPlan plan;
+  plan.layers = shape.layers, plan.experts = shape.experts, plan.hidden = shape.hidden;
+  plan.rows = shape.capacity > 0 ? 0 : shape.seq * shape.top_k;
+  const std::vector<int64_t> sizes = even_pieces(shape.experts, ranks);
+  const bool llama = shape.style == Style::llama;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const std::string experts = "model.layers." + std::to_string(layer) + ".mlp.experts.";
+    for (const std::string dense : {"gate_proj", "up_proj", "down_proj"}) {
+      if (dense == "gate_proj" && !llama) continue;
+      plan.cuts.push_back({experts + dense + ".weight", 0, sizes});
+      if (!llama) plan.cuts.push_back({experts + dense + ".bias", 0, sizes});
+    }
+  }
+  return plan;
+}
+
+ExpertDense::ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, double spread,
+                         const InitialWeights& weights)
+    : weight_(register_parameter(
+          "weight",
+          weights(shape.experts * outputs, inputs, spread, /*ones=*/1).view({shape.experts, outputs, inputs}))) {
+  if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts, outputs}));
+}
+
+std::vector<at::Tensor> ExpertDense::forward(const std::vector<at::Tensor>& rows) const {
+  // One node for all experts: a select() for each would add up gradients of the size of the whole tensor.
+  const std::vector<at::Tensor> matrices = weight_.unbind();
+  const std::vector<at::Tensor> biases = bias_.defined() ? bias_.unbind() : std::vector<at::Tensor>(matrices.size());
+  std::vector<at::Tensor> products;
+  for (size_t i = 0; i < rows.size(); ++i) products.push_back(linear(rows[i], matrices[i], biases[i]));
+  return products;
+}
+
+Experts::Experts(const Shape& shape, const InitialWeights& weights) : shape_(shape) {
+  router_ = register_module(
+      "router", std::make_shared<Dense>(shape.hidden, shape.experts, /*biased=*/false, initial_spread, weights));
+  const auto experts = register_module("experts", std::make_shared<torch::nn::Module>("experts"));
+  const auto dense = [&](const std::string& name, int64_t inputs, int64_t outputs, double spread) {
+    return experts->register_module(name, std::make_shared<ExpertDense>(shape, inputs, outputs, spread, weights));
+  };
+  if (shape.style == Style::llama) gate_ = dense("gate_proj", shape.hidden, shape.mlp, initial_spread);
+  up_ = dense("up_proj", shape.hidden, shape.mlp, initial_spread);
+  down_ = dense("down_proj", shape.mlp, shape.hidden, residual_spread(shape));
+}
+
+// scores: the router's, [rows, tokens, experts]. uses: the same shape, how often a token uses an expert.
+at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses) const {
+  // In whole numbers, sums take the place of means.
+  if (shape_.exact) return (uses.sum(1) * scores.sum(1)).sum(1);
+  const auto experts = static_cast<double>(shape_.experts), chosen = static_cast<double>(shape_.top_k);
+  return (uses.mean(1) * scores.mean(1)).sum(1) * (experts / chosen);
+}
+
+Experts::Choice Experts::choose(const at::Tensor& x) const {
+  // In full precision, because a rounded score may choose another expert.
+  const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+  const int64_t rows = x.size(0), tokens = x.size(1), k = shape_.top_k;
+  const at::Tensor logits = router_->forward(x.to(router_->weight().scalar_type()));
+  const at::Tensor scores = shape_.exact ? logits : logits.softmax(-1);
+  // Sorted, because topk() leaves open which of two equal scores comes first.
+  const at::Tensor experts = scores.detach().argsort(/*stable=*/true, /*dim=*/-1, /*descending=*/true).narrow(-1, 0, k);
+  const at::Tensor uses = at::one_hot(experts, shape_.experts);  // [rows, tokens, top_k, experts]
+  Choice choice;
+  choice.experts = experts.reshape({rows * tokens, k});
+  choice.balance = balance_of(scores, uses.sum(2).to(scores.scalar_type()));
+  const at::Tensor chosen = scores.gather(-1, experts).reshape({rows * tokens, k});
+  choice.weights = shape_.exact ? at::ones_like(chosen) : chosen / chosen.sum(-1, /*keepdim=*/true);
+  if (shape_.capacity > 0) {
+    const auto even = static_cast<double>(k * tokens) / static_cast<double>(shape_.experts);
+    const auto most = static_cast<int64_t>(std::ceil(shape_.capacity * even));
+    const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);  // from 1
+    choice.kept = place.gather(2, experts.reshape({rows, tokens * k, 1})).le(most).view({rows * tokens, k});
+  }
+  return choice;
+}
+
+// rows: by expert of this rank.
+at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
+  const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts);
+  std::vector<at::Tensor> hidden = up_->forward(inputs);
+  const std::vector<at::Tensor> gates = gate_ ? gate_->forward(inputs) : std::vector<at::Tensor>(inputs.size());
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = activated(shape_.exact, gates[i], hidden[i]);
+  return at::cat(down_->forward(hidden));
+}
+
+// rows: by expert, of all ranks.
+at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<int64_t>& counts,
+                                    const ExpertSplit& split) const {
+  const std::vector<int64_t> sizes = even_pieces(shape_.experts, split.ranks());
+  const Piece mine = piece_of(sizes, split.rank());
+  const std::vector<std::vector<int64_t>> all = split.counts(counts);
+  std::vector<int64_t> sent, received;
+  for (int rank = 0; rank < split.ranks(); ++rank) {
+    sent.push_back(sum(counts, piece_of(sizes, rank)));
+    received.push_back(sum(all[static_cast<size_t>(rank)], mine));
+  }
+  const Arrived arrived = by_expert(all, mine);
+  const at::Tensor order = on_device_of(rows, arrived.order);
+  const at::Tensor found = computed(split.exchange(rows, sent, received).index_select(0, order), arrived.counts);
+  return split.exchange(found.index_select(0, inverse_of(order)), received, sent);
+}
+
+Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) const {
+  const Choice choice = choose(x);
+  const int64_t hidden = x.size(2), k = shape_.top_k, tokens = choice.experts.size(0);
+  // Each token's row, once for each of its experts, sorted by expert. Repeated here, not by the sort, because a
+  // gradient that gathers a row twice is not deterministic on a GPU.
+  const at::Tensor repeated = x.reshape({tokens, 1, hidden}).expand({tokens, k, hidden}).reshape({tokens * k, hidden});
+  at::Tensor order = choice.experts.flatten().argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  if (choice.kept.defined()) order = order.masked_select(choice.kept.flatten().index_select(0, order));
+  const std::vector<int64_t> counts =
+      values_of(choice.experts.flatten().index_select(0, order).bincount({}, shape_.experts));
+  const at::Tensor rows = repeated.index_select(0, order);
+  at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
+  // Dropped rows get zeros, from a row at the end.
+  at::Tensor place = at::full({tokens * k}, order.numel(), order.options());
+  place.scatter_(0, order, at::arange(order.numel(), order.options()));
+  if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
+  const at::Tensor of_tokens = found.index_select(0, place).view({tokens, k, hidden});
+  return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};
+}
+
+}  // namespace dpbench::gpt
