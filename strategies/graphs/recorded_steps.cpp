@@ -34,6 +34,11 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
   return recorder;
 }
 
+void require_recordable(const Model& model, const std::string& owner) {
+  if (model.expert_plan(1).layers > 0)
+    throw UsageError(owner + ": steps of a model with experts cannot be recorded. Use graph=off");
+}
+
 RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps)
     : recorder_(std::move(recorder)),
       eager_steps_(eager_steps),
@@ -54,6 +59,7 @@ RecordedSteps::Shape RecordedSteps::shape_of(std::span<const Batch> micro) {
 StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
                                const Passes& passes, const Update& update) {
   phases.enter(Phase::data);
+  if (shapes_.empty()) require_recordable(*replica.shared_model(), "graph=on");
   const auto [found, first] = shapes_.try_emplace(shape_of(micro));
   ShapeState& state = found->second;
   if (first) state.rows.emplace(micro, replica.device(), replica.storage());

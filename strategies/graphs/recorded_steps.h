@@ -20,6 +20,10 @@ namespace dpbench {
 // this process group cannot be recorded.
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option);
 
+// Throws UsageError, prefixed with `owner`, if steps of this model cannot be recorded: a recording repeats its sizes,
+// and the number of tokens that an expert gets changes from step to step.
+void require_recordable(const Model& model, const std::string& owner);
+
 class RecordedSteps {
  public:
   // A function that runs the forward and backward passes of one step on samples in device memory. It reads the step

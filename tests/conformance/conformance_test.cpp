@@ -168,6 +168,19 @@ std::vector<Case> in_tokens() {
   return all;
 }
 
+// Returns cases of expert parallelism on the models with experts.
+std::vector<Case> with_experts() {
+  std::vector<Case> all;
+  for (const char* workload : {"probe-experts", "gpt-exact-experts"}) {
+    for (const int world : {2, 4}) all.push_back({"ep", workload, world});
+    for (const int world : {2, 3}) all.push_back({"ep", workload, world, {"autocast", {}}, at::kBFloat16});
+    all.push_back({"ep", workload, 4, {"grid", {}}, at::kFloat, "dp=2,ep=2"});
+    for (const char* mesh : {"ep=2,pp=2", "shard=2,ep=2"})
+      all.push_back({"layout", workload, 4, {"experts", {{"poison", "on"}}}, at::kFloat, mesh});
+  }
+  return all;
+}
+
 // Returns cases of layouts: pairs of axes, and some products of three on 8 ranks. Some axes have three ranks, so that
 // sizes are uneven. scripts/parts/layouts runs more.
 std::vector<Case> laid_out() {
@@ -210,9 +223,13 @@ std::vector<Case> laid_out() {
 std::string refusal_of(const Case& one, const std::string& mesh) {
   const MeshShape shape = parse_mesh(mesh);
   const int ranks = size_of(shape, "tp");
-  if (ranks == 1 && size_of(shape, "cp") == 1) return "";
+  const bool cuts = ranks > 1 || size_of(shape, "cp") > 1;
+  if (!cuts && one.strategy != "ep") return "";
   const auto workload = workload_registry().at(one.workload);
   const auto model = workload.make({.model = workload.models.for_checks})->model(1);
+  const bool experts = !model->expert_plan(1).cuts.empty();
+  if (!cuts) return experts ? "" : "has no experts";
+  if (experts) return "does not divide a model with experts";
   if (ranks > 1 && model->tensor_plan(ranks).cuts.empty()) return "no layers that can be divided";
   return size_of(shape, "cp") > 1 && model->sequence_plan().tokens == 0 ? "no sequence that can be cut" : "";
 }
@@ -281,6 +298,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name
 INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(replicated_pipelines()), name_of);
 INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(divided()), name_of);
 INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(in_tokens()), name_of);
+INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(with_experts()), name_of);
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 

@@ -32,6 +32,7 @@ std::vector<Mutant> all(bool equivalent) {
                            layout_mutants(),
                            tensor_mutants(),
                            context_mutants(),
+                           expert_mutants(),
                            odd_strategies(),
                            right_features(),
                            equivalents()})

@@ -92,7 +92,7 @@ std::vector<at::Tensor> ExpertDense::forward(const std::vector<at::Tensor>& rows
   const std::vector<at::Tensor> matrices = weight_.unbind();
   const std::vector<at::Tensor> biases = bias_.defined() ? bias_.unbind() : std::vector<at::Tensor>(matrices.size());
   std::vector<at::Tensor> products;
-  for (size_t i = 0; i < rows.size(); ++i) products.push_back(linear(rows[i], matrices[i], biases[i]));
+  for (size_t i = 0; i < rows.size(); ++i) products.push_back(linear(rows[i], matrices.at(i), biases.at(i)));
   return products;
 }
 

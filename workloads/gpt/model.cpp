@@ -1,8 +1,11 @@
 #include "workloads/gpt/model.h"
 
 #include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "workloads/base/error.h"
 #include "workloads/gpt/attention.h"
@@ -164,6 +167,16 @@ class Transformer : public Model {
     add_block({"lm_head", {head}, [head, shape](const at::Tensor& x, const Context& context) {
                  return head_output(shape, x, head->weight(), context);
                }});
+  }
+
+  // Hides Model::add_block(). Under autocast, whole numbers stay in float32: bfloat16 has them up to 256 only.
+  void add_block(Block block) {
+    if (shape_.exact)
+      block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {
+        const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
+        return forward(x, context);
+      };
+    Model::add_block(std::move(block));
   }
 
   Shape shape_;

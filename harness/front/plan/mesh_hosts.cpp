@@ -12,7 +12,7 @@ bool is_within_hosts(const MeshShape& mesh, size_t axis, const std::vector<int>&
   });
 }
 
-bool exchanges_activations(const std::string& axis) { return axis == "tp" || axis == "cp"; }
+bool exchanges_activations(const std::string& axis) { return axis == "tp" || axis == "cp" || axis == "ep"; }
 
 // Returns the number of axes that exchange activations within hosts.
 int axes_within_hosts(const MeshShape& mesh, const std::vector<int>& hosts) {

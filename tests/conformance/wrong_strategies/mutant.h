@@ -77,6 +77,7 @@ std::vector<Mutant> pipeline_mutants();
 std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> context_mutants();
+std::vector<Mutant> expert_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty

@@ -75,6 +75,16 @@ class Pair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
+TEST(Recorded, ModelsWithExpertsAreRefused) {
+  Pair pair({.workload = "probe-experts", .rows = {4}});
+  try {
+    pair.step(0);
+    FAIL() << "recorded";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "graph=on: steps of a model with experts cannot be recorded. Use graph=off");
+  }
+}
+
 TEST(Recorded, ReplayEqualsThePlainStepForEveryWorkloadAndType) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const auto& [workload, rows] :

@@ -106,8 +106,8 @@ class FailingBackend : public ForwardingBackend {
 
 // Runs a step of two ranks in which collective number `call` (from 0) of rank 1 fails. Returns rank 1's error.
 inline std::string error_of_call(const std::string& strategy, const std::string& axes, int call,
-                                 const Given& params = {}) {
-  const auto workload = gpt();
+                                 const Given& params = {}, const std::string& model = "tiny") {
+  const auto workload = gpt(model);
   const auto errors = on_ranks(2, [&](Rank& me) {
     std::atomic<int> calls_left = -1;
     const Mesh mesh = me.mesh(axes).with_groups([&](const std::string&, const auto& group) {

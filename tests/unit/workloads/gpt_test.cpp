@@ -11,6 +11,7 @@
 
 #include "workloads/data/tensor_file.h"
 #include "workloads/gpt/attention.h"
+#include "workloads/gpt/experts.h"
 #include "workloads/gpt/gpt.h"
 #include "workloads/gpt/layers.h"
 #include "workloads/gpt/model.h"
@@ -55,8 +56,8 @@ TEST(GptShape, ANameCanBeFollowedBySizes) {
 
 TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
   EXPECT_EQ(refusal("big"),
-            "--model big: there is no model 'big'. Models: tiny, tiny-llama, small, gpt2-124m, llama-1b; or sizes such "
-            "as layers=8,hidden=64");
+            "--model big: there is no model 'big'. Models: tiny, tiny-llama, tiny-experts, small, gpt2-124m, llama-1b; or "
+            "sizes such as layers=8,hidden=64");
   EXPECT_EQ(refusal("layers=4,small"),
             "--model layers=4,small: 'small' must be the first part, or a size such as "
             "layers=8");
@@ -67,6 +68,7 @@ TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
   EXPECT_NE(refusal("tied=yes").find("tied must be on or off"), std::string::npos);
   EXPECT_NE(refusal("hidden=10,heads=4").find("hidden 10 is not a multiple of heads 4"), std::string::npos);
   EXPECT_NE(refusal("heads=4,kv_heads=3").find("heads 4 is not a multiple of kv_heads 3"), std::string::npos);
+  EXPECT_NE(refusal("experts=3,top_k=4").find("top_k 4 is more than the experts, 3"), std::string::npos);
   EXPECT_NE(refusal("hidden=12,heads=4,style=llama").find("hidden / heads is 3"), std::string::npos);
 }
 
@@ -140,6 +142,71 @@ TEST(GptLayers, APaddedProductHasTheValuesAndGradientsOfTheProduct) {
   }
   for (size_t i = 0; i < found[0].size(); ++i)
     for (const auto& other : found) EXPECT_TRUE(other[i].equal(found[0][i])) << i;
+}
+
+at::Tensor mixture_by_definition(const Experts& layer, const Shape& shape, const at::Tensor& x) {
+  const auto named = layer.named_parameters();
+  at::Tensor y = at::zeros_like(x);
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    std::vector<int64_t> taken(static_cast<size_t>(shape.experts), 0);
+    const auto most = static_cast<int64_t>(
+        std::ceil(shape.capacity * static_cast<double>(shape.top_k * x.size(1)) / static_cast<double>(shape.experts)));
+    for (int64_t t = 0; t < x.size(1); ++t) {
+      const at::Tensor token = x[row][t];
+      const auto [scores, chosen] = named["router.weight"].matmul(token).softmax(0).topk(shape.top_k);
+      for (int64_t k = 0; k < shape.top_k; ++k) {
+        const auto expert = chosen[k].item<int64_t>();
+        if (shape.capacity > 0 && ++taken[static_cast<size_t>(expert)] > most) continue;
+        const auto product = [&](const std::string& name, const at::Tensor& input) {
+          return named["experts." + name + ".weight"][expert].matmul(input);
+        };
+        const at::Tensor inner = at::silu(product("gate_proj", token)) * product("up_proj", token);
+        y[row][t] += product("down_proj", inner) * (scores[k] / scores.sum());
+      }
+    }
+  }
+  return y;
+}
+
+TEST(GptExperts, EqualTheDefinition) {
+  for (const char* name : {"tiny-experts", "tiny-experts,top_k=1", "tiny-experts,capacity=0.8"}) {
+    const Shape shape = parse_shape(name);
+    Experts layer(shape, InitialWeights(3, false));
+    layer.to(at::kDouble);
+    const at::NoGradGuard no_grad;
+    const at::Tensor x = at::randn({3, shape.seq, shape.hidden}, own_generator(4), at::kDouble).mul_(20);
+    const at::Tensor due = mixture_by_definition(layer, shape, x), found = layer.forward(x, nullptr).y;
+    EXPECT_LT((due - found).abs().max().item<double>(), 1e-13) << name;
+    EXPECT_GT(found.abs().max().item<double>(), 1e-3) << name;
+  }
+}
+
+TEST(GptExperts, BalanceIsOneIfAllExpertsAreUsedAlikeAndTheirNumberIfOneIs) {
+  const Shape shape = parse_shape("tiny-experts,experts=4,top_k=1,hidden=4,heads=1,seq=8");
+  Experts layer(shape, InitialWeights(3, false));
+  const at::NoGradGuard no_grad;
+  for (auto& one : layer.named_parameters())
+    if (one.key() == "router.weight") one.value().copy_(at::eye(4) * 50);
+  const at::Tensor even = at::eye(4).repeat({2, 1}).unsqueeze(0), one = at::eye(4)[2].expand({1, 8, 4});
+  EXPECT_NEAR(layer.forward(even, nullptr).balance.item<double>(), 1, 1e-6);
+  EXPECT_NEAR(layer.forward(one, nullptr).balance.item<double>(), 4, 1e-6);
+}
+
+TEST(GptExperts, TheLossAddsTheBalanceOfTheTokensThatCount) {
+  const auto loss_of = [](const std::string& balance) {
+    const Gpt workload(parse_shape("tiny-experts,balance=" + balance), "");
+    const auto model = workload.model(1);
+    const Batch batch = workload.batch(at::arange(3));
+    const at::Tensor output = model->forward(batch.input, {});
+    EXPECT_EQ(output.size(2), 258);
+    EXPECT_EQ(workload.predicted(output).max().item<int64_t>() < 257, true);
+    const at::Tensor counted = batch.target.ne(no_target).to(at::kFloat);
+    const at::Tensor mean = (output.select(2, 257) * counted).sum() / counted.sum();
+    return std::pair(workload.loss(output, batch.target).item<double>(), mean.item<double>());
+  };
+  const auto [without, mean] = loss_of("0");
+  EXPECT_GT(mean, 2);  // one at least for each layer
+  EXPECT_NEAR(loss_of("0.5").first, without + 0.5 * mean, 1e-5);
 }
 
 TEST(GptAttention, EqualsTheDefinition) {
