@@ -137,6 +137,7 @@ class PartsOfEveryStrategy(unittest.TestCase):
         flags = ("--cpus", "1,2", "--launches", "1", "--samples", "1", "--threads", "1", "--check", "off")
         cases = run("--workload", "random-linear,mnist-mlp", *flags, strategy="all")["cases"]
         cases += run("--workload", "gpt", *flags, strategy="cp")["cases"]
+        cases += run("--workload", "gpt", "--model", "tiny-experts", *flags, strategy="ep")["cases"]
         seen = set()
         for case in cases:
             if case["status"] == "skipped":
@@ -146,7 +147,7 @@ class PartsOfEveryStrategy(unittest.TestCase):
             with self.subTest(case["id"]):
                 parts = sum(case["phases"]["mean_step_ns"].values())
                 self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03)
-        several = ("dp", "ddp", "zero1", "zero2", "fsdp", "pp", "tp", "cp", "layout", "local-sgd", "dp-upstream")
+        several = ("dp", "ddp", "zero1", "zero2", "fsdp", "pp", "tp", "cp", "ep", "layout", "local-sgd", "dp-upstream")
         self.assertEqual(seen, {("cpu", 1)} | {(name, world) for name in several for world in (1, 2)})
 
 
