@@ -124,7 +124,6 @@ const RegisterStrategy dp_upstream{
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::unchanged,
-     .unproven_on_gpu = true,
      .make = make<DpUpstream>}};
 
 }  // namespace

@@ -77,7 +77,6 @@ const RegisterStrategy local_sgd{
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::local,
      .buffers = Buffers::local,
-     .unproven_on_gpu = true,
      .params = {{"average_every", "8", "number of steps between two averages of the ranks' parameters", "integer"}},
      .settings = {.short_interval = {{"average_every", "2"}}},
      .make = make<LocalSgd>,

@@ -288,7 +288,6 @@ const RegisterStrategy zero1{
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::mean_of_means,
      .buffers = Buffers::rank0,
-     .unproven_on_gpu = true,
      .make = make<Zero1>,
      .traffic = zero1_traffic}};
 

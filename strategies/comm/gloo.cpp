@@ -134,7 +134,6 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
 const RegisterBackend gloo{{.name = "gloo",
                             .summary = "PyTorch's Gloo over TCP, CUDA tensors staged through the host",
                             .cuda = true,
-                            .unproven_on_gpu = true,
                             .cpu_preference = 10,
                             .cuda_preference = 10,
                             .make = make_gloo}};

@@ -128,18 +128,13 @@ StrategyInfo layout_info() {
   return info;
 }
 
-StrategyInfo unproven_on_gpu(StrategyInfo info) {
-  info.unproven_on_gpu = true;
-  return info;
-}
-
 const RegisterStrategy pipeline_strategy{pipeline_info()};
-const RegisterStrategy tensor_strategy{unproven_on_gpu(tensor_info())};
+const RegisterStrategy tensor_strategy{tensor_info()};
 const RegisterStrategy context_strategy{context_info()};
-const RegisterStrategy expert_strategy{unproven_on_gpu(expert_info())};
-const RegisterStrategy fsdp_strategy{unproven_on_gpu(sharded_info(fsdp::Stage::fsdp))};
-const RegisterStrategy zero2_strategy{unproven_on_gpu(sharded_info(fsdp::Stage::zero2))};
-const RegisterStrategy layout_strategy{unproven_on_gpu(layout_info())};
+const RegisterStrategy expert_strategy{expert_info()};
+const RegisterStrategy fsdp_strategy{sharded_info(fsdp::Stage::fsdp)};
+const RegisterStrategy zero2_strategy{sharded_info(fsdp::Stage::zero2)};
+const RegisterStrategy layout_strategy{layout_info()};
 
 }  // namespace
 }  // namespace dpbench::layout

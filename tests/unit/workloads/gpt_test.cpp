@@ -55,9 +55,10 @@ TEST(GptShape, ANameCanBeFollowedBySizes) {
 }
 
 TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
-  EXPECT_EQ(refusal("big"),
-            "--model big: there is no model 'big'. Models: tiny, tiny-llama, tiny-experts, small, gpt2-124m, llama-1b; or "
-            "sizes such as layers=8,hidden=64");
+  EXPECT_EQ(
+      refusal("big"),
+      "--model big: there is no model 'big'. Models: tiny, tiny-llama, tiny-experts, small, gpt2-124m, llama-1b; or "
+      "sizes such as layers=8,hidden=64");
   EXPECT_EQ(refusal("layers=4,small"),
             "--model layers=4,small: 'small' must be the first part, or a size such as "
             "layers=8");
