@@ -89,7 +89,7 @@ def conformance_of_shared_gpu(machine):
         yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2 and 4 ranks on one device", 120, [
             (str(world), machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, workloads=WORKLOADS))
             for world in ((2,) if machine.rehearse else (2, 4))])
-    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 150, [
+    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 120, [
         (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=workloads, dtypes=dtypes))
         for backend, world, workloads, dtypes in ((("shm", 2, ("convnet", "gpt"), "f64,f32"), ("gloo", 2, ("gpt",), "f32"), ("shm", 4, ("gpt",), "f32"))
                                                   [:2 if machine.rehearse else 3])])
@@ -98,7 +98,7 @@ def conformance_of_shared_gpu(machine):
 def conformance_of_layouts(machine):
     """Yields the parts that check pipeline, tensor, context and expert parallelism and their products, one after the
     other: a card switches between the contexts of all processes at every collective."""
-    for world, limit_s, meshes in ((2, 120, ("pp=2", "tp=2", "cp=2", "ep=2")), (4, 180, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
+    for world, limit_s, meshes in ((2, 120, ("pp=2", "tp=2", "cp=2", "ep=2")), (4, 140, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
         yield Part(f"check-layouts-{world}", f"conformance of layouts of {world} ranks over shm on one device", limit_s, [
             (mesh, machine.check("--strategy", "layout" if "," in mesh else mesh.split("=", maxsplit=1)[0], *machine.devices(world), "--mesh", mesh,
                                  "--backend", "shm", workloads=("probe-experts", "gpt-exact-experts") if "ep" in mesh else ("gpt",), dtypes="f64,f32"))

@@ -31,7 +31,7 @@ TensorPlan checked_plan(const Model& model, const Axis& axis, const tensor::Opti
 }
 
 TensorPlan cuts_of_experts(const Model& model, const Axis& axis, const Options& options) {
-  if (!options.needs_experts && axis.size == 1) return {};
+  if (axis.size == 1) return {};
   TensorPlan plan;
   plan.cuts = model.expert_plan(axis.size).cuts;
   if (plan.cuts.empty()) throw UsageError(options.name + ": this model has no experts, as --model experts=4 has");

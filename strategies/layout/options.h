@@ -16,7 +16,6 @@ struct Options {
   pipeline::Options pipeline = {};
   tensor::Options tensor = {};
   context::Options context = {};
-  bool needs_experts = false;  // the strategy refuses a model without experts
   // How tensors are sharded over the axis shard; nullopt: they are not.
   std::optional<fsdp::Options> sharded = {};
   bool shards_over_dp = false;  // on a mesh without the axis shard, tensors are sharded over dp

@@ -66,7 +66,7 @@ StrategyInfo context_info() {
 StrategyInfo expert_info() {
   StrategyInfo info =
       info_of("ep", "expert parallel: each rank has some experts of every layer, tokens travel to the ranks of theirs",
-              {"ep", "dp"}, {}, [](const Params&, auto) { return Options{.name = "ep", .needs_experts = true}; });
+              {"ep", "dp"}, {}, [](const Params&, auto) { return Options{.name = "ep"}; });
   info.traffic = experts::traffic;
   return info;
 }

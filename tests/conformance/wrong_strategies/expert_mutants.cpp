@@ -102,8 +102,7 @@ class WrongExchange : public Exchange {
 
 class WrongExperts : public layout::Layout {
  public:
-  WrongExperts(const Setup& setup, Mistake mistake)
-      : Layout(setup, {.name = "ep", .needs_experts = true}), mistake_(mistake) {}
+  WrongExperts(const Setup& setup, Mistake mistake) : Layout(setup, {.name = "ep"}), mistake_(mistake) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     std::vector<at::Tensor> before;

@@ -122,7 +122,6 @@ std::string refusal(const std::string& strategy, const std::string& mesh, const 
 
 TEST(ExpertParallel, RefusesModelsItCannotCutWithTheReason) {
   expect_contains(refusal("ep", "ep=2", "tiny"), {"ep: this model has no experts"});
-  expect_contains(refusal("ep", "dp=2", "tiny"), {"ep: this model has no experts"});
   expect_contains(refusal("layout", "dp=2,ep=2", "tiny"), {"layout: this model has no experts"});
   expect_contains(refusal("ep", "ep=3", "tiny-experts,experts=2"), {"over 3 ranks: the model has only 2 experts"});
   expect_contains(refusal("tp", "tp=2", "tiny-experts"), {"tensor parallelism does not divide a model with experts"});
