@@ -201,6 +201,38 @@ TEST(MessagesBetweenHosts, AnAllToAllGivesEachRankItsPieces) {
         });
 }
 
+// Rank r sends (r + to) % 3 rows to rank `to`, so that some pieces are empty.
+TEST_P(Messages, AnAllToAllTakesUnevenPieces) {
+  expect_ranks_succeed(team(4), [&](const Backend& backend, int rank) {
+    const auto rows = [](int from, int to) { return int64_t{(from + to) % 3}; };
+    const auto piece = [&](int from, int to) { return at::full({rows(from, to), 2}, 10 * from + to, at::kDouble); };
+    for (int round = 0; round < 3; ++round) {
+      std::vector<int64_t> sent_sizes, received_sizes;
+      std::vector<at::Tensor> sent, due;
+      for (int other = 0; other < backend->getSize(); ++other) {
+        sent_sizes.push_back(rows(rank, other)), received_sizes.push_back(rows(other, rank));
+        sent.push_back(piece(rank, other)), due.push_back(piece(other, rank));
+      }
+      at::Tensor from = at::cat(sent), received = at::zeros_like(at::cat(due));
+      backend->alltoall_base(received, from, received_sizes, sent_sizes)->wait();
+      require_equal(received, at::cat(due), "pieces of all ranks");
+    }
+  });
+}
+
+TEST(UnevenPieces, ThatDoNotFitAreRejected) {
+  expect_ranks_succeed({.backend = "threads", .world = 2}, [](const Backend& backend, int) {
+    at::Tensor sent = at::zeros({3}), received = at::zeros({3});
+    std::vector<int64_t> three = {1, 2}, four = {2, 2}, one = {3};
+    const auto call = [&](std::vector<int64_t> to, std::vector<int64_t> from) {
+      backend->alltoall_base(received, sent, to, from);
+    };
+    EXPECT_THROW(call(three, four), std::invalid_argument);
+    EXPECT_THROW(call(one, three), std::invalid_argument);
+    EXPECT_THROW(call({2, 1}, {1, 2}), std::runtime_error) << "a rank sends itself one row and expects two";
+  });
+}
+
 TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
