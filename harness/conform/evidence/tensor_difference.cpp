@@ -18,7 +18,7 @@ constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
 
 // True where both are equal or both NaN.
-at::Tensor alike(const at::Tensor& f, const at::Tensor& e) {
+at::Tensor equal_elements(const at::Tensor& f, const at::Tensor& e) {
   return f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
 }
 
@@ -31,7 +31,7 @@ double share_of(double difference, const at::Tensor& e, double floor) {
 // if the norm of the difference is too large for a double.
 double relative_error_of_finite(const at::Tensor& f, const at::Tensor& e, double floor) {
   const at::Tensor finite = f.isfinite().logical_and(e.isfinite()), broken = finite.logical_not();
-  if (!finite.logical_or(alike(f, e)).all().item<bool>()) return infinite;
+  if (!finite.logical_or(equal_elements(f, e)).all().item<bool>()) return infinite;
   const double difference = (f - e).masked_fill(broken, 0).norm().item<double>();
   return std::isfinite(difference) ? share_of(difference, e.masked_fill(broken, 0), floor) : infinite;
 }
@@ -79,7 +79,7 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
   if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
   const at::Tensor f = wide(found), e = wide(expected);
   if (f.numel() == 0) return 0;
-  const at::Tensor both = f.isfinite().logical_and(e.isfinite()), same = alike(f, e);
+  const at::Tensor both = f.isfinite().logical_and(e.isfinite()), same = equal_elements(f, e);
   if (!both.logical_or(same).all().item<bool>()) return infinite;
   const at::Tensor ratio = (f - e).abs().div(wide(bound)).masked_fill(same, 0);
   return ratio.max().item<double>();
