@@ -42,7 +42,7 @@ class DataParallel : public BuiltInStrategy {
     for (const at::Device& device : setup.devices) {
       Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;
       replica.use_onednn(setup.params.flag("onednn"), "dp");
-      if (recorders_) require_recordable(*replica.shared_model(), "dp.graph=on");
+      if (recorders_) require_recordable(*replica.shared_model(), "dp");
       passes_.push_back(recorders_ ? recorders_->pass_of(replica) : dp::plain_pass(replica));
     }
     watches_first_step_ = !link_ && !recorder && main().device().is_cpu();

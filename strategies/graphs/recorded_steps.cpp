@@ -35,12 +35,13 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
 }
 
 void require_recordable(const Model& model, const std::string& owner) {
-  if (model.expert_plan(1).layers > 0)
-    throw UsageError(owner + ": steps of a model with experts cannot be recorded. Use graph=off");
+  if (!model.expert_plan(1).cuts.empty())
+    throw UsageError(owner + ".graph=on: steps of a model with experts cannot be recorded. Use graph=off");
 }
 
 RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps)
-    : recorder_(std::move(recorder)),
+    : owner_(setup.params.owner()),
+      recorder_(std::move(recorder)),
       eager_steps_(eager_steps),
       update_recorded_(!is_scheduled(setup.workload.optimizer())),
       step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(setup.devices.at(0)))) {}
@@ -59,7 +60,7 @@ RecordedSteps::Shape RecordedSteps::shape_of(std::span<const Batch> micro) {
 StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
                                const Passes& passes, const Update& update) {
   phases.enter(Phase::data);
-  if (shapes_.empty()) require_recordable(*replica.shared_model(), "graph=on");
+  if (shapes_.empty()) require_recordable(*replica.shared_model(), owner_);
   const auto [found, first] = shapes_.try_emplace(shape_of(micro));
   ShapeState& state = found->second;
   if (first) state.rows.emplace(micro, replica.device(), replica.storage());

@@ -20,8 +20,8 @@ namespace dpbench {
 // this process group cannot be recorded.
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option);
 
-// Throws UsageError, prefixed with `owner`, if steps of this model cannot be recorded: a recording repeats its sizes,
-// and the number of tokens that an expert gets changes from step to step.
+// Throws UsageError if steps of this model cannot be recorded: a recording repeats its sizes, and the number of tokens
+// that an expert gets changes from step to step. owner: the strategy's name.
 void require_recordable(const Model& model, const std::string& owner);
 
 class RecordedSteps {
@@ -62,6 +62,7 @@ class RecordedSteps {
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
   // The recorder of CUDA graphs is declared first, so that all other members are made on its CUDA stream.
+  std::string owner_;  // the strategy's name
   std::unique_ptr<StepRecorder> recorder_;
   int64_t eager_steps_;
   bool update_recorded_;

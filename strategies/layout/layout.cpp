@@ -442,7 +442,8 @@ void Layout::refuse_unused() const {
     if (!one.stored.grad().defined()) unused.push_back(one.name());
   if (unused.empty()) return;
   dpbench::refuse_unused(options_.name, unused,
-                         units_ ? ". Use --param " + options_.name + ".find_unused=on." : ", which the axis dp needs");
+                         units_ ? ". Use --param " + options_.name + ".find_unused=on."
+                                : ", which the axis " + (replicas_.size > 1 ? replicas_ : ep_).name + " needs");
 }
 
 void Layout::verify() const {

@@ -171,9 +171,9 @@ std::vector<Case> in_tokens() {
 // Returns cases of expert parallelism on the models with experts.
 std::vector<Case> with_experts() {
   std::vector<Case> all;
+  for (const int world : {2, 3}) all.push_back({"ep", "probe-experts", world, {"autocast", {}}, at::kBFloat16});
   for (const char* workload : {"probe-experts", "gpt-exact-experts"}) {
     for (const int world : {2, 4}) all.push_back({"ep", workload, world});
-    for (const int world : {2, 3}) all.push_back({"ep", workload, world, {"autocast", {}}, at::kBFloat16});
     all.push_back({"ep", workload, 4, {"grid", {}}, at::kFloat, "dp=2,ep=2"});
     for (const char* mesh : {"ep=2,pp=2", "shard=2,ep=2"})
       all.push_back({"layout", workload, 4, {"experts", {{"poison", "on"}}}, at::kFloat, mesh});

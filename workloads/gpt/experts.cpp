@@ -24,8 +24,11 @@ at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& values)
   return at::tensor(values, at::kLong).to(x.device());
 }
 
-at::Tensor inverse_of(const at::Tensor& permutation) {
-  return at::empty_like(permutation).scatter_(0, permutation, at::arange(permutation.numel(), permutation.options()));
+// Returns, for each of `count` rows, its position in `order`, a list of rows; the length of the list for a row that it
+// lacks.
+at::Tensor positions_in(const at::Tensor& order, int64_t count) {
+  return at::full({count}, order.numel(), order.options())
+      .scatter_(0, order, at::arange(order.numel(), order.options()));
 }
 
 int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
@@ -66,15 +69,17 @@ ExpertPlan expert_plan_of(const Shape& shape, int ranks) {
   ExpertPlan plan;
   plan.layers = shape.layers, plan.experts = shape.experts, plan.hidden = shape.hidden;
   plan.rows = shape.capacity > 0 ? 0 : shape.seq * shape.top_k;
-  const std::vector<int64_t> sizes = even_pieces(shape.experts, ranks);
   const bool llama = shape.style == Style::llama;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     const std::string experts = "model.layers." + std::to_string(layer) + ".mlp.experts.";
-    for (const std::string dense : {"gate_proj", "up_proj", "down_proj"}) {
-      if (dense == "gate_proj" && !llama) continue;
-      plan.cuts.push_back({experts + dense + ".weight", 0, sizes});
-      if (!llama) plan.cuts.push_back({experts + dense + ".bias", 0, sizes});
-    }
+    const auto add = [&](const std::string& dense, int64_t outputs) {
+      plan.cuts.push_back({experts + dense + ".weight", 0, even_pieces(shape.experts, ranks)});
+      if (!llama)
+        plan.cuts.push_back({experts + dense + ".bias", 0, even_pieces(shape.experts * outputs, ranks, outputs)});
+    };
+    if (llama) add("gate_proj", shape.mlp);
+    add("up_proj", shape.mlp);
+    add("down_proj", shape.hidden);
   }
   return plan;
 }
@@ -84,13 +89,15 @@ ExpertDense::ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, do
     : weight_(register_parameter(
           "weight",
           weights(shape.experts * outputs, inputs, spread, /*ones=*/1).view({shape.experts, outputs, inputs}))) {
-  if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts, outputs}));
+  // A vector, because the weights of matrices decay and those of vectors do not.
+  if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts * outputs}));
 }
 
 std::vector<at::Tensor> ExpertDense::forward(const std::vector<at::Tensor>& rows) const {
   // One node for all experts: a select() for each would add up gradients of the size of the whole tensor.
   const std::vector<at::Tensor> matrices = weight_.unbind();
-  const std::vector<at::Tensor> biases = bias_.defined() ? bias_.unbind() : std::vector<at::Tensor>(matrices.size());
+  const std::vector<at::Tensor> biases =
+      bias_.defined() ? bias_.view({-1, weight_.size(1)}).unbind() : std::vector<at::Tensor>(matrices.size());
   std::vector<at::Tensor> products;
   for (size_t i = 0; i < rows.size(); ++i) products.push_back(linear(rows[i], matrices.at(i), biases.at(i)));
   return products;
@@ -162,7 +169,7 @@ at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<in
   const Arrived arrived = by_expert(all, mine);
   const at::Tensor order = on_device_of(rows, arrived.order);
   const at::Tensor found = computed(split.exchange(rows, sent, received).index_select(0, order), arrived.counts);
-  return split.exchange(found.index_select(0, inverse_of(order)), received, sent);
+  return split.exchange(found.index_select(0, positions_in(order, order.numel())), received, sent);
 }
 
 Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) const {
@@ -178,10 +185,8 @@ Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) 
   const at::Tensor rows = repeated.index_select(0, order);
   at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
   // Dropped rows get zeros, from a row at the end.
-  at::Tensor place = at::full({tokens * k}, order.numel(), order.options());
-  place.scatter_(0, order, at::arange(order.numel(), order.options()));
   if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
-  const at::Tensor of_tokens = found.index_select(0, place).view({tokens, k, hidden});
+  const at::Tensor of_tokens = found.index_select(0, positions_in(order, tokens * k)).view({tokens, k, hidden});
   return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};
 }
 

@@ -24,7 +24,7 @@ class ExpertDense : public torch::nn::Module {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
-  at::Tensor weight_, bias_;  // [experts, outputs, inputs] and [experts, outputs]
+  at::Tensor weight_, bias_;  // [experts, outputs, inputs] and [experts x outputs]
 };
 
 class Experts : public torch::nn::Module {
@@ -39,9 +39,9 @@ class Experts : public torch::nn::Module {
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
-  // The router's choice. All tensors have a row for each token.
+  // The router's choice.
   struct Choice {
-    at::Tensor experts, weights;  // [tokens, top_k]
+    at::Tensor experts, weights;  // [tokens of all rows, top_k]
     at::Tensor kept;              // the same shape: false if the expert drops the token; undefined: it drops none
     at::Tensor balance;
   };

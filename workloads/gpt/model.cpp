@@ -97,15 +97,15 @@ class Transformer : public Model {
     for (int64_t i = 0; i < shape.layers; ++i) {
       const auto name = std::to_string(i);
       const auto layer = layers->register_module(name, std::make_shared<Layer>(shape, i, weights));
-      add_block({"model.layers." + name, {layer}, [layer](const at::Tensor& x, const Context& context) {
-                   return layer->forward(x, context);
-                 }});
+      add({"model.layers." + name, {layer}, [layer](const at::Tensor& x, const Context& context) {
+             return layer->forward(x, context);
+           }});
     }
     const auto norm = model->register_module("norm", std::make_shared<Norm>(shape));
-    add_block({"model.norm", {norm}, [norm, shape](const at::Tensor& x, const Context&) {
-                 const Activation in = Activation::of(x, shape);
-                 return Activation{norm->forward(in.x), in.balance}.joined();
-               }});
+    add({"model.norm", {norm}, [norm, shape](const at::Tensor& x, const Context&) {
+           const Activation in = Activation::of(x, shape);
+           return Activation{norm->forward(in.x), in.balance}.joined();
+         }});
     add_head(shape, tokens, weights);
   }
 
@@ -137,18 +137,16 @@ class Transformer : public Model {
     const auto dropout = model.register_module("embed_dropout", Layer::dropout(shape, 0));
     using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
     const Modules layers = positions ? Modules{tokens, positions, dropout} : Modules{tokens, dropout};
-    add_block({"model.embed_tokens", layers, [=](const at::Tensor& ids, const Context& context) {
-                 const ModelSplit& split = context.split;
-                 const at::Tensor own = split.sequence ? pieces_of(ids, 1, split.sequence->tokens()) : ids;
-                 at::Tensor x =
-                     split.tensor ? tokens->summed(own, *split.tensor) : at::embedding(tokens->weight(), own);
-                 const std::vector<Piece> seen = split.tokens(ids.size(1));
-                 if (positions) x = x + pieces_of(positions->weight(), 0, seen);
-                 x = dropout->forward(x, context, features_of(seen, x.size(2)));
-                 const at::Tensor none =
-                     shape.experts > 0 ? at::zeros({x.size(0), x.size(1), 1}, x.options()) : at::Tensor();
-                 return Activation{x, none}.joined();
-               }});
+    add({"model.embed_tokens", layers, [=](const at::Tensor& ids, const Context& context) {
+           const ModelSplit& split = context.split;
+           const at::Tensor own = split.sequence ? pieces_of(ids, 1, split.sequence->tokens()) : ids;
+           at::Tensor x = split.tensor ? tokens->summed(own, *split.tensor) : at::embedding(tokens->weight(), own);
+           const std::vector<Piece> seen = split.tokens(ids.size(1));
+           if (positions) x = x + pieces_of(positions->weight(), 0, seen);
+           x = dropout->forward(x, context, features_of(seen, x.size(2)));
+           const at::Tensor none = shape.experts > 0 ? at::zeros({x.size(0), x.size(1), 1}, x.options()) : at::Tensor();
+           return Activation{x, none}.joined();
+         }});
   }
 
   static at::Tensor head_output(const Shape& shape, const at::Tensor& hidden, const at::Tensor& weight,
@@ -159,24 +157,24 @@ class Transformer : public Model {
 
   void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
-      return add_block({"lm_head", {tokens}, [tokens, shape](const at::Tensor& hidden, const Context& context) {
-                          return head_output(shape, hidden, tokens->weight(), context);
-                        }});
+      return add({"lm_head", {tokens}, [tokens, shape](const at::Tensor& hidden, const Context& context) {
+                    return head_output(shape, hidden, tokens->weight(), context);
+                  }});
     const auto head = register_module(
         "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
-    add_block({"lm_head", {head}, [head, shape](const at::Tensor& x, const Context& context) {
-                 return head_output(shape, x, head->weight(), context);
-               }});
+    add({"lm_head", {head}, [head, shape](const at::Tensor& x, const Context& context) {
+           return head_output(shape, x, head->weight(), context);
+         }});
   }
 
-  // Hides Model::add_block(). Under autocast, whole numbers stay in float32: bfloat16 has them up to 256 only.
-  void add_block(Block block) {
+  // Under autocast, whole numbers stay in float32: bfloat16 has them up to 256 only.
+  void add(Block block) {
     if (shape_.exact)
       block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {
         const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
         return forward(x, context);
       };
-    Model::add_block(std::move(block));
+    add_block(std::move(block));
   }
 
   Shape shape_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -160,14 +161,21 @@ bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tenso
   return (found.to(at::kDouble) - exact).abs().max().item<double>() < rounding / 64;
 }
 
+// Returns the names of experts' parameters if ranks exchange their tokens.
+std::set<std::string> exchanged_experts(const Trial& trial) {
+  std::set<std::string> names;
+  const int ranks = size_of(trial.bench.layout.mesh_of_ranks(), "ep");
+  if (ranks == 1) return names;
+  for (const TensorCut& one : first_model(trial.bench)->expert_plan(ranks).cuts) names.insert(one.name);
+  return names;
+}
+
 // Compares gradients with a recomputation. Without `other`, every shard's gradient must be bit-identical to it, and
 // only their sum may round differently. With `other`, the passes may round differently too (as with a scaled loss), by
 // a multiple of the rounding error of the oracle's own pass.
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
-  // An expert computes the tokens of all ranks in one pass, so its gradient is rounded once; and where scores are
-  // almost equal, rounding may send a token to another expert than in the oracle's pass.
-  const bool exchanges_tokens = size_of(trial.bench.layout.mesh_of_ranks(), "ep") > 1;
+  const std::set<std::string> experts = exchanged_experts(trial);
   std::map<std::pair<int64_t, int>, Clipped> cache;  // clipping factor by (step, rank)
   return scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
@@ -191,9 +199,13 @@ Finding replay(const Trial& trial, const OtherPass* other) {
     // A gradient that is zero up to rounding, such as that of a key's bias, does not show its dtype: its few bits are
     // representable in any.
     const bool cancels = other && largest_element(gradient[p]) <= allowed_factor * other->rounding[p];
-    if (other && !narrow && !cancels && !exchanges_tokens) {
+    if (other && !narrow && !cancels) {
       const at::Tensor exact = other->expected[static_cast<size_t>(step)].gradient_of(rank)[p] * factor;
-      if (sent_narrower(trial, found, due) || computed_wider(trial, found, exact, other->rounding[p] * factor))
+      // An expert computes the tokens of all ranks at once, so under autocast its gradient is rounded once. And where
+      // scores are almost equal, rounding may send a token to another expert than in the oracle's pass.
+      const bool rounded_once = trial.scenario.dtype == at::kBFloat16 && experts.contains(trial.names[p]);
+      if ((!rounded_once && sent_narrower(trial, found, due)) ||
+          (experts.empty() && computed_wider(trial, found, exact, other->rounding[p] * factor)))
         return std::numeric_limits<double>::infinity();
     }
     return largest_ratio(found, due, bound_of(p) * factor + gradient[p].abs() * (factor * slack));

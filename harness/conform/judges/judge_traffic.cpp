@@ -110,17 +110,17 @@ void judge_traffic(const Trial& trial, Rows& rows) {
         },
         [&] { return differences(due, found); });
   };
-  std::map<size_t, Bytes> all_due, all_found;  // over all ranks, by step
+  std::map<size_t, BytesOfOperations> all_due, all_found;  // over all ranks, by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
       const auto due = bytes_due(trial, *model, params, evidence, static_cast<int64_t>(step));
       if (!due) continue;
       const Bytes found = bytes_of(evidence.steps[step].collectives, *due);
       judge(due->own, found.own, "rank " + std::to_string(evidence.rank), step);
-      add(all_due[step].summed, due->summed), add(all_found[step].summed, found.summed);
+      add(all_due[step], due->summed), add(all_found[step], found.summed);
     }
   for (const auto& [step, due] : all_due)
-    if (!due.summed.empty()) judge(due.summed, all_found[step].summed, "all ranks together", step);
+    if (!due.empty()) judge(due, all_found[step], "all ranks together", step);
   if (!judged) rows.skipped("collective-bytes", compared, "the formula leaves out these parameters or steps");
 }
 

@@ -25,6 +25,7 @@ class WrappedWorkload : public Workload {
     return inner_.joined_output(output, split);
   }
   bool sum_loss() const override { return inner_.sum_loss(); }
+  at::Tensor predicted(const at::Tensor& output) const override { return inner_.predicted(output); }
   int64_t loss_terms(const Batch& batch) const override { return inner_.loss_terms(batch); }
   OptimizerSpec optimizer() const override { return inner_.optimizer(); }
   Batch batch(const at::Tensor& ids) const override { return inner_.batch(ids); }

@@ -123,6 +123,9 @@ class Expansion {
       for (size_t axis = 0; axis < axes; ++axis)
         if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
       if (mesh.size() < 2 || static_cast<int>(mesh.size()) > selection_.products) continue;
+      // The models that are checked without being named have no experts, and tp and cp divide none.
+      const bool has_experts = workload.drawn_sizes.empty() && size_of(mesh, "tp") == 1 && size_of(mesh, "cp") == 1;
+      if (size_of(mesh, "ep") > 1 && !has_experts) continue;
       places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
     }
     return places;

@@ -52,9 +52,22 @@ std::vector<std::string> other_values(const ParamEntry& param) {
   return values;
 }
 
-std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload) {
+// False for sizes such as "experts=4,top_k=2" that the mesh cannot divide: ep needs an expert for each rank, tp and cp
+// divide no experts.
+bool fits(const std::string& sizes, const MeshShape& mesh) {
+  const std::string key = "experts=";
+  if (!sizes.starts_with(key)) return true;
+  const int experts = std::stoi(sizes.substr(key.size())), ranks = size_of(mesh, "ep");
+  const bool divided = size_of(mesh, "tp") > 1 || size_of(mesh, "cp") > 1;
+  return divided ? experts == 0 : ranks == 1 || experts >= ranks;
+}
+
+std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, const MeshShape& mesh) {
   std::vector<std::string> sizes;
-  for (const auto& choices : workload.drawn_sizes) sizes.push_back(one_of(random, choices));
+  for (std::vector<std::string> choices : workload.drawn_sizes) {
+    std::erase_if(choices, [&](const std::string& choice) { return !fits(choice, mesh); });
+    if (!choices.empty()) sizes.push_back(one_of(random, choices));
+  }
   return join(sizes, ",");
 }
 
@@ -71,8 +84,11 @@ std::string with_first_choice(const std::string& model, const std::vector<std::s
 
 void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload,
                  CaseSpec& spec) {
-  set_mesh(spec, drawn_mesh(random, strategy.axes));
-  if (!workload.drawn_sizes.empty()) spec.model = drawn_model(random, workload);
+  MeshShape mesh = drawn_mesh(random, strategy.axes);
+  if (size_of(mesh, "tp") > 1 || size_of(mesh, "cp") > 1)
+    std::erase_if(mesh, [](const AxisSize& axis) { return axis.name == "ep"; });
+  set_mesh(spec, mesh);
+  if (!workload.drawn_sizes.empty()) spec.model = drawn_model(random, workload, mesh);
   for (const ParamEntry& param : strategy.params) {
     const auto values = other_values(param);
     if (!values.empty() && below(random, 8) == 0) spec.params[param.name] = one_of(random, values);

@@ -33,21 +33,16 @@ DeviceMemory DevicePeak::since_restart() const {
 
 void DevicePeak::restart() {
   if (!allocator_.initialized()) return;
-  allocator_.emptyCache();
   for (int device = 0; device < devices_; ++device) allocator_.resetPeakStats(static_cast<c10::DeviceIndex>(device));
 }
 
 void DevicePeak::reset() {
   earlier_ = {};
+  if (allocator_.initialized()) allocator_.emptyCache();
   restart();
 }
 
 DeviceMemory DevicePeak::peak() const { return larger(earlier_, since_restart()); }
-
-void DevicePeak::resume() {
-  const DeviceMemory now = since_restart();
-  if (now.allocated > earlier_.allocated || now.reserved > earlier_.reserved) restart();
-}
 
 DevicePeak* device_peak() {
   static std::optional<DevicePeak> peak;

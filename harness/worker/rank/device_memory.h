@@ -19,9 +19,10 @@ class DevicePeak {
   // Begins a case. Free memory is returned to the GPUs first, so that the next case is not charged for it.
   void reset();
   DeviceMemory peak() const;
-  // Between these two calls, memory does not count.
+  // Between these two calls, allocated memory does not count. Memory that the allocator reserved for it does, because
+  // returning it to a GPU would slow down the next step.
   void pause() { earlier_ = peak(); }
-  void resume();
+  void resume() { restart(); }
 
  private:
   DeviceMemory since_restart() const;

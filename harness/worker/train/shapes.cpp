@@ -28,6 +28,7 @@ class ShapeRecordingModel : public Model {
   }
   TensorPlan tensor_plan(int ranks) const override { return model_->tensor_plan(ranks); }
   SequencePlan sequence_plan() const override { return model_->sequence_plan(); }
+  ExpertPlan expert_plan(int ranks) const override { return model_->expert_plan(ranks); }
   void train(bool on) override {
     Model::train(on);
     model_->train(on);

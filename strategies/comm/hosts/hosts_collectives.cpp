@@ -203,10 +203,11 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
                                                   std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
                                                   const c10d::AllToAllOptions& options) {
   if (!output_sizes.empty() || !input_sizes.empty()) {
+    const Tensors to = shm::pieces_of_ranks(output, output_sizes, size_);
+    const Tensors from = shm::pieces_of_ranks(input, input_sizes, size_);
+    shm::require_own_piece(to, from, rank_);
     const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // the sizes differ between ranks
-    return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call,
-                    shm::pieces_of_ranks(output, output_sizes, size_), shm::pieces_of_ranks(input, input_sizes, size_),
-                    options);
+    return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call, to, from, options);
   }
   TORCH_CHECK_VALUE(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes() &&
                         input.is_contiguous() && output.is_contiguous(),

@@ -142,6 +142,12 @@ TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& 
   return whole.split_with_sizes(sizes);
 }
 
+void require_own_piece(const TensorList& to, const TensorList& from, int rank) {
+  const at::Tensor &expected = to.at(rank), &sent = from.at(rank);
+  if (expected.sizes() != sent.sizes())
+    refuse(c10::str("alltoall: rank ", rank, " sends itself ", shape_of(sent), " and expects ", shape_of(expected)));
+}
+
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const Op& op) {
   Job job = exchange_job(Kind::reduce_scatter, inputs, {}, -1);
   require_like(output, inputs.at(0));

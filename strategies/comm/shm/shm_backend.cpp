@@ -225,9 +225,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, c
                                                      const c10d::AllToAllOptions& options) {
   constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
   const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
-  check(to[rank_].sizes() == from[rank_].sizes(),
-        c10::str("alltoall: rank ", rank_, " sends itself ", shape_of(from[rank_]), " and expects ",
-                 shape_of(to[rank_])));
+  require_own_piece(to, from, rank_);
   to[rank_].detach().copy_(from[rank_]);
   std::vector<c10::intrusive_ptr<CommWork>> messages;
   for (int peer = 0; peer < size_; ++peer) {

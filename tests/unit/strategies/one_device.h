@@ -31,10 +31,11 @@ inline std::string text_of(const Setting& one) {
 
 inline void PrintTo(const Setting& one, std::ostream* out) { *out << text_of(one); }
 
-// Two micro-batches of different sizes.
+// Two micro-batches of different sizes. Every other replica has one sample less in each.
 inline std::vector<Batch> micro_batches(const Workload& workload, int64_t step, int replica) {
-  const int64_t first = step * 20 + replica * 10;
-  return {workload.batch(at::arange(first, first + 3)), workload.batch(at::arange(first + 3, first + 5))};
+  const int64_t first = step * 20 + replica * 10, most = 3 - replica % 2;
+  return {workload.batch(at::arange(first, first + most)),
+          workload.batch(at::arange(first + most, first + 2 * most - 1))};
 }
 
 struct Result {

@@ -81,7 +81,7 @@ TEST(Recorded, ModelsWithExpertsAreRefused) {
     pair.step(0);
     FAIL() << "recorded";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "graph=on: steps of a model with experts cannot be recorded. Use graph=off");
+    EXPECT_STREQ(error.what(), "cpu.graph=on: steps of a model with experts cannot be recorded. Use graph=off");
   }
 }
 

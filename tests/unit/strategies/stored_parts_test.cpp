@@ -71,6 +71,9 @@ std::vector<Parted> parted() {
           {"layout", "shard=2,tp=2", "gpt", "tiny"},
           {"layout", "shard=3,pp=2", "gpt", "tiny-llama"},
           {"layout", "shard=2,cp=2", "gpt", "tiny"},
+          {"ep", "dp=2,ep=2", "gpt", "tiny,experts=5"},
+          {"layout", "shard=2,ep=2", "gpt", "tiny,experts=5"},
+          {"layout", "pp=2,ep=3", "gpt", "tiny-experts"},
           {"layout", "shard=2,pp=2,tp=2", "gpt", "tiny", sequence}};
 }
 

@@ -200,13 +200,13 @@ TEST(GptExperts, TheLossAddsTheBalanceOfTheTokensThatCount) {
     const Batch batch = workload.batch(at::arange(3));
     const at::Tensor output = model->forward(batch.input, {});
     EXPECT_EQ(output.size(2), 258);
-    EXPECT_EQ(workload.predicted(output).max().item<int64_t>() < 257, true);
+    EXPECT_LT(workload.predicted(output).max().item<int64_t>(), 257);
     const at::Tensor counted = batch.target.ne(no_target).to(at::kFloat);
     const at::Tensor mean = (output.select(2, 257) * counted).sum() / counted.sum();
     return std::pair(workload.loss(output, batch.target).item<double>(), mean.item<double>());
   };
   const auto [without, mean] = loss_of("0");
-  EXPECT_GT(mean, 2);  // one at least for each layer
+  EXPECT_GT(mean, 1);
   EXPECT_NEAR(loss_of("0.5").first, without + 0.5 * mean, 1e-5);
 }
 

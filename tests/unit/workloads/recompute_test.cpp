@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "harness/conform/scenario/make_workload.h"
 #include "strategies/api/backward.h"
 #include "strategies/api/named_tensors.h"
 #include "workloads/api/workload.h"
@@ -85,6 +86,17 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"gpt-exact", ""}, Setting{"convnet", ""},
                                          Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
+
+TEST(Recompute, WorkloadsPredictTheSameClasses) {
+  const WorkloadInfo& info = workload_registry().at("gpt");
+  const auto plain = make_workload(info, {.model = "tiny-experts"});
+  const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});
+  at::Tensor output = at::zeros({1, 2, 258});
+  output.select(2, 257).fill_(2);  // the balance of experts, which is no class
+  output.select(2, 40).fill_(1);
+  EXPECT_TRUE(plain->predicted(output).eq(40).all().item<bool>());
+  EXPECT_TRUE(again->predicted(output).eq(40).all().item<bool>());
+}
 
 // Counts the bytes that are allocated and not yet freed.
 class CountedAllocator : public c10::Allocator {
