@@ -48,7 +48,8 @@ at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, con
   }
   const at::Tensor sum = split->leave(pieces, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
   const at::Tensor bias = layer.bias();
-  return bias.defined() ? sum + bias : sum;
+  // In the dtype of the sum, as in a layer that is not divided: under autocast that is bfloat16.
+  return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
 }
 
 }  // namespace dpbench
