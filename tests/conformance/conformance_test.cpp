@@ -278,14 +278,14 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
     passed += row.status == CheckStatus::passed;
   }
   const bool skipped = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
+  const bool varies = GetParam().workload == "probe-branch" || GetParam().workload == "probe-optional";
+  if (skipped && varies && rows[0].detail.find("use different parameters") != std::string::npos) return;
   if (const std::string due = refusal_of(GetParam(), mesh); !due.empty()) {
     EXPECT_TRUE(std::ranges::any_of(rows, [&](const CheckRow& row) {
       return row.status == CheckStatus::skipped && row.detail.find(due) != std::string::npos;
     }));
   } else if (skipped) {
-    EXPECT_TRUE(GetParam().workload == "probe-branch" || GetParam().workload == "probe-optional" ||
-                rows[0].detail.find("find_unused") != std::string::npos)
-        << message_of(rows[0]);
+    EXPECT_TRUE(varies || rows[0].detail.find("find_unused") != std::string::npos) << message_of(rows[0]);
   } else {
     EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "too few checks ran";
   }
