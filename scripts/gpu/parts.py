@@ -84,6 +84,10 @@ def peers(machine):
                     for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks_torch(machine))
 
 
+# Cases of sharded strategies on one GPU: backend, ranks, workloads, dtypes.
+SHARDED = (("shm", 2, ("convnet", "gpt"), "f64,f32"), ("gloo", 2, ("gpt",), "f32"), ("shm", 4, ("gpt",), "f32"))
+
+
 def conformance_of_shared_gpu(machine):
     for backend in ("gloo", "shm"):
         yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2 and 4 ranks on one device", 120, [
@@ -91,8 +95,7 @@ def conformance_of_shared_gpu(machine):
             for world in ((2,) if machine.rehearse else (2, 4))])
     yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 120, [
         (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=workloads, dtypes=dtypes))
-        for backend, world, workloads, dtypes in ((("shm", 2, ("convnet", "gpt"), "f64,f32"), ("gloo", 2, ("gpt",), "f32"), ("shm", 4, ("gpt",), "f32"))
-                                                  [:2 if machine.rehearse else 3])])
+        for backend, world, workloads, dtypes in SHARDED if world == 2 or not machine.rehearse])
 
 
 def conformance_of_layouts(machine):

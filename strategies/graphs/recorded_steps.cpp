@@ -40,8 +40,8 @@ void require_recordable(const Model& model, const std::string& owner) {
 }
 
 RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps)
-    : owner_(setup.params.owner()),
-      recorder_(std::move(recorder)),
+    : recorder_(std::move(recorder)),
+      owner_(setup.params.owner()),
       eager_steps_(eager_steps),
       update_recorded_(!is_scheduled(setup.workload.optimizer())),
       step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(setup.devices.at(0)))) {}

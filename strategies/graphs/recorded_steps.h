@@ -62,8 +62,8 @@ class RecordedSteps {
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
   // The recorder of CUDA graphs is declared first, so that all other members are made on its CUDA stream.
-  std::string owner_;  // the strategy's name
   std::unique_ptr<StepRecorder> recorder_;
+  std::string owner_;  // the strategy's name
   int64_t eager_steps_;
   bool update_recorded_;
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it

@@ -423,9 +423,8 @@ void Layout::average_over_replicas() const {
 // A rank's gradients of its experts already cover the samples of all ranks of ep.
 void Layout::average_over_experts() const {
   if (ep_.size == 1) return;
-  sum_over(ep_, gradients_of(own_if([this](const Held& one) { return !experts_.is_cut(one.name()); })), ep_.size);
-  for (const at::Tensor& gradient :
-       gradients_of(own_if([this](const Held& one) { return experts_.is_cut(one.name()); })))
+  sum_over(ep_, gradients_of(own_if([this](const Held& one) { return !is_expert(one); })), ep_.size);
+  for (const at::Tensor& gradient : gradients_of(own_if([this](const Held& one) { return is_expert(one); })))
     gradient.div_(ep_.size);
 }
 
@@ -460,7 +459,7 @@ void Layout::clip() const {
   for (const Held& one : own_) {
     if (!one.stored.grad().defined()) continue;
     const bool counts = owner_of(*one.placed) == pp_.rank && (tp_.rank == 0 || tensors_.is_cut(one.name())) &&
-                        (ep_.rank == 0 || experts_.is_cut(one.name()));
+                        (ep_.rank == 0 || is_expert(one));
     (counts ? counted : copies).push_back(one.stored.grad());
   }
   clip_parts(counted, *clip_norm_, replica_.device(),

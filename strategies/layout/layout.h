@@ -57,7 +57,7 @@ class Layout : public Strategy {
   virtual void sum_tied();
   // Averages all gradients over dp, unless the units have done it.
   virtual void average_over_replicas() const;
-  // Averages over ep the gradients of parameters that are no experts', and divides those of experts.
+  // Divides the gradients of experts by the number of ranks of ep, and averages all other gradients over ep.
   virtual void average_over_experts() const;
   virtual void clip() const;
 
@@ -77,6 +77,7 @@ class Layout : public Strategy {
     return own_if([](const Held& one) { return one.placed->tensor.requires_grad(); });
   }
   bool is_partial(const Held& one) const { return tensors_.is_partial(one.name(), options_.tensor.sequence); }
+  bool is_expert(const Held& one) const { return experts_.is_cut(one.name()); }
   std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) const;
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
   // The rank on pp that counts and saves a tensor: that of its first stage.

@@ -161,7 +161,7 @@ std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>
 std::optional<StatePart> Layout::part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                          const at::Tensor& values) const {
   const bool is_copy = replicas_.rank > 0 || cp_.rank > 0 || owner_of(*one.placed) != pp_.rank ||
-                       (tp_.rank > 0 && !tensors_.is_cut(one.name())) || (ep_.rank > 0 && !experts_.is_cut(one.name()));
+                       (tp_.rank > 0 && !tensors_.is_cut(one.name())) || (ep_.rank > 0 && !is_expert(one));
   if (is_copy) return std::nullopt;
   const std::vector<int64_t>& sizes = one.placed->sizes;
   const at::Tensor whole = at::empty(sizes, at::TensorOptions(at::kMeta));

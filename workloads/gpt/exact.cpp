@@ -52,7 +52,7 @@ class GptExact : public Gpt {
   double world_;
 };
 
-// sizes: those that differ from the twin's, as in --model.
+// sizes: more sizes of the model, as in --model.
 WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
   return {.name = name,
           .summary = summary,

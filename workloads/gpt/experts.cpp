@@ -89,7 +89,7 @@ ExpertDense::ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, do
     : weight_(register_parameter(
           "weight",
           weights(shape.experts * outputs, inputs, spread, /*ones=*/1).view({shape.experts, outputs, inputs}))) {
-  // A vector, because the weights of matrices decay and those of vectors do not.
+  // A vector, because the optimizer decays matrices only.
   if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts * outputs}));
 }
 

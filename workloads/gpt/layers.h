@@ -62,8 +62,8 @@ class Embedding : public torch::nn::Module {
 // Returns the product of each token's features, the last dimension of x, with every row of the weight. Zeros fill up
 // the rows to a multiple of `multiple` meanwhile.
 at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
-// Returns the logits: the same product, filled up only on a GPU, whose bfloat16 kernels take several times as long if
-// the vocabulary is not a multiple of 8, as 50257 is not.
+// Returns the logits. On a GPU, zeros fill up the vocabulary to a multiple of 8: with others, such as 50257, bfloat16
+// kernels take several times as long.
 at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight);
 
 // LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.

@@ -249,13 +249,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
     return on_axes("cp", {"cp", "dp"},
                    [=](const Setup& setup) { return std::make_unique<WrongContextParallel>(setup, options, mistake); });
   };
-  return {.name = "context-" + name,
-          .killed_by = killed_by,
-          .key_term = key_term,
-          .strategy = info,
-          .workload = workload,
-          .mesh = mesh,
-          .model = model};
+  return on_mesh("context-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
 }  // namespace

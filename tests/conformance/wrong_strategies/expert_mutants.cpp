@@ -146,8 +146,7 @@ class WrongExperts : public layout::Layout {
 
   void average_over_experts() const override {
     const auto others = gradients_of(own_if([this](const Held& one) {
-      return !experts_.is_cut(one.name()) &&
-             !(is(Mistake::router_not_averaged) && one.name().find("router") != std::string::npos);
+      return !is_expert(one) && !(is(Mistake::router_not_averaged) && one.name().find("router") != std::string::npos);
     }));
     if (!is(Mistake::others_not_averaged)) sum_over(ep_, others, is(Mistake::others_summed) ? 1 : ep_.size);
     if (is(Mistake::experts_summed_over_ranks)) sum_over(ep_, gradients_of(of_experts()));
@@ -171,10 +170,10 @@ class WrongExperts : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
   std::vector<Held> of_experts() const {
-    return own_if([this](const Held& one) { return experts_.is_cut(one.name()); });
+    return own_if([this](const Held& one) { return is_expert(one); });
   }
   std::vector<Held> of_others() const {
-    return own_if([this](const Held& one) { return !experts_.is_cut(one.name()); });
+    return own_if([this](const Held& one) { return !is_expert(one); });
   }
 
   Mistake mistake_;
@@ -189,13 +188,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
     made.traffic = experts::traffic;
     return made;
   };
-  return {.name = "experts-" + name,
-          .killed_by = killed_by,
-          .key_term = key_term,
-          .strategy = info,
-          .workload = workload,
-          .mesh = mesh,
-          .model = model};
+  return on_mesh("experts-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
 }  // namespace

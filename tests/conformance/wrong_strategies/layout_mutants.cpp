@@ -134,13 +134,7 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
     return on_axes("layout", {"dp", "shard", "cp", "pp", "tp"},
                    [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); });
   };
-  return {.name = "layout-" + name,
-          .killed_by = killed_by,
-          .key_term = key_term,
-          .strategy = info,
-          .workload = workload,
-          .mesh = mesh,
-          .model = model};
+  return on_mesh("layout-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
 }  // namespace

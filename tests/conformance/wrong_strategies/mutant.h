@@ -56,6 +56,19 @@ inline StrategyInfo on_axes(const std::string& name, const std::vector<std::stri
           .collective_evaluation = true};
 }
 
+// Returns a mutant that is checked on a mesh. model: of the workload; empty: its model for checks.
+inline Mutant on_mesh(const std::string& name, const std::string& killed_by, const std::string& key_term,
+                      const std::function<StrategyInfo()>& strategy, const std::string& workload,
+                      const std::string& mesh, const std::string& model) {
+  return {.name = name,
+          .killed_by = killed_by,
+          .key_term = key_term,
+          .strategy = strategy,
+          .workload = workload,
+          .mesh = mesh,
+          .model = model};
+}
+
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();
 std::vector<Mutant> state_mutants();

@@ -266,13 +266,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
         "tp", {"tp", "dp"}, [=](const Setup& setup) { return std::make_unique<WrongTensorParallel>(setup, mistake); },
         with_defaults(params));
   };
-  return {.name = name,
-          .killed_by = killed_by,
-          .key_term = key_term,
-          .strategy = info,
-          .workload = workload,
-          .mesh = mesh,
-          .model = model};
+  return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ExpertParallel, ExpertParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// With equal scores, the router chooses the first experts, all of which the first rank has.
+// If all scores are equal, the router chooses the first two experts. The first rank has both.
 TEST(ExpertParallel, ExpertsWithoutTokensGetZeroGradients) {
   const auto workload = made_workload("tiny-experts,experts=6");
   const auto gradients = [&](const std::string& strategy, const std::string& mesh) {
@@ -87,7 +87,7 @@ TEST(ExpertParallel, DroplessExpertsHaveTheBitsOfOneDevice) {
       if (one.key().find("router") != std::string::npos) one.value().detach().mul_(64).round_();
     return layer;
   };
-  // Returns the output, the gradient of x, and those of the experts.
+  // Returns the output, the gradient of x, and the gradients of the experts.
   const auto pass = [&](const gpt::Experts& layer, const at::Tensor& own, const at::Tensor& its_slope,
                         const ExpertSplit* split) {
     const at::Tensor x = own.clone().requires_grad_();
