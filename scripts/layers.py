@@ -14,8 +14,10 @@ ALLOWED = {
     "strategies/comm/": ("strategies/api/",),
     "strategies/schedule/": (),
     "harness/report/": (),
+    # Predictions need a model's formulas, which do not include torch.
+    "harness/forecast/": ("harness/report/", "strategies/schedule/", "workloads/gpt/footprint.h", "workloads/gpt/shape.h"),
     # The front (the dpbench process) may include these because they do not include torch.
-    "harness/front/": ("harness/report/", "workloads/data/mnist_files.h", "strategies/schedule/"),
+    "harness/front/": ("harness/report/", "harness/forecast/", "workloads/gpt/shape.h", "workloads/data/mnist_files.h", "strategies/schedule/"),
     # The conformance suite's test models (probes) are built from these layers and blocks.
     "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/exchange/compat.h",
                          "harness/report/"),
@@ -31,7 +33,7 @@ LAYERS = {
     "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "exchange", "parts", "graphs", "ddp", "dp",
                     "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
-    "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "projection", "export", "validate"),
+    "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "export", "validate"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),
     "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
     "harness/worker/": ("rank", "steps", "measure", "check", "train"),

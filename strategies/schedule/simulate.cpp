@@ -58,7 +58,7 @@ class Replay {
       const std::optional<double> ready = input(action);
       if (!ready) return false;
       start = std::max(start, *ready);
-      time += time_of(costs_, action.kind);
+      time += time_of(costs_, action.kind) * factor_of(action.stage);
     }
     if (unit.size() > 1 && costs_.overlapped >= 0) time = costs_.overlapped;
     clock_[rank] = start + time;
@@ -68,6 +68,10 @@ class Replay {
       pass_on(action, clock_[rank]);
     }
     return true;
+  }
+
+  double factor_of(int stage) const {
+    return costs_.stage_factors.empty() ? 1 : costs_.stage_factors.at(static_cast<size_t>(stage));
   }
 
   std::optional<double> input(const Action& action) const {

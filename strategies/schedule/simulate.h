@@ -21,7 +21,8 @@ struct Costs {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
   // Time of a forward pass that overlaps the next backward pass, both together. Negative: the sum of the two.
   double overlapped = -1;
-  double bytes = 0;  // of one activation, and of its gradient
+  std::vector<double> stage_factors = {};  // of these times, by stage; empty: all stages take the same time
+  double bytes = 0;                        // of one activation, and of its gradient
   Link link = {};
   std::map<std::pair<int, int>, Link> links = {};  // links that differ, by sending and receiving rank
 };

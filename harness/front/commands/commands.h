@@ -16,6 +16,7 @@ Command env_command();
 Command export_command();
 Command help_command();
 Command list_command();
+Command plan_command();
 Command project_command();
 Command report_command();
 Command run_command();
@@ -27,10 +28,10 @@ Command validate_command();
 
 // Returns all commands in the order of the help. The first one runs if the command line has only flags.
 inline std::vector<Command> commands() {
-  return {run_command(),     check_command(),    train_command(),  tune_command(),    list_command(),
-          doctor_command(),  env_command(),      advise_command(), compare_command(), duel_command(),
-          project_command(), schedule_command(), export_command(), report_command(),  validate_command(),
-          schema_command(),  help_command()};
+  return {run_command(),      check_command(),   train_command(),    tune_command(),    list_command(),
+          doctor_command(),   env_command(),     advise_command(),   compare_command(), duel_command(),
+          plan_command(),     project_command(), schedule_command(), export_command(),  report_command(),
+          validate_command(), schema_command(),  help_command()};
 }
 
 }  // namespace dpbench

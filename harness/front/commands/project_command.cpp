@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "harness/forecast/projection.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
-#include "harness/report/projection/projection.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
 #include "harness/report/validate/validate.h"

@@ -1,7 +1,9 @@
-#include "harness/report/projection/step_model.h"
+#include "harness/forecast/step_model.h"
 
 #include <algorithm>
 #include <cstdint>
+
+#include "harness/forecast/lanes.h"
 
 namespace dpbench {
 namespace {
@@ -14,25 +16,30 @@ double seconds_of(const StepShape& shape, const Traffic& one, Algorithm algorith
 }
 
 StepTime time_with(const StepShape& shape, double compute_s, int world, const Network& network, Algorithm algorithm) {
-  StepTime time{.computing_s = compute_s * shape.computing(world), .algorithm = algorithm};
-  double blocking = 0, end = 0, last = 0;
+  const double computing = compute_s * shape.computing(world);
+  Lanes backward, blocking;
+  double last = 0;
   int hiding = 0;
   for (const Traffic& one : shape.traffic) {
     const double seconds = seconds_of(shape, one, algorithm, world, network);
-    time.communication_s += seconds;
     if (!one.hides) {
-      blocking += seconds;
+      blocking.stop_for(seconds);
       continue;
     }
-    end = std::max(end, one.ready * time.computing_s) + seconds;
+    backward.compute(std::max(0.0, one.ready * computing - backward.computing()));
+    backward.transfer(seconds);
     last = seconds;
     ++hiding;
   }
-  const double waited = std::max(0.0, end - shape.backward_end * time.computing_s);
-  time.exposed_s = blocking + waited;
-  time.step_s = time.computing_s + time.exposed_s;
-  time.hidden = hiding > 0 && waited <= (hiding > 1 ? last * (1 + 1e-9) : 0);
-  return time;
+  backward.compute(std::max(0.0, shape.backward_end * computing - backward.computing()));
+  backward.wait_for_all();
+  const double exposed = blocking.exposed() + backward.exposed();
+  return {.step_s = computing + exposed,
+          .computing_s = computing,
+          .communication_s = blocking.communication() + backward.communication(),
+          .exposed_s = exposed,
+          .hidden = hiding > 0 && backward.exposed() <= (hiding > 1 ? last * (1 + 1e-9) : 0),
+          .algorithm = algorithm};
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/projection/network.h"
+#include "harness/forecast/network.h"
 
 namespace dpbench {
 

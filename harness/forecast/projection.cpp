@@ -1,4 +1,4 @@
-#include "harness/report/projection/projection.h"
+#include "harness/forecast/projection.h"
 
 #include <algorithm>
 #include <cmath>
@@ -198,8 +198,18 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Returns the reason why the case's strategy cannot run in this world (number of replicas); empty if it can.
-std::string reason_against(const CaseSpec& spec, int world) {
+// Over gloo, ranks that share cores wake each other through the kernel. With more ranks a core than this, steps took up
+// to twice as long as the model says.
+constexpr double most_gloo_ranks_per_core = 2.5;
+
+// Returns the reason why this world (number of replicas) is not projected; empty if it is. fitted: the largest world
+// that was fitted.
+std::string reason_against(const CaseSpec& spec, int world, int fitted, int cores, bool own_network) {
+  const bool shared = spec.backend == "gloo" && spec.device == Device::cpu && !own_network && cores > 0;
+  if (shared && world > fitted && static_cast<double>(world) * spec.threads > most_gloo_ranks_per_core * cores)
+    return std::to_string(world) + " ranks over gloo that share " + std::to_string(cores) +
+           " cores take up to twice as long as this model says: measure this world, or give --link for hosts of their "
+           "own";
   if (spec.scaling != Scaling::strong || spec.batch / world >= spec.accumulate) return "";
   return "a batch of " + std::to_string(spec.batch) + " samples is too small for " + std::to_string(world) + " ranks" +
          (spec.accumulate > 1 ? " with " + std::to_string(spec.accumulate) + " micro-batches" : "");
@@ -242,7 +252,9 @@ ProjectedSeries project_series(const Report& report, const Series& one, int core
     series.fitted.push_back(
         {world, step_s, step_time(series.shape, series.fit.compute_s, world, series.fit.network(), algorithm).step_s});
   for (const int world : asked.to)
-    if (const std::string against = reason_against(series.spec, world); against.empty())
+    if (const std::string against =
+            reason_against(series.spec, world, one.back()->spec.world, cores, asked.network.has_value());
+        against.empty())
       series.worlds.push_back(project_world(report, series, fits, world, asked));
     else
       left_out.push_back(id_in(series.spec, world) + ": " + against);

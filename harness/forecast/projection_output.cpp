@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/projection/projection.h"
+#include "harness/forecast/projection.h"
 
 namespace dpbench {
 namespace {

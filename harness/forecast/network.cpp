@@ -1,4 +1,4 @@
-#include "harness/report/projection/network.h"
+#include "harness/forecast/network.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "harness/report/projection/fit.h"
+#include "harness/forecast/fit.h"
 
 #include <algorithm>
 #include <cmath>

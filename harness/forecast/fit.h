@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/report/projection/step_model.h"
+#include "harness/forecast/step_model.h"
 
 namespace dpbench {
 

@@ -1,0 +1,42 @@
+#include "harness/forecast/group_link.h"
+
+#include <algorithm>
+
+namespace dpbench::forecast {
+namespace {
+
+// Returns the distance between neighbours on the axis, in ranks.
+int stride_of(const MeshShape& mesh, const std::string& axis) {
+  int stride = 1;
+  for (auto one = mesh.rbegin(); one != mesh.rend() && one->name != axis; ++one) stride *= one->size;
+  return stride;
+}
+
+}  // namespace
+
+GroupLink::GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown)
+    : ranks_(size_of(mesh, axis)) {
+  Link intra = network.intra, inter = network.inter;
+  intra.bytes_per_s /= slowdown;
+  const int stride = stride_of(mesh, axis), host = network.host_size > 0 ? network.host_size : stride * ranks_;
+  const int inside = std::clamp(host / stride, 1, ranks_);  // ranks of the group on one host
+  neighbour_ = inside > 1 ? intra : inter;
+  if (inside == ranks_) {
+    rings_ = single_ = {intra, intra, 0};
+  } else if (inside == 1) {
+    rings_ = single_ = {inter, inter, 0};
+  } else {
+    single_ = {intra, inter, inside};
+    rings_ = single_;
+    rings_.inter.bytes_per_s *= inside;
+  }
+}
+
+double GroupLink::seconds(const std::string& op, double bytes) const {
+  const double ring = collective_seconds(op, Algorithm::ring, ranks_, bytes, rings_);
+  if (op != "allreduce") return ring;
+  return std::min({ring, collective_seconds(op, Algorithm::tree, ranks_, bytes, single_),
+                   collective_seconds(op, Algorithm::hierarchical, ranks_, bytes, single_)});
+}
+
+}  // namespace dpbench::forecast

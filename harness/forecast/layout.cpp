@@ -1,0 +1,187 @@
+#include "harness/forecast/layout.h"
+
+#include <algorithm>
+
+#include "harness/forecast/stage_cut.h"
+#include "harness/forecast/work.h"
+
+namespace dpbench::forecast {
+namespace {
+
+constexpr int64_t least_blocks = 3;  // embed, norm and head, beside the layers
+
+std::vector<int> divisors(int number) {
+  std::vector<int> all;
+  for (int i = 1; i <= number; ++i)
+    if (number % i == 0) all.push_back(i);
+  return all;
+}
+
+bool divides_heads(const gpt::Shape& shape, int ranks) {
+  return shape.heads % ranks == 0 && (shape.kv_heads % ranks == 0 || shape.kv_heads < ranks) && shape.mlp >= ranks &&
+         shape.vocab >= ranks;
+}
+
+// A mesh before its options: sizes of the axes, 1 for none.
+struct Sizes {
+  int dp = 1, shard = 1, cp = 1, pp = 1, tp = 1;
+
+  MeshShape mesh() const {
+    MeshShape all;
+    for (const AxisSize& axis : MeshShape{{"dp", dp}, {"shard", shard}, {"cp", cp}, {"pp", pp}, {"tp", tp}})
+      if (axis.size > 1) all.push_back(axis);
+    return all;
+  }
+  bool data_alone() const { return cp * pp * tp == 1; }
+};
+
+std::vector<Sizes> sizes_of(const Space& space) {
+  const gpt::Shape& shape = space.shape;
+  const int host = space.host_size > 0 ? space.host_size : space.devices;
+  std::vector<Sizes> all;
+  for (const int tp : divisors(space.devices)) {
+    if (tp > 1 && (tp > host || !divides_heads(shape, tp))) continue;
+    for (const int pp : divisors(space.devices / tp)) {
+      if (pp > shape.layers) continue;
+      for (const int cp : divisors(space.devices / tp / pp)) {
+        if (cp > 1 && shape.seq % (2 * cp) != 0) continue;
+        const int data = space.devices / tp / pp / cp;
+        for (const int shard : divisors(data))
+          if (space.batch % data == 0) all.push_back({data / shard, shard, cp, pp, tp});
+      }
+    }
+  }
+  return all;
+}
+
+// Returns the strategies that store tensors in different ways on this mesh.
+std::vector<Layout> strategies_on(const Sizes& sizes) {
+  if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = "cpu"}};
+  if (!sizes.data_alone() || sizes.dp * sizes.shard == 1) {
+    const Sharding sharding = sizes.shard > 1 ? Sharding::parameters : Sharding::replicated;
+    return {{.strategy = "layout", .mesh = sizes.mesh(), .sharding = sharding, .overlapped = sizes.shard > 1}};
+  }
+  const Layout fsdp{.strategy = "fsdp", .mesh = sizes.mesh(), .sharding = Sharding::parameters, .overlapped = true};
+  if (sizes.shard > 1 && sizes.dp > 1) return {fsdp};
+  if (sizes.shard > 1) return {};  // the same as fsdp over dp
+  return {{.strategy = "ddp", .mesh = sizes.mesh(), .overlapped = true},
+          {.strategy = "zero1", .mesh = sizes.mesh(), .sharding = Sharding::state},
+          {.strategy = "zero2", .mesh = sizes.mesh(), .sharding = Sharding::gradients, .overlapped = true},
+          fsdp};
+}
+
+struct Pipelined {
+  const pipeline::Family* schedule = nullptr;
+  int stages = 1;
+};
+
+std::vector<Pipelined> schedules_for(const gpt::Shape& shape, int ranks, int64_t micro_batches) {
+  if (ranks == 1) return {{}};
+  std::vector<Pipelined> all = {{pipeline::find_family("1f1b"), 1}};
+  for (const int stages : {2, 4})
+    if (int64_t{stages} * ranks <= shape.layers + least_blocks && micro_batches % ranks == 0)
+      all.push_back({pipeline::find_family("interleaved"), stages});
+  return all;
+}
+
+std::vector<bool> choices(bool possible) { return possible ? std::vector{false, true} : std::vector{false}; }
+
+void each_option(const Space& space, const Layout& base, const std::function<void(const Layout&)>& take) {
+  const int64_t rows = space.batch / (base.size("dp") * base.size("shard"));
+  for (int64_t micro = 1; micro <= rows; micro *= 2) {
+    if (rows % micro != 0) break;
+    for (const Pipelined& pipelined : schedules_for(space.shape, base.size("pp"), rows / micro))
+      for (const bool recompute : choices(true))
+        for (const bool sequence : choices(base.size("tp") > 1 && space.shape.seq >= base.size("tp")))
+          for (const bool keep : choices(base.sharding == Sharding::parameters)) {
+            Layout layout = base;
+            layout.rows = micro, layout.micro_batches = rows / micro;
+            layout.schedule = pipelined.schedule, layout.stages = pipelined.stages;
+            layout.recompute = recompute ? 1 : 0;
+            layout.sequence = sequence;
+            layout.narrow = space.precision == gpt::Precision::bfloat16 && base.sharding == Sharding::parameters;
+            layout.reshard = !keep;
+            if (layout.schedule) layout.stage_sizes = spread_blocks(space.shape, layout);
+            take(layout);
+          }
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout) {
+  const auto cost = [&](gpt::Part part) {
+    return work_of(shape, part, layout.cut(), gpt::Precision::float32, 1).forward.flop;
+  };
+  std::vector<double> costs = {0};  // the embedding multiplies nothing
+  costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
+  costs.insert(costs.end(), {0, cost(gpt::Part::head)});
+  return balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);
+}
+
+void each_layout(const Space& space, const std::function<void(const Layout&)>& take) {
+  for (const Sizes& sizes : sizes_of(space))
+    for (const Layout& base : strategies_on(sizes)) each_option(space, base, take);
+}
+
+std::string text_of(const Layout& layout) {
+  std::string text = layout.strategy;
+  if (!layout.mesh.empty()) text += " " + text_of(layout.mesh);
+  if (layout.schedule) {
+    text += ", " + layout.schedule->name;
+    if (layout.stages > 1) text += " of " + std::to_string(layout.stages);
+  }
+  text += ", " + std::to_string(layout.micro_batches) + " x " + std::to_string(layout.rows) + " rows";
+  if (layout.sequence) text += ", sequence";
+  if (!layout.reshard) text += ", kept";
+  if (layout.recompute > 0) text += ", recompute";
+  return text;
+}
+
+namespace {
+
+std::string params_of(const Layout& layout) {
+  std::string text;
+  const auto add = [&](const std::string& key, const std::string& value) {
+    text += " --param " + layout.strategy + "." + key + "=" + value;
+  };
+  if (layout.schedule) add("schedule", layout.schedule->name);
+  if (layout.stages > 1) add("stages", std::to_string(layout.stages));
+  if (!layout.stage_sizes.empty()) {
+    std::string blocks;
+    for (const int64_t size : layout.stage_sizes) blocks += (blocks.empty() ? "" : "+") + std::to_string(size);
+    add("blocks", blocks);
+  }
+  if (layout.sequence) add("sequence", "on");
+  if (!layout.reshard) add("reshard", "off");
+  if (layout.narrow) add("gather", "bf16");
+  if (layout.narrow && layout.strategy == "layout") add("sync", "each");
+  return text;
+}
+
+}  // namespace
+
+std::string flags_of(const Layout& layout, bool gpus) {
+  const int64_t batch = layout.rows * layout.micro_batches * layout.size("dp") * layout.size("shard");
+  std::string text = "--strategy " + (layout.mesh.empty() && gpus ? std::string("gpu") : layout.strategy);
+  text += " " + std::string(gpus ? "--gpus " : "--cpus ") + std::to_string(ranks_of(layout.mesh));
+  if (!is_plain(layout.mesh)) text += " --mesh " + text_of(layout.mesh);
+  text += " --scaling strong --batch " + std::to_string(batch);
+  if (layout.micro_batches > 1) text += " --accumulate " + std::to_string(layout.micro_batches);
+  if (layout.recompute > 0) text += " --recompute " + std::to_string(layout.recompute);
+  return text + params_of(layout);
+}
+
+std::string check_flags_of(const Layout& layout) {
+  Layout small = layout;
+  for (AxisSize& axis : small.mesh) axis.size = 2;
+  small.stages = std::min(layout.stages, 2);
+  small.stage_sizes.clear();
+  small.narrow = false;  // checks run in float32 and float64
+  std::string text = "--strategy " + small.strategy;
+  text += is_plain(small.mesh) ? " --cpus 2" : " --mesh " + text_of(small.mesh);
+  if (small.recompute > 0) text += " --recompute " + std::to_string(small.recompute);
+  return text + params_of(small);
+}
+
+}  // namespace dpbench::forecast

@@ -1,0 +1,159 @@
+#include "harness/forecast/layout_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "harness/forecast/words.h"
+
+namespace dpbench::forecast {
+namespace {
+
+constexpr double hidden_beyond = 4;  // layouts that need more than this many times the limit are not drawn
+
+// Maps a logarithmic range to 0 .. 1.
+struct Scale {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+
+  void take(double value) { low = std::min(low, value), high = std::max(high, value); }
+  double place(double value) const { return high > low ? std::log(value / low) / std::log(high / low) : 0.5; }
+};
+
+struct Point {
+  const Prediction* prediction;
+  bool fits;
+  size_t best;  // place among the best from 1; 0: none
+};
+
+struct Map {
+  std::vector<Point> points;
+  Scale memory, time;
+};
+
+Map map_of(const LayoutPlan& plan) {
+  Map map;
+  const double limit = plan.asked.memory_bytes;
+  const auto add = [&](const Prediction& one, bool fits) {
+    if (!fits && one.memory.total() > hidden_beyond * limit) return;
+    const auto place = std::ranges::find_if(
+        plan.best, [&](const Advised& best) { return text_of(best.prediction.layout) == text_of(one.layout); });
+    map.points.push_back(
+        {&one, fits, place == plan.best.end() ? 0 : static_cast<size_t>(place - plan.best.begin()) + 1});
+    map.memory.take(one.memory.total());
+    map.time.take(one.time.step_s());
+  };
+  for (const Prediction& one : plan.fitting) add(one, true);
+  for (const Prediction& one : plan.unfitting) add(one, false);
+  if (limit > 0) map.memory.take(limit);
+  // The best are drawn last, on top of the others.
+  std::ranges::stable_sort(map.points, {}, [](const Point& one) { return one.best > 0; });
+  return map;
+}
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&')
+      safe += "&amp;";
+    else if (c == '<')
+      safe += "&lt;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+std::string number(double value) { return text_of_number(value, "%.6g"); }
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
+         "</text>\n";
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1 ? text_of_number(1e3 * seconds, "%.3g ms") : text_of_number(seconds, "%.3g s");
+}
+
+std::string title_of(const LayoutPlan& plan) {
+  if (plan.best.empty()) return "No layout fits into " + gigabytes(plan.asked.memory_bytes) + " GB";
+  const Prediction& best = plan.best.front().prediction;
+  return text_of(best.layout) + " is the fastest that fits: " + seconds_text(best.time.step_s()) + ", " +
+         gigabytes(best.memory.total()) + " GB";
+}
+
+}  // namespace
+
+std::string map_text(const LayoutPlan& plan, size_t width) {
+  constexpr size_t height = 16, margin = 10;
+  const Map map = map_of(plan);
+  if (map.points.empty()) return "";
+  const size_t columns = std::max<size_t>(20, width - margin - 1);
+  std::vector<std::string> lines(height, std::string(columns, ' '));
+  const auto column = [&](double bytes) {
+    return static_cast<size_t>(std::lround(map.memory.place(bytes) * static_cast<double>(columns - 1)));
+  };
+  if (plan.asked.memory_bytes > 0)
+    for (std::string& line : lines) line[column(plan.asked.memory_bytes)] = '|';
+  for (const Point& point : map.points) {
+    const double place = map.time.place(point.prediction->time.step_s());
+    const auto line = static_cast<size_t>(std::lround((1 - place) * static_cast<double>(height - 1)));
+    char& cell = lines[line][column(point.prediction->memory.total())];
+    cell = point.best > 0 ? static_cast<char>('0' + point.best) : point.fits ? 'o' : 'x';
+  }
+  std::string text;
+  for (size_t i = 0; i < height; ++i) {
+    std::string label = i == 0 ? seconds_text(map.time.high) : i + 1 == height ? seconds_text(map.time.low) : "";
+    label.resize(margin - 1, ' ');
+    text += label + "|" + lines[i].substr(0, lines[i].find_last_not_of(' ') + 1) + "\n";
+  }
+  const std::string low = gigabytes(map.memory.low) + " GB", high = gigabytes(map.memory.high) + " GB";
+  text += std::string(margin - 1, ' ') + "+" + std::string(columns, '-') + "\n" + std::string(margin, ' ') + low +
+          std::string(columns > low.size() + high.size() ? columns - low.size() - high.size() : 1, ' ') + high + "\n";
+  text += std::string(margin, ' ') + "o fits, x does not, 1 to 3: the best";
+  if (plan.asked.memory_bytes > 0) text += ", |: " + gigabytes(plan.asked.memory_bytes) + " GB";
+  return text + "\n" + std::string(margin, ' ') + "up: time of a step, right: memory of a device, both logarithmic\n";
+}
+
+std::string map_svg(const LayoutPlan& plan) {
+  constexpr double left = 80, top = 60, width = 720, height = 400, edge = 24;
+  const Map map = map_of(plan);
+  const auto x_of = [&](double bytes) { return left + edge + map.memory.place(bytes) * (width - 2 * edge); };
+  const auto y_of = [&](double seconds) { return top + height - edge - map.time.place(seconds) * (height - 2 * edge); };
+  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(left + width + 20) + "\" height=\"" +
+                    number(top + height + 60) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
+                    "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" +
+                    text_at(8, 20, "start", title_of(plan)) + text_at(8, 40, "start", plan_heading(plan)) +
+                    "<rect x=\"" + number(left) + "\" y=\"" + number(top) + "\" width=\"" + number(width) +
+                    "\" height=\"" + number(height) + "\" fill=\"none\" stroke=\"#888\"/>\n";
+  if (plan.asked.memory_bytes > 0) {
+    const double x = x_of(plan.asked.memory_bytes);
+    svg += "<line x1=\"" + number(x) + "\" y1=\"" + number(top) + "\" x2=\"" + number(x) + "\" y2=\"" +
+           number(top + height) + "\" stroke=\"#b00020\" stroke-dasharray=\"6 4\"/>\n" +
+           text_at(x, top - 4, "middle", gigabytes(plan.asked.memory_bytes) + " GB");
+  }
+  for (const Point& point : map.points) {
+    const Prediction& one = *point.prediction;
+    const double x = x_of(one.memory.total()), y = y_of(one.time.step_s());
+    const char* colour = point.best > 0 ? "#0b57d0" : point.fits ? "#4a7" : "#bbb";
+    // Hollow, because nothing was measured.
+    svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"" + (point.best > 0 ? "7" : "4") +
+           "\" fill=\"white\" stroke=\"" + colour + "\" stroke-width=\"1.6\"><title>" +
+           escaped(text_of(one.layout) + ": " + seconds_text(one.time.step_s()) + ", " + gigabytes(one.memory.total()) +
+                   " GB; " + parts_text(one.time)) +
+           "</title></circle>\n";
+    if (point.best > 0) svg += text_at(x, y + 4, "middle", std::to_string(point.best));
+  }
+  if (map.points.empty()) return svg + "</svg>\n";
+  const double bottom = top + height;
+  svg += text_at(left + edge, bottom + 18, "middle", gigabytes(map.memory.low) + " GB") +
+         text_at(left + width - edge, bottom + 18, "middle", gigabytes(map.memory.high) + " GB") +
+         text_at(left + width / 2, bottom + 36, "middle", "memory of a device (logarithmic)") +
+         text_at(left - 6, y_of(map.time.low) + 4, "end", seconds_text(map.time.low)) +
+         text_at(left - 6, y_of(map.time.high) + 4, "end", seconds_text(map.time.high)) +
+         text_at(left, bottom + 54, "start",
+                 "hollow: predicted, not measured; green fits, grey does not; time of a step upwards (logarithmic)");
+  return svg + "</svg>\n";
+}
+
+}  // namespace dpbench::forecast

@@ -1,0 +1,125 @@
+#include "harness/forecast/layout_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "harness/forecast/words.h"
+
+namespace dpbench::forecast {
+namespace {
+
+constexpr size_t most_advised = 3;
+
+std::string family_of(const Layout& layout) { return layout.strategy + " " + text_of(layout.mesh); }
+
+bool faster(const Prediction& one, const Prediction& other) { return one.time.step_s() < other.time.step_s(); }
+
+// Returns those that none beats in both memory and time, the fastest first.
+std::vector<Prediction> front_of(std::vector<Prediction> all) {
+  std::ranges::stable_sort(all, faster);
+  std::vector<Prediction> front;
+  for (const Prediction& one : all)
+    if (front.empty() || one.memory.total() < front.back().memory.total()) front.push_back(one);
+  return front;
+}
+
+// Returns the fastest layout that fits and that `allowed` accepts, or null.
+template <class Allowed>
+const Prediction* fastest(const LayoutPlan& plan, const Allowed& allowed) {
+  for (const Prediction& one : plan.fitting)
+    if (allowed(one.layout)) return &one;
+  return nullptr;
+}
+
+std::string ratio_text(const Prediction* other, const Prediction& best) {
+  if (!other) return "does not fit";
+  return "takes " + text_of_number(other->time.step_s() / best.time.step_s(), "%.2f") + " times as long";
+}
+
+// Says what each axis and option of the fastest layout is good for.
+std::vector<std::string> reasons_for_fastest(const LayoutPlan& plan, const Prediction& best) {
+  std::vector<std::string> reasons;
+  for (const AxisSize& axis : best.layout.mesh)
+    reasons.push_back("without " + axis.name + ", the best layout " +
+                      ratio_text(fastest(plan, [&](const Layout& one) { return one.size(axis.name) == 1; }), best));
+  const auto keeps = [&](const Layout& one) { return family_of(one) == family_of(best.layout) && one.recompute == 0; };
+  if (best.layout.recompute > 0)
+    reasons.push_back("without recomputation, this mesh " + ratio_text(fastest(plan, keeps), best));
+  return reasons;
+}
+
+std::string compared(const Prediction& one, const Prediction& fastest) {
+  const double slower = 100 * (one.time.step_s() / fastest.time.step_s() - 1);
+  const double memory = 100 * (one.memory.total() / fastest.memory.total() - 1);
+  return text_of_number(slower, "%.1f") + " % slower than 1, with " + text_of_number(std::abs(memory), "%.0f") +
+         (memory < 0 ? " % less memory" : " % more memory");
+}
+
+// The order of the axes does not matter: plan_layouts() puts them where they are fastest.
+bool same_sizes(const MeshShape& one, const MeshShape& other) {
+  return one.size() == other.size() &&
+         std::ranges::all_of(one, [&](const AxisSize& axis) { return size_of(other, axis.name) == axis.size; });
+}
+
+bool is_asked(const PlanRequest& asked, const Layout& layout) {
+  const auto same = [&](const MeshShape& mesh) { return same_sizes(mesh, layout.mesh); };
+  return (asked.meshes.empty() || std::ranges::any_of(asked.meshes, same)) &&
+         (asked.strategies.empty() || std::ranges::count(asked.strategies, layout.strategy) > 0);
+}
+
+}  // namespace
+
+LayoutPlan plan_layouts(const PlanRequest& asked) {
+  LayoutPlan plan{.asked = asked};
+  const Space space{.shape = asked.shape,
+                    .precision = precision_of(asked.dtype),
+                    .devices = asked.devices,
+                    .host_size = asked.machine.network.host_size,
+                    .batch = asked.batch};
+  std::map<std::string, std::vector<Prediction>> fitting;
+  std::map<std::string, Prediction> smallest;
+  each_layout(space, [&](const Layout& layout) {
+    if (!is_asked(asked, layout)) return;
+    ++plan.examined;
+    Prediction one{.layout = layout, .memory = memory_of(space.shape, space.precision, layout)};
+    if (asked.memory_bytes > 0 && one.memory.total() > asked.memory_bytes) {
+      ++plan.too_large;
+      const auto [known, is_new] = smallest.try_emplace(family_of(layout), one);
+      if (!is_new && one.memory.total() < known->second.memory.total()) known->second = one;
+      return;
+    }
+    one.time = time_of(space.shape, space.precision, layout, asked.machine);
+    fitting[family_of(layout)].push_back(std::move(one));
+  });
+  for (auto& [family, all] : fitting)
+    for (Prediction& one : asked.meshes.empty() ? front_of(std::move(all)) : std::move(all))
+      plan.fitting.push_back(std::move(one));
+  for (auto& [family, one] : smallest) {
+    if (fitting.contains(family)) continue;
+    one.time = time_of(space.shape, space.precision, one.layout, asked.machine);
+    plan.unfitting.push_back(std::move(one));
+  }
+  std::ranges::stable_sort(plan.fitting, faster);
+  std::ranges::stable_sort(plan.unfitting, {}, [](const Prediction& one) { return one.memory.total(); });
+  plan.front = front_of(plan.fitting);
+  std::vector<std::string> seen;
+  for (const Prediction& one : plan.fitting) {
+    if (plan.best.size() == most_advised) break;
+    if (std::ranges::count(seen, family_of(one.layout)) > 0) continue;
+    seen.push_back(family_of(one.layout));
+    std::vector<std::string> reasons = {parts_text(one.time)};
+    if (plan.best.empty() && asked.meshes.empty() && asked.strategies.empty())
+      for (std::string& reason : reasons_for_fastest(plan, one)) reasons.push_back(std::move(reason));
+    else if (!plan.best.empty())
+      reasons.push_back(compared(one, plan.best.front().prediction));
+    plan.best.push_back({one, reasons});
+  }
+  return plan;
+}
+
+double tokens_per_s(const LayoutPlan& plan, const Prediction& prediction) {
+  return static_cast<double>(plan.asked.batch) * static_cast<double>(plan.asked.shape.seq) / prediction.time.step_s();
+}
+
+}  // namespace dpbench::forecast

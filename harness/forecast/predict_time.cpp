@@ -1,0 +1,307 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "harness/forecast/group_link.h"
+#include "harness/forecast/lanes.h"
+#include "harness/forecast/predict.h"
+#include "strategies/schedule/simulate.h"
+
+namespace dpbench::forecast {
+namespace {
+
+// Times of a forward or backward pass, by part of a step.
+struct Spent {
+  double computing = 0, tensor = 0, context = 0, data = 0;
+
+  double all() const { return computing + tensor + context + data; }
+  Spent& operator+=(const Spent& other) {
+    computing += other.computing, tensor += other.tensor, context += other.context, data += other.data;
+    return *this;
+  }
+  Spent operator*(double times) const { return {computing * times, tensor * times, context * times, data * times}; }
+};
+
+// A block of the model: what fsdp gathers together, and what ddp reduces together.
+struct Unit {
+  Spent forward, backward;
+  double gather_s = 0, reduce_s = 0;
+};
+
+class Timing {
+ public:
+  Timing(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine)
+      : shape_(shape),
+        precision_(precision),
+        layout_(layout),
+        machine_(machine),
+        sharing_(machine.cores > 0
+                     ? std::max(1.0, static_cast<double>(ranks_of(layout.mesh)) * machine.threads / machine.cores)
+                     : 1),
+        tensor_(layout.mesh, "tp", machine.network, sharing_),
+        context_(layout.mesh, "cp", machine.network, sharing_),
+        pipe_(layout.mesh, "pp", machine.network, sharing_),
+        replicas_(layout.mesh, "dp", machine.network, sharing_),
+        shards_(layout.mesh, layout.size("shard") > 1 ? "shard" : "dp", machine.network, sharing_),
+        layer_flop_(work(gpt::Part::layer).forward.flop) {}
+
+  Time step() {
+    std::vector<Stage> stages;
+    for (const StageBlocks& blocks : stages_of(shape_, layout_)) stages.push_back(stage_of(blocks));
+    Time time = layout_.schedule ? pipelined(stages) : alone(stages.front());
+    add_after_passes(time);
+    return time;
+  }
+
+ private:
+  struct Stage {
+    Spent forward, backward;  // of a micro-batch
+    double last_data = 0;     // more time of the last micro-batch's backward pass, which reduces gradients
+    double parameters = 0;
+    Spent both() const {
+      Spent sum = forward;
+      sum += backward;
+      return sum;
+    }
+  };
+
+  BlockWork work(gpt::Part part) const {
+    return work_of(shape_, part, layout_.cut(), precision_, static_cast<double>(layout_.rows));
+  }
+  double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
+  double stored_bytes() const { return precision_ == gpt::Precision::float64 ? 8 : 4; }
+  // Bytes of gradients on their way, of parameters that take this many bytes.
+  double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
+  double tokens() const {
+    return static_cast<double>(layout_.rows) * static_cast<double>(shape_.seq) / layout_.size("cp");
+  }
+  // Bytes of an activation of the residual stream.
+  double stream_bytes() const {
+    const double size = precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
+    return tokens() * static_cast<double>(shape_.hidden) * size;
+  }
+
+  // Returns how many sums over tp a block's forward and backward pass have.
+  static std::pair<int, int> tensor_sums(gpt::Part part) {
+    switch (part) {
+      case gpt::Part::embed:
+        return {1, 0};
+      case gpt::Part::layer:
+        return {2, 2};
+      case gpt::Part::head:
+        return {0, 1};
+      default:
+        return {0, 0};
+    }
+  }
+
+  // Returns the time of ring attention's hops that the attention over a block of keys does not hide. bytes: of the keys
+  // and values of one rank.
+  double hops_s(double compute_s, double bytes) const {
+    const int ranks = context_.ranks();
+    if (ranks == 1) return 0;
+    const double hop = context_.neighbour().latency_s + bytes / context_.neighbour().bytes_per_s;
+    return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
+  }
+
+  Unit unit_of(gpt::Part part) const {
+    const BlockWork done = work(part);
+    const auto [forward_sums, backward_sums] = tensor_sums(part);
+    const double sum_s = tensor_.seconds("allreduce", stream_bytes());
+    Unit unit;
+    unit.forward = {.computing = sharing_ * machine_.speed.seconds(done.forward, layer_flop_),
+                    .tensor = forward_sums * sum_s};
+    unit.backward = {.computing = sharing_ * machine_.speed.seconds(done.backward, layer_flop_),
+                     .tensor = backward_sums * sum_s};
+    if (part == gpt::Part::layer) {
+      const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
+                        static_cast<double>(shape_.heads * layout_.size("tp"));
+      unit.forward.context = hops_s(attention_s(1), kv);
+      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // and their gradients
+    }
+    if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
+    const double bytes = parameters(part) * stored_bytes();
+    const bool gathers = layout_.sharding == Sharding::parameters || layout_.sharding == Sharding::gradients;
+    if (gathers) unit.gather_s = shards_.seconds("allgather", layout_.narrow ? bytes / 2 : bytes);
+    if (gathers)
+      unit.reduce_s = shards_.seconds("reduce_scatter", reduced(bytes));
+    else if (layout_.overlapped)
+      unit.reduce_s = replicas_.seconds("allreduce", reduced(bytes));
+    return unit;
+  }
+
+  double attention_s(double passes) const {
+    const double flop =
+        4 * tokens() * static_cast<double>(shape_.seq) * static_cast<double>(shape_.hidden) / layout_.size("tp");
+    return sharing_ * passes * machine_.speed.seconds({flop, 0}, layer_flop_);
+  }
+
+  std::vector<Unit> units_of(const StageBlocks& blocks) const {
+    std::vector<Unit> units;
+    if (blocks.embed) units.push_back(unit_of(gpt::Part::embed));
+    units.insert(units.end(), static_cast<size_t>(blocks.layers), unit_of(gpt::Part::layer));
+    if (blocks.norm) units.push_back(unit_of(gpt::Part::norm));
+    if (blocks.head) units.push_back(unit_of(gpt::Part::head));
+    return units;
+  }
+
+  // Returns the exposed part of a collective that could be hidden entirely.
+  double unhidden(double seconds) const { return (1 - machine_.overlap) * seconds; }
+
+  // Runs units one after another; while one computes, the next is gathered. reduces: each unit's gradients are reduced
+  // when it ends. Returns the time in which computations wait for collectives over data axes.
+  double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
+    Lanes lanes;
+    const double visible = 1 - machine_.overlap;
+    std::vector<double> gathered(units.size(), 0);
+    const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
+    const auto gather = [&](size_t i) {
+      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gather_s * (1 - visible));
+    };
+    double computing = 0;
+    gather(0);
+    for (size_t i = 0; i < units.size(); ++i) {
+      lanes.wait_until(gathered[i]);
+      gather(i + 1);
+      const double busy = (backward ? at(i).backward : at(i).forward).all();
+      lanes.compute(busy);
+      computing += busy;
+      if (reduces) lanes.transfer(at(i).reduce_s * (1 - visible));
+    }
+    if (reduces) lanes.wait_for_all();
+    double waited = lanes.now() - computing;
+    for (const Unit& unit : units) waited += visible * ((gathers ? unit.gather_s : 0) + (reduces ? unit.reduce_s : 0));
+    return waited;
+  }
+
+  Stage stage_of(const StageBlocks& blocks) const {
+    const std::vector<Unit> units = units_of(blocks);
+    Stage stage;
+    for (const Unit& unit : units) stage.forward += unit.forward, stage.backward += unit.backward;
+    const bool kept = layout_.schedule && !layout_.reshard;  // a pipeline's units stay gathered for the whole step
+    const bool each_pass = layout_.sharding == Sharding::parameters && !kept;
+    const bool reduces = layout_.overlapped, each = reduces && layout_.reduces_each();
+    stage.forward.data = each_pass ? data_wait(units, false, true, false) : 0;
+    const bool again = each_pass && layout_.reshard;
+    stage.backward.data = data_wait(units, true, again, each);
+    stage.last_data = data_wait(units, true, again, reduces) - stage.backward.data;
+    // Units that stay gathered are gathered once, before their forward passes.
+    if (kept || layout_.sharding == Sharding::gradients) stage.last_data += data_wait(units, false, true, false);
+    stage.parameters = parameters_of(blocks);
+    return stage;
+  }
+
+  double parameters_of(const StageBlocks& blocks) const {
+    double sum = static_cast<double>(blocks.layers) * parameters(gpt::Part::layer);
+    if (blocks.embed) sum += parameters(gpt::Part::embed);
+    if (blocks.norm) sum += parameters(gpt::Part::norm);
+    if (blocks.head) sum += shape_.tied && !blocks.embed ? parameters(gpt::Part::embed) : parameters(gpt::Part::head);
+    return sum;
+  }
+
+  Time alone(const Stage& stage) {
+    const auto micros = static_cast<double>(layout_.micro_batches);
+    parameters_ = stage.parameters;
+    Time time;
+    const Spent spent = stage.both() * micros;
+    time.computing_s = spent.computing, time.tensor_s = spent.tensor, time.context_s = spent.context;
+    time.data_s = spent.data + stage.last_data;
+    return time;
+  }
+
+  // The rank that is busy longest has the parts of the step; the others wait for it.
+  Time pipelined(const std::vector<Stage>& stages) {
+    const pipeline::Schedule schedule = schedule_of(layout_);
+    const auto micros = static_cast<double>(layout_.micro_batches);
+    Spent mean;
+    for (const Stage& stage : stages) mean += stage.both() * (1.0 / static_cast<double>(stages.size()));
+    double forward = 0;
+    for (const Stage& stage : stages) forward += stage.forward.all() / static_cast<double>(stages.size());
+    pipeline::Costs costs{.forward = forward / sharing_,
+                          .input_gradient = (mean.all() - forward) / sharing_ / 2,
+                          .weight_gradient = (mean.all() - forward) / sharing_ / 2,
+                          .bytes = stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1),
+                          .link = {pipe_.neighbour().latency_s, pipe_.neighbour().bytes_per_s}};
+    for (const Stage& stage : stages) costs.stage_factors.push_back(stage.both().all() / mean.all());
+    const pipeline::Simulation simulation = simulate(schedule, costs);
+    std::vector<Spent> by_rank(schedule.ranks.size());
+    std::vector<double> parameters(schedule.ranks.size()), last(schedule.ranks.size());
+    double work = 0;  // of all ranks of the pipeline, if each had its own cores
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const auto rank = static_cast<size_t>(schedule.rank_of[i]);
+      by_rank[rank] += stages[i].both() * micros;
+      parameters[rank] += stages[i].parameters;
+      last[rank] += stages[i].last_data;
+    }
+    size_t busiest = 0;
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (by_rank[rank].all() > by_rank[busiest].all()) busiest = rank;
+      work += by_rank[rank].all() / sharing_;
+    }
+    // Ranks that wait leave their cores to the others.
+    const double cores_s = work * sharing_ / static_cast<double>(by_rank.size());
+    const double makespan = std::max(simulation.makespan, cores_s);
+    const Spent& longest = by_rank[busiest];
+    const double scale = std::min(1.0, makespan / longest.all());  // fewer ranks than `sharing_` says compute at a time
+    parameters_ = *std::ranges::max_element(parameters);
+    Time time;
+    time.computing_s = longest.computing * scale, time.tensor_s = longest.tensor * scale;
+    time.context_s = longest.context * scale;
+    time.data_s = longest.data * scale + *std::ranges::max_element(last);
+    time.bubble_s = makespan - longest.all() * scale;
+    return time;
+  }
+
+  // Adds what follows the backward passes: gradients that were not reduced during them, and the optimizer.
+  void add_after_passes(Time& time) const {
+    const double whole = parameters_ * stored_bytes(), bytes = reduced(whole);
+    const int shards = layout_.shards();
+    if (layout_.sharding == Sharding::state)
+      time.data_s += shards_.seconds("reduce_scatter", bytes) + shards_.seconds("allgather", whole);
+    else if (layout_.sharding == Sharding::parameters && layout_.size("shard") > 1)
+      time.data_s += replicas_.seconds("allreduce", bytes / shards);
+    else if (!layout_.overlapped)
+      time.data_s += replicas_.seconds("allreduce", bytes);
+    time.context_s += context_.seconds("allreduce", bytes / shards);
+    time.optimizer_s += sharing_ * machine_.speed.update_s * parameters_ / shards;
+  }
+
+  const gpt::Shape& shape_;
+  gpt::Precision precision_;
+  const Layout& layout_;
+  const Machine& machine_;
+  double sharing_;  // factor by which computations slow down, because ranks share cores
+  GroupLink tensor_, context_, pipe_, replicas_, shards_;
+  double layer_flop_;
+  double parameters_ = 0;  // of the rank with most
+};
+
+}  // namespace
+
+std::vector<StageBlocks> stages_of(const gpt::Shape& shape, const Layout& layout) {
+  if (!layout.schedule) return {{.embed = true, .norm = true, .head = true, .layers = shape.layers}};
+  std::vector<StageBlocks> stages;
+  int64_t first = 0;
+  const int64_t norm = shape.layers + 1;  // its number; those of the layers begin at 1
+  for (const int64_t size : layout.stage_sizes) {
+    const int64_t last = first + size;
+    stages.push_back({.embed = first == 0,
+                      .norm = first <= norm && norm < last,
+                      .head = last == norm + 2,
+                      .layers = std::clamp<int64_t>(last, 1, norm) - std::clamp<int64_t>(first, 1, norm)});
+    first = last;
+  }
+  return stages;
+}
+
+pipeline::Schedule schedule_of(const Layout& layout) {
+  return pipeline::make_schedule(
+      *layout.schedule,
+      {.ranks = layout.size("pp"), .chunks = layout.stages, .microbatches = static_cast<int>(layout.micro_batches)});
+}
+
+Time time_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine) {
+  return Timing(shape, precision, layout, machine).step();
+}
+
+}  // namespace dpbench::forecast

@@ -1,0 +1,34 @@
+#include "harness/forecast/words.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+namespace dpbench::forecast {
+
+std::string text_of_number(double number, const char* format) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+std::string gigabytes(double bytes) { return text_of_number(bytes * 1e-9, bytes < 1e9 ? "%.3f" : "%.1f"); }
+
+std::string parts_text(const Time& time) {
+  std::vector<std::pair<double, std::string>> parts = {{time.computing_s, "computing"},
+                                                       {time.optimizer_s, "optimizer"},
+                                                       {time.tensor_s, "sums over tp"},
+                                                       {time.context_s, "exchange over cp"},
+                                                       {time.data_s, "exchange over dp and shard"},
+                                                       {time.bubble_s, "pipeline bubble"}};
+  std::ranges::stable_sort(parts, std::ranges::greater(), [](const auto& one) { return one.first; });
+  std::string text;
+  for (const auto& [seconds, name] : parts) {
+    const double percent = 100 * seconds / time.step_s();
+    if (percent >= 1) text += (text.empty() ? "" : ", ") + name + " " + text_of_number(percent, "%.0f %%");
+  }
+  return text;
+}
+
+}  // namespace dpbench::forecast

@@ -1,0 +1,78 @@
+#include "harness/forecast/work.h"
+
+namespace dpbench::forecast {
+namespace {
+
+BlockWork embed_work(const gpt::Shape& shape, double activations) {
+  const double table = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
+  return {.forward = {0, 2 * activations}, .backward = {0, 2 * activations + table * sizeof(float)}};
+}
+
+// activations: bytes of the block's input. between: bytes of activations outside of divided layers.
+BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens, double between, double size) {
+  const auto hidden = static_cast<double>(shape.hidden), mlp = static_cast<double>(shape.mlp);
+  const auto shared = static_cast<double>(shape.kv_heads * shape.head_size());
+  const bool gated = shape.style == gpt::Style::llama;
+  const double matrices = 2 * hidden * hidden + 2 * hidden * shared + (gated ? 3 : 2) * hidden * mlp;
+  const double products = 2 * tokens * matrices / cut.tp;
+  const double attention = 4 * tokens * static_cast<double>(shape.seq) * hidden / cut.tp;
+  const double inner = tokens * mlp / cut.tp * size, heads = tokens * hidden / cut.tp * size;
+  // Two norms read and write their input, two sums read two activations and write one. The MLP's activation reads one
+  // tensor and writes one, or multiplies by the gate; rotary positions pass over query and key.
+  const Pass forward{products + attention, 10 * between + (gated ? 5 : 2) * inner + (gated ? 6 : 0) * heads};
+  const Pass backward{2 * (products + attention), 12 * between + (gated ? 7 : 3) * inner + (gated ? 6 : 0) * heads};
+  return {forward, backward};
+}
+
+// The loss casts the logits to float32, subtracts their logarithm, and in the backward pass computes its gradient and
+// casts it back.
+BlockWork head_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens) {
+  const double logits = tokens * static_cast<double>(shape.vocab) / cut.tp;
+  const double product = 2 * logits * static_cast<double>(shape.hidden);
+  return {.forward = {product, 5 * logits * sizeof(float)}, .backward = {2 * product, 6 * logits * sizeof(float)}};
+}
+
+}  // namespace
+
+double activation_bytes(gpt::Precision precision) {
+  switch (precision) {
+    case gpt::Precision::float64:
+      return 8;
+    case gpt::Precision::bfloat16:
+      return 3;
+    default:
+      return 4;
+  }
+}
+
+BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows) {
+  const double tokens = rows * static_cast<double>(shape.seq) / cut.cp, size = activation_bytes(precision);
+  const double activations = tokens * static_cast<double>(shape.hidden) * size;
+  const double between = cut.sequence ? activations / cut.tp : activations;
+  switch (part) {
+    case gpt::Part::embed:
+      return embed_work(shape, between);
+    case gpt::Part::layer:
+      return layer_work(shape, cut, tokens, between, size);
+    case gpt::Part::norm:
+      return {.forward = {0, 2 * between}, .backward = {0, 3 * between}};
+    default:
+      return head_work(shape, cut, tokens);
+  }
+}
+
+BlockWork work_of_model(const gpt::Shape& shape, gpt::Precision precision, double rows) {
+  BlockWork all = {};
+  const auto add = [&](gpt::Part part, double times) {
+    const BlockWork one = work_of(shape, part, {}, precision, rows);
+    all.forward += {one.forward.flop * times, one.forward.bytes * times};
+    all.backward += {one.backward.flop * times, one.backward.bytes * times};
+  };
+  add(gpt::Part::embed, 1);
+  add(gpt::Part::layer, static_cast<double>(shape.layers));
+  add(gpt::Part::norm, 1);
+  add(gpt::Part::head, 1);
+  return all;
+}
+
+}  // namespace dpbench::forecast

@@ -1,0 +1,242 @@
+// dpbench plan: predicts memory and time of all layouts of a gpt on a number of devices, before anything runs.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "harness/forecast/layout_map.h"
+#include "harness/forecast/layout_plan.h"
+#include "harness/forecast/words.h"
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/figures/disturbance.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/text/shell.h"
+#include "harness/report/validate/validate.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+enum class PlanForm { table, markdown, json, svg };
+template <>
+inline constexpr auto enum_names<PlanForm> = std::to_array<std::string_view>({"table", "markdown", "json", "svg"});
+
+namespace {
+
+constexpr int most_devices = 65536, usual_host = 8, usual_rows = 4;
+
+constexpr char what_is_missing[] =
+    "Predicted, not measured. Leaves out stragglers, other traffic, switches, fragmentation of the allocator and the "
+    "memory of LibTorch itself.\n";
+
+std::vector<std::string> planned_strategies() { return {"ddp", "zero1", "zero2", "fsdp", "layout"}; }
+
+struct PlanOptions {
+  StoredRuns stored;
+  std::string model = "small", rate, memory, link;
+  std::vector<std::string> meshes, strategies;
+  int gpus = 0, cpus = 0, hosts = 0, threads = 1;  // 0: not given
+  int64_t batch = 0;
+  Dtype dtype = Dtype::f32;
+  PlanForm output = PlanForm::table;
+};
+
+void add_flags(CLI::App& app, PlanOptions& o) {
+  add_runs(app, o.stored, "the run whose cases of gpt on one device give the device's speed [latest]");
+  const auto model = in_group("Model");
+  model(app.add_option("--model", o.model, "shape of gpt ['dpbench list gpt'; small]"), "NAME,KEY=V,..");
+  model(app.add_option("--batch", o.batch, "rows of a step, on all devices [4 a device]")
+            ->check(between(1, int64_t{1} << 32)),
+        "N");
+  add_named<Dtype>(app, "--dtype", o.dtype, "precision; bf16 is autocast over float32 [f32]")->group("Model");
+  const auto only = in_group("Layouts");
+  only(app.add_option("--mesh", o.meshes,
+                      "only this mesh, as in dp=8,tp=8; -o json then lists all its layouts; repeatable")
+           ->check(a_mesh())
+           ->allow_extra_args(false),
+       "AXIS=N,..");
+  only(add_values(app, "--strategy", o.strategies, "only these strategies")->check(each(one_of(planned_strategies()))),
+       "NAME,..");
+  const auto machine = in_group("Devices");
+  machine(app.add_option("--gpus", o.gpus, "number of GPUs")->check(between(1, most_devices)), "N");
+  machine(app.add_option("--cpus", o.cpus, "number of virtual CPU devices, which share the cores of the run")
+              ->check(between(1, most_devices))
+              ->excludes("--gpus"),
+          "N");
+  machine(
+      app.add_option("--memory", o.memory, "memory of a device, as in 80GB or 24GiB [no limit]")->check(not_empty()),
+      "SIZE");
+  machine(
+      app.add_option("--rate", o.rate, "speed of a device instead of a run: what it reaches, not its peak, as in 400TF")
+          ->check(not_empty()),
+      "RATE");
+  machine(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us, per device")->check(not_empty()),
+          "NAME=RATE:LATENCY,..");
+  machine(
+      app.add_option("--hosts", o.hosts, "devices per host [8 if --link has inter]")->check(between(1, most_devices)),
+      "N");
+  machine(app.add_option("--threads", o.threads, "threads of each CPU device [1]")->check(between(1, 1024)), "N");
+  add_named<PlanForm>(app, "-o,--output", o.output, "format on stdout [table]");
+}
+
+struct Unit {
+  const char* name;
+  double factor;
+};
+
+// Parses a positive number with one of these units. Throws UsageError that names the flag and the units.
+double quantity(const std::string& flag, const std::string& text, const std::vector<Unit>& units) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::vector<std::string> names;
+  for (const Unit& unit : units) {
+    names.emplace_back(unit.name);
+    if (end != text.c_str() && std::string(end) == unit.name && std::isfinite(number) && number > 0)
+      return number * unit.factor;
+  }
+  throw UsageError(flag + " '" + one_line(text, 40) + "' is not a number above 0 with a unit of " + join(names));
+}
+
+double memory_of(const std::string& text) {
+  if (text.empty()) return 0;
+  return quantity("--memory", text, {{"MB", 1e6}, {"GB", 1e9}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}});
+}
+
+Network network_of(const PlanOptions& options, int devices) {
+  if (devices == 1) return {{1, 0}, {1, 0}, 0};  // no collective runs
+  if (options.link.empty())
+    throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
+                     " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
+  const bool several = options.link.find("inter") != std::string::npos;
+  const int host = options.hosts > 0 ? options.hosts : several ? usual_host : 0;
+  Network network = parse_network(options.link, host);
+  if (host > 0 && devices > host && devices % host != 0)
+    throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " + std::to_string(host) +
+                     " devices each. Use another --hosts");
+  if (!several && options.hosts == 0) network.host_size = 0;
+  return network;
+}
+
+forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices) {
+  forecast::Machine machine{.network = network_of(options, devices), .threads = options.threads};
+  if (!options.rate.empty()) {
+    if (!options.stored.runs.empty())
+      throw UsageError("--rate " + one_line(options.rate, 40) + " and the run '" +
+                       one_line(options.stored.runs.front(), 80) + "' both give the device's speed. Leave out one");
+    const double rate = quantity("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}});
+    machine.speed = forecast::constant_speed(rate, "--rate " + options.rate + ", as given");
+  } else {
+    const Report report = read_consistent_report(
+        find_run(options.stored.runs.empty() ? "latest" : options.stored.runs.front(), options.stored.results));
+    machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype);
+    if (!gpus) machine.cores = cores_of(report);
+  }
+  // Ranks that use all cores copy with the cores that compute.
+  if (machine.cores > 0 && devices * options.threads >= machine.cores) machine.overlap = 0;
+  return machine;
+}
+
+forecast::PlanRequest request_of(const PlanOptions& options) {
+  if (options.stored.runs.size() > 1) throw UsageError("plan takes one run");
+  if (options.gpus == 0 && options.cpus == 0)
+    throw UsageError("plan needs a number of devices, for example: " +
+                     shell_command("plan --model llama-1b --gpus 64 --memory 80GB --dtype bf16 --rate 400TF "
+                                   "--link intra=450GB/s:2us,inter=50GB/s:10us"));
+  const bool gpus = options.gpus > 0;
+  const int devices = gpus ? options.gpus : options.cpus;
+  forecast::PlanRequest request{.model = options.model,
+                                .shape = gpt::parse_shape(options.model),
+                                .dtype = options.dtype,
+                                .gpus = gpus,
+                                .devices = devices,
+                                .batch = options.batch > 0 ? options.batch : int64_t{usual_rows} * devices,
+                                .memory_bytes = memory_of(options.memory)};
+  if (request.shape.experts > 0)
+    throw UsageError("--model " + one_line(options.model, 80) + ": plan has no formulas for experts yet");
+  for (const std::string& mesh : options.meshes) {
+    request.meshes.push_back(parse_mesh(mesh));
+    if (ranks_of(request.meshes.back()) != devices)
+      throw UsageError("--mesh " + mesh + " has " + std::to_string(ranks_of(request.meshes.back())) + " ranks, not " +
+                       std::to_string(devices));
+  }
+  request.strategies = options.strategies;
+  request.machine = machine_of(options, gpus, devices);
+  return request;
+}
+
+size_t terminal_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40 ? size.ws_col : 100;
+}
+
+std::string with_commands(const forecast::LayoutPlan& plan, bool markdown) {
+  std::string text;
+  for (size_t i = 0; i < plan.best.size(); ++i) {
+    const auto& [prediction, reasons] = plan.best[i];
+    const forecast::Layout& layout = prediction.layout;
+    text += std::to_string(i + 1) + ". " + text_of(layout) + ": " + join(reasons, "; ") + "\n";
+    const std::string model = " --workload gpt --model " + plan.asked.model + " --dtype " + name_of(plan.asked.dtype);
+    std::vector<std::string> commands = {shell_command(flags_of(layout, plan.asked.gpus) + model)};
+    if (!layout.mesh.empty())
+      commands.insert(commands.begin(), shell_command("check --workload gpt " + check_flags_of(layout)));
+    for (const std::string& command : commands) text += (markdown ? "   `" + command + "`\n" : "   " + command + "\n");
+  }
+  return text;
+}
+
+std::string output_of(const forecast::LayoutPlan& plan, PlanForm form) {
+  if (form == PlanForm::json) return json_text(to_json(plan));
+  if (form == PlanForm::svg) return map_svg(plan);
+  const bool markdown = form == PlanForm::markdown;
+  std::string text = (markdown ? "**" : "") + one_line(plan_heading(plan), 300) + (markdown ? "**\n\n" : "\n");
+  if (plan.fitting.empty()) {
+    text += "No layout fits.";
+    if (!plan.unfitting.empty())
+      text += " The smallest, " + text_of(plan.unfitting.front().layout) + ", needs " +
+              forecast::gigabytes(plan.unfitting.front().memory.total()) + " GB.";
+    text += "\n";
+  } else {
+    const auto rows = layout_rows(plan);
+    text += markdown ? as_markdown(rows) + "\n" : aligned(rows, forecast::layout_columns_right()) + "\n";
+    text += with_commands(plan, markdown) + "\n";
+  }
+  if (!markdown) text += map_text(plan, terminal_width()) + "\n";
+  for (const auto& remark : plan_remarks(plan)) text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
+  return text + (markdown ? "\n" : "") + what_is_missing;
+}
+
+int show_plan(const PlanOptions& options) {
+  const forecast::LayoutPlan plan = plan_layouts(request_of(options));
+  if (plan.examined == 0)
+    throw UsageError("no layout of this model has " + std::to_string(plan.asked.devices) + " devices and " +
+                     std::to_string(plan.asked.batch) +
+                     " rows: the ranks of dp and shard must divide --batch, those of " +
+                     "tp the heads, and there are at most as many stages as layers");
+  const bool saved = print(output_of(plan, options.output));
+  return exit_code({.unsaved = !saved, .inconclusive = plan.fitting.empty()});
+}
+
+}  // namespace
+
+Command plan_command() {
+  return reading_command(
+      {.name = "plan",
+       .arguments = "[RUN] --model NAME --gpus N [FLAGS]",
+       .summary = "predict which layouts of a gpt fit, and which is fastest, before anything runs",
+       .examples = {{"plan --model llama-1b --gpus 64 --memory 80GB --dtype bf16 --rate 400TF "
+                     "--link intra=450GB/s:2us,inter=50GB/s:10us",
+                     ""},
+                    {"plan latest --model gpt2-124m --gpus 8 --link intra=450GB/s:2us", "speed of a device from a run"},
+                    {"plan latest --cpus 4 --link intra=4GB/s:20us -o svg > plan.svg", "the map"}},
+       .exit_codes = {4}},
+      add_flags, show_plan);
+}
+
+}  // namespace dpbench

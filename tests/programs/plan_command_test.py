@@ -1,0 +1,111 @@
+"""plan_command_test.py DPBENCH: tests the program `dpbench plan`: every format is marked as a prediction, memory limits and filters hold,
+and bad input is refused in one line."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+import sample_runs
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+LINK = ("--link", "intra=450GB/s:2us,inter=50GB/s:10us")
+USUAL = ("--model", "llama-1b", "--gpus", "64", "--dtype", "bf16", "--rate", "400TF", *LINK)
+
+
+class PlanCommand(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-plan-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def plan(self, *words, code=0):
+        done = subprocess.run([PROGRAM, "plan", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def document(self, *words, code=0):
+        return json.loads(self.plan(*words, "-o", "json", code=code).stdout)
+
+    def put(self, content):
+        with open(os.path.join(self.folder, "run.json"), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+    def test_every_format_says_that_nothing_was_measured(self):
+        for form in ("table", "markdown"):
+            text = self.plan(*USUAL, "--memory", "80GB", "-o", form).stdout
+            self.assertIn("PLAN, not measured", text)
+            self.assertIn("fitted to --rate 400TF, as given", text)
+            self.assertEqual(text.count(" check --workload gpt "), 3)
+        document = self.document(*USUAL)
+        self.assertEqual((document["schema"], document["projected"]), ("dpbench.plan", True))
+        self.assertEqual({entry["projected"] for entry in document["layouts"] + document["front"] + document["best"]}, {True})
+        svg = self.plan(*USUAL, "--memory", "80GB", "-o", "svg").stdout
+        circles = xml.dom.minidom.parseString(svg).getElementsByTagName("circle")
+        self.assertGreater(len(circles), 20)
+        self.assertEqual({circle.getAttribute("fill") for circle in circles}, {"white"})
+
+    def test_the_parts_of_time_and_memory_add_up(self):
+        for entry in self.document(*USUAL)["layouts"]:
+            self.assertAlmostEqual(sum(entry["time_s"].values()) / entry["step_s"], 1)
+            parts = dict(entry["memory_bytes"])
+            total = parts.pop("total")
+            self.assertAlmostEqual(sum(parts.values()) / total, 1)
+
+    def test_a_layout_fits_if_its_memory_is_at_most_the_limit(self):
+        document = self.document(*USUAL, "--memory", "20GB")
+        self.assertGreater(document["too_large"], 0)
+        for entry in document["layouts"]:
+            self.assertEqual(entry["fits"], entry["memory_bytes"]["total"] <= 20e9, entry["layout"])
+        none = self.plan(*USUAL, "--memory", "1GB", code=4).stdout
+        self.assertIn("No layout fits. The smallest, ", none)
+
+    def test_a_mesh_and_a_strategy_restrict_the_layouts(self):
+        document = self.document(*USUAL, "--mesh", "tp=8,shard=8")
+        self.assertEqual({(entry["layout"]["mesh"], entry["layout"]["strategy"]) for entry in document["layouts"]},
+                         {("shard=8,tp=8", "layout")})
+        self.assertEqual(len(document["layouts"]), document["examined"])
+        document = self.document(*USUAL, "--strategy", "ddp,zero1")
+        self.assertEqual({entry["layout"]["strategy"] for entry in document["layouts"]}, {"ddp", "zero1"})
+
+    def test_the_speed_of_a_device_comes_from_a_stored_run(self):
+        self.put(sample_runs.report([self.gpt_case(1, 1e6), self.gpt_case(4, 3e6)]))
+        document = self.document("run.json", "--model", "small", "--cpus", "1", "--batch", "4")
+        self.assertEqual(len(document["speed"]["rates"]), 2)
+        self.assertIn("cpu/gpt", document["speed"]["fitted_to"])
+        (measured,) = [entry for entry in document["layouts"] if entry["layout"]["rows"] == 4 and entry["layout"]["recompute"] == 0]
+        self.assertAlmostEqual(measured["step_s"] / 3e-3, 1, places=6)
+
+    def gpt_case(self, batch, step_ns):
+        made = sample_runs.case("cpu", "gpt", 1, step_ns, batch=batch)
+        for launch in made["launches"]:
+            for rank in launch["ranks"]:
+                rank["rows_per_step"] = batch
+                rank["phases_ns"] = {"forward": 0.4 * (step_ns - 1e5), "backward": 0.6 * (step_ns - 1e5), "optimizer": 1e5}
+        return made
+
+    def test_a_wrong_flag_or_value_is_named_in_one_line(self):
+        self.put(sample_runs.usual())
+        for words, said in ((("--rate", "1TF"), "--gpus"), (("--gpus", "8", "--rate", "1TF"), "--link"), (("--gpus", "8", *LINK), "latest"),
+                            (("--gpus", "8", "--rate", "1", *LINK), "'1'"), (("--gpus", "8", "--rate", "nanTF", *LINK), "nanTF"),
+                            (("--gpus", "8", "--rate", "1TF", "--memory", "80", *LINK), "--memory '80'"),
+                            (("--gpus", "12", "--rate", "1TF", *LINK), "12 devices"),
+                            (("--gpus", "8", "--cpus", "8", "--rate", "1TF", *LINK), "--gpus"),
+                            (("--gpus", "8", "--rate", "1TF", "--model", "tiny-experts", *LINK), "experts"),
+                            (("--gpus", "8", "--rate", "1TF", "--model", "huge", *LINK), "huge"),
+                            (("--gpus", "8", "--rate", "1TF", "--mesh", "dp=4", *LINK), "dp=4"),
+                            (("--gpus", "8", "--rate", "1TF", "--strategy", "dp", *LINK), "--strategy"),
+                            (("--gpus", "7", "--batch", "3", "--rate", "1TF", "--link", "intra=1GB/s:1us"), "no layout"),
+                            (("run.json", "--gpus", "8", "--rate", "1TF", *LINK), "both"),
+                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), "no measured case of gpt")):
+            with self.subTest(words=words):
+                done = self.plan(*words, code=2)
+                self.assertEqual(done.stdout, "")
+                self.assertIn(said, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,309 @@
+// Plans of layouts: speed of a device, links, cuts of a pipeline and predicted steps, against figures worked out by
+// hand.
+#include "harness/forecast/layout_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "harness/forecast/group_link.h"
+#include "harness/forecast/lanes.h"
+#include "harness/forecast/layout_map.h"
+#include "harness/forecast/stage_cut.h"
+#include "harness/report/figures/summarise.h"
+#include "tests/support/contains.h"
+#include "tests/unit/report/sample_reports.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::forecast {
+namespace {
+
+constexpr double rate = 1e12;
+const gpt::Shape small = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=32,vocab=512");
+
+PlanRequest request_for(int devices, double memory_bytes = 0) {
+  PlanRequest asked{.model = "layers=8,hidden=64,heads=4,seq=32,vocab=512", .shape = small};
+  asked.devices = devices, asked.batch = 16, asked.memory_bytes = memory_bytes, asked.gpus = true;
+  asked.machine.speed = constant_speed(rate, "a test");
+  asked.machine.network = {{100e9, 1e-6}, {10e9, 5e-6}, 0};
+  return asked;
+}
+
+Layout layout_on(const MeshShape& mesh, int64_t micro_batches) {
+  Layout layout{.strategy = "layout", .mesh = mesh, .micro_batches = micro_batches};
+  layout.rows = 16 / layout.size("dp") / micro_batches;
+  if (layout.size("pp") > 1) layout.schedule = pipeline::find_family("1f1b");
+  if (layout.size("pp") > 1) layout.stage_sizes = spread_blocks(small, layout);
+  return layout;
+}
+
+Time timed(const Layout& layout, const Machine& machine) {
+  return time_of(small, gpt::Precision::float32, layout, machine);
+}
+
+TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
+  Lanes lanes;
+  lanes.compute(2);
+  EXPECT_EQ(lanes.transfer(3), 5);  // from 2 to 5
+  lanes.compute(1);
+  EXPECT_EQ(lanes.transfer(1), 6);  // the link is busy until 5
+  lanes.wait_for_all();
+  EXPECT_EQ(lanes.now(), 6);
+  EXPECT_EQ(lanes.computing(), 3);
+  EXPECT_EQ(lanes.exposed(), 3);
+  lanes.stop_for(2);
+  EXPECT_EQ(lanes.exposed(), 5);
+}
+
+// Compares with every way to cut.
+double least_longest(const std::vector<double>& costs, size_t first, int64_t stages) {
+  if (stages == 1) return std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(first), costs.end(), 0.0);
+  double best = 1e9, sum = 0;
+  for (size_t last = first + 1; last + static_cast<size_t>(stages) - 1 <= costs.size(); ++last) {
+    sum += costs[last - 1];
+    best = std::min(best, std::max(sum, least_longest(costs, last, stages - 1)));
+  }
+  return best;
+}
+
+TEST(StageCut, MakesTheLongestStageAsShortAsPossible) {
+  const std::vector<std::vector<double>> all = {
+      {0, 1, 1, 1, 1, 0, 2}, {0, 3, 3, 3, 0, 7}, {5, 1, 1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 9}};
+  for (const auto& costs : all)
+    for (int64_t stages = 1; stages <= static_cast<int64_t>(costs.size()); ++stages) {
+      const std::vector<int64_t> sizes = balanced_sizes(costs, stages);
+      ASSERT_EQ(sizes.size(), static_cast<size_t>(stages));
+      double longest = 0;
+      size_t next = 0;
+      for (const int64_t size : sizes) {
+        EXPECT_GE(size, 1);
+        double sum = 0;
+        for (int64_t i = 0; i < size; ++i) sum += costs.at(next++);
+        longest = std::max(longest, sum);
+      }
+      EXPECT_EQ(next, costs.size());
+      EXPECT_NEAR(longest, least_longest(costs, 0, stages), 1e-6) << stages << " stages of " << costs.size();
+    }
+}
+
+// On hosts of 8, the axis tp of dp=4,tp=4 stays in a host, and dp has two ranks in each of two hosts: a ring may use
+// the links of both out of the host.
+TEST(GroupLink, UsesTheLinksThatTheRanksOfAnAxisHave) {
+  const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
+  const Network network{{100e9, 0}, {10e9, 0}, 8};
+  const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
+  EXPECT_DOUBLE_EQ(tensor.seconds("allgather", 4e9), 3e9 / 100e9);
+  EXPECT_DOUBLE_EQ(data.seconds("allgather", 4e9), 3e9 / 20e9);
+  EXPECT_DOUBLE_EQ(data.neighbour().bytes_per_s, 100e9);
+  // Hierarchical: 4 GB inside twice halves, then 2 GB between two hosts.
+  EXPECT_DOUBLE_EQ(data.seconds("allreduce", 4e9), std::min(6e9 / 20e9, 2 * 2e9 / 100e9 + 2e9 / 10e9));
+  const GroupLink apart({{"dp", 2}, {"tp", 8}}, "dp", network, 1);
+  EXPECT_DOUBLE_EQ(apart.seconds("allgather", 2e9), 1e9 / 10e9);
+  const GroupLink shared(mesh, "tp", network, 2);
+  EXPECT_DOUBLE_EQ(shared.seconds("allgather", 4e9), 3e9 / 50e9);
+}
+
+CaseRecord gpt_case(const std::string& model, int64_t batch, double forward_ns, double backward_ns,
+                    double optimizer_ns) {
+  const auto block_ns = static_cast<int64_t>(10 * (forward_ns + backward_ns + optimizer_ns));
+  CaseRecord record = test::measured("cpu", 1, Scaling::weak, batch, block_ns);
+  record.spec.workload = "gpt", record.spec.model = model;
+  record.spec.id = case_id(record.spec);
+  for (LaunchRecord& launch : record.launches)
+    for (RankRecord& rank : launch.ranks)
+      rank.phases_ns = {{"forward", forward_ns}, {"backward", backward_ns}, {"optimizer", optimizer_ns}};
+  return record;
+}
+
+Report summarised(std::vector<CaseRecord> cases) {
+  Report report = test::report_of(std::move(cases));
+  summarise(report);
+  return report;
+}
+
+TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
+  const std::string model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
+  const double flop = small.flop_per_row();
+  // One row at 1 GFLOP/s, four at 3 GFLOP/s; 2 ms of updates.
+  const Report report = summarised(
+      {gpt_case(model, 1, flop / 3, 2 * flop / 3, 2e6), gpt_case(model, 4, 4 * flop / 9, 8 * flop / 9, 2e6)});
+  const Speed speed = speed_of(report, Device::cpu, Dtype::f32);
+  const double one = work_of(small, gpt::Part::layer, {}, gpt::Precision::float32, 1).forward.flop;
+  ASSERT_EQ(speed.rates.size(), 2u);
+  EXPECT_NEAR(speed.flop_per_s(one), 1e9, 1e5);
+  EXPECT_NEAR(speed.flop_per_s(4 * one), 3e9, 1e5);
+  EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
+  EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
+  EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
+  // A step of four rows takes what was measured.
+  PlanRequest asked = request_for(1);
+  asked.machine.speed = speed;
+  const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};
+  EXPECT_NEAR(timed(layout, asked.machine).step_s(), 4 * flop / 3e9 + 2e-3, 1e-6);
+}
+
+TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
+  const auto refusal = [](const Report& report, Device device, Dtype dtype) -> std::string {
+    try {
+      speed_of(report, device, dtype);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Report other = summarised({test::measured("cpu", 1, Scaling::weak, 64, 10000)});
+  expect_contains(refusal(other, Device::cpu, Dtype::f32), {test::sample_id, "gpt", "one cpu", "f32"});
+  const Report good = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
+  EXPECT_EQ(refusal(good, Device::cpu, Dtype::f32), "");
+  expect_contains(refusal(good, Device::cpu, Dtype::bf16), {"bf16"});
+  expect_contains(refusal(good, Device::cuda, Dtype::f32), {"one cuda"});
+}
+
+TEST(PredictedTime, OfOneDeviceIsTheModelsOperationsAtItsRate) {
+  const Layout layout{.strategy = "cpu", .micro_batches = 4, .rows = 4};
+  const Time time = timed(layout, request_for(1).machine);
+  EXPECT_NEAR(time.step_s(), 16 * small.flop_per_row() / rate, 1e-9);
+  EXPECT_EQ(time.tensor_s + time.context_s + time.data_s + time.bubble_s, 0);
+}
+
+TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
+  const Time time = timed(layout_on({{"dp", 2}}, 1), request_for(2).machine);
+  double parameters = 0;
+  for (const gpt::Part part : {gpt::Part::embed, gpt::Part::norm, gpt::Part::head})
+    parameters += static_cast<double>(gpt::parameters(small, part, {}));
+  parameters += 8 * static_cast<double>(gpt::parameters(small, gpt::Part::layer, {}));
+  EXPECT_NEAR(time.data_s, 2e-6 + 4 * parameters / 100e9, 1e-9);
+  EXPECT_NEAR(time.computing_s, 8 * small.flop_per_row() / rate, 1e-9);
+  Layout ddp = layout_on({{"dp", 2}}, 1);
+  ddp.strategy = "ddp", ddp.overlapped = true;
+  EXPECT_LT(timed(ddp, request_for(2).machine).data_s, time.data_s);
+}
+
+TEST(PredictedTime, OfTensorParallelismAddsFourSumsForEachLayer) {
+  const Time time = timed(layout_on({{"tp", 2}}, 1), request_for(2).machine);
+  const double sum_s = 2e-6 + 4.0 * 16 * 32 * 64 / 100e9;
+  EXPECT_NEAR(time.tensor_s, (4 * 8 + 2) * sum_s, 1e-9);
+  EXPECT_NEAR(time.computing_s, 16 * small.flop_per_row() / rate / 2, 1e-9);
+}
+
+// With equal stages and free messages, the bubble is (P - 1) / M of the busy time.
+TEST(PredictedTime, OfAPipelineHasTheBubbleOfItsFormula) {
+  const gpt::Shape even = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=32,vocab=1,style=llama,mlp=256");
+  Machine machine = request_for(4).machine;
+  machine.network.intra = {1e30, 0};
+  Layout layout = layout_on({{"pp", 4}}, 8);
+  layout.stage_sizes = {3, 2, 2, 4};  // embed and two layers, ..., two layers, norm and head
+  const Time time = time_of(even, gpt::Precision::float32, layout, machine);
+  EXPECT_NEAR(time.bubble_s / time.computing_s, 3.0 / 8, 2e-3);
+}
+
+TEST(PredictedTime, OfRanksThatShareCoresIsAtLeastTheirWorkOverTheCores) {
+  Machine machine = request_for(4).machine;
+  machine.cores = 2;
+  machine.overlap = 0;
+  const double work = 16 * small.flop_per_row() / rate;
+  for (const MeshShape& mesh : std::vector<MeshShape>{{{"dp", 4}}, {{"tp", 4}}, {{"pp", 4}}})
+    EXPECT_GE(timed(layout_on(mesh, 4), machine).step_s(), work / 2 * 0.999) << text_of(mesh);
+  machine.cores = 4;
+  EXPECT_LT(timed(layout_on({{"dp", 4}}, 4), machine).computing_s, work / 4 * 1.001);
+}
+
+TEST(PredictedMemory, ShrinksWithEachKindOfSharding) {
+  const auto bytes = [&](Sharding sharding, bool overlapped) {
+    Layout layout{.strategy = "a", .mesh = {{"dp", 8}}, .sharding = sharding, .overlapped = overlapped};
+    return memory_of(small, gpt::Precision::float32, layout);
+  };
+  const Memory ddp = bytes(Sharding::replicated, true), zero1 = bytes(Sharding::state, false),
+               zero2 = bytes(Sharding::gradients, true), fsdp = bytes(Sharding::parameters, true);
+  EXPECT_DOUBLE_EQ(zero1.state, ddp.state / 8);
+  EXPECT_LT(zero2.gradients, zero1.gradients);
+  EXPECT_DOUBLE_EQ(fsdp.parameters, zero2.parameters / 8);
+  EXPECT_GT(ddp.total(), zero1.total());
+  EXPECT_GT(zero1.total(), zero2.total());
+}
+
+TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
+  const LayoutPlan plan = plan_layouts(request_for(8));
+  ASSERT_FALSE(plan.fitting.empty());
+  EXPECT_EQ(plan.too_large, 0u);
+  EXPECT_TRUE(std::ranges::is_sorted(plan.fitting, {}, [](const Prediction& one) { return one.time.step_s(); }));
+  ASSERT_EQ(plan.best.size(), 3u);
+  EXPECT_EQ(plan.best[0].prediction.time.step_s(), plan.fitting[0].time.step_s());
+  std::set<std::string> families;
+  for (const Advised& one : plan.best)
+    families.insert(one.prediction.layout.strategy + text_of(one.prediction.layout.mesh));
+  EXPECT_EQ(families.size(), 3u);
+  for (const Prediction& one : plan.fitting) {
+    EXPECT_EQ(ranks_of(one.layout.mesh), 8) << text_of(one.layout);
+    const int replicas = one.layout.size("dp") * one.layout.size("shard");
+    EXPECT_EQ(one.layout.rows * one.layout.micro_batches * replicas, 16) << text_of(one.layout);
+  }
+}
+
+TEST(LayoutPlan, TheFrontHasNoLayoutThatAnotherBeatsInTimeAndMemory) {
+  const LayoutPlan plan = plan_layouts(request_for(8));
+  for (const Prediction& one : plan.front)
+    for (const Prediction& other : plan.fitting)
+      EXPECT_FALSE(other.time.step_s() < one.time.step_s() && other.memory.total() < one.memory.total())
+          << text_of(other.layout) << " beats " << text_of(one.layout);
+}
+
+TEST(LayoutPlan, LeavesOutLayoutsThatNeedMoreMemory) {
+  const LayoutPlan all = plan_layouts(request_for(8));
+  const double limit = all.front.back().memory.total() * 1.001;  // of the smallest
+  const LayoutPlan plan = plan_layouts(request_for(8, limit));
+  EXPECT_EQ(plan.examined, all.examined);
+  EXPECT_GT(plan.too_large, 0u);
+  for (const Prediction& one : plan.fitting) EXPECT_LE(one.memory.total(), limit);
+  for (const Prediction& one : plan.unfitting) EXPECT_GT(one.memory.total(), limit);
+  const LayoutPlan none = plan_layouts(request_for(8, 1000));
+  EXPECT_TRUE(none.fitting.empty() && none.best.empty());
+  EXPECT_EQ(none.too_large, none.examined);
+  expect_contains(map_svg(none), {"No layout fits", "</svg>"});
+}
+
+TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
+  PlanRequest asked = request_for(8);
+  asked.machine.network.host_size = 2;
+  for (const Prediction& one : plan_layouts(asked).fitting) EXPECT_LE(one.layout.size("tp"), 2) << text_of(one.layout);
+}
+
+TEST(LayoutPlan, ListsEveryOptionOfAMeshThatWasAskedFor) {
+  PlanRequest asked = request_for(4);
+  asked.meshes = {{{"tp", 2}, {"pp", 2}}};
+  const LayoutPlan plan = plan_layouts(asked);
+  EXPECT_EQ(plan.fitting.size(), plan.examined);
+  std::set<std::string> names;
+  for (const Prediction& one : plan.fitting) names.insert(text_of(one.layout));
+  EXPECT_EQ(names.size(), plan.fitting.size());
+  EXPECT_TRUE(names.contains("layout pp=2,tp=2, 1f1b, 4 x 4 rows, sequence, recompute"));
+}
+
+TEST(LayoutPlan, PrintsTheCommandsOfALayout) {
+  Layout layout = layout_on({{"shard", 4}, {"pp", 2}, {"tp", 2}}, 4);
+  layout.sharding = Sharding::parameters, layout.sequence = true, layout.recompute = 1, layout.reshard = false;
+  layout.rows = 1;
+  EXPECT_EQ(flags_of(layout, true),
+            "--strategy layout --gpus 16 --mesh shard=4,pp=2,tp=2 --scaling strong --batch 16 --accumulate 4 "
+            "--recompute 1 --param layout.schedule=1f1b --param layout.blocks=5+6 --param layout.sequence=on "
+            "--param layout.reshard=off");
+  EXPECT_EQ(check_flags_of(layout),
+            "--strategy layout --mesh shard=2,pp=2,tp=2 --recompute 1 --param layout.schedule=1f1b "
+            "--param layout.sequence=on --param layout.reshard=off");
+}
+
+TEST(LayoutMap, MarksTheBestAndTheLimit) {
+  const LayoutPlan plan = plan_layouts(request_for(8, 40e6));
+  const std::string text = map_text(plan, 80);
+  expect_contains(text, {"o fits", "|: 0.040 GB", "1"});
+  size_t longest = 0;
+  for (size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1)
+    longest = std::max(longest, to - from);
+  EXPECT_LE(longest, 80u);
+  expect_contains(map_svg(plan), {"fill=\"white\"", "stroke-dasharray", "is the fastest that fits"});
+}
+
+}  // namespace
+}  // namespace dpbench::forecast
