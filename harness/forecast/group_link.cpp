@@ -15,20 +15,18 @@ int stride_of(const MeshShape& mesh, const std::string& axis) {
 }  // namespace
 
 GroupLink::GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown)
-    : ranks_(size_of(mesh, axis)) {
-  Link intra = network.intra, inter = network.inter;
-  intra.bytes_per_s /= slowdown;
+    : ranks_(size_of(mesh, axis)), intra_(network.intra), inter_(network.inter) {
+  intra_.bytes_per_s /= slowdown;
   const int stride = stride_of(mesh, axis), host = network.host_size > 0 ? network.host_size : stride * ranks_;
-  const int inside = std::clamp(host / stride, 1, ranks_);  // ranks of the group on one host
-  neighbour_ = inside > 1 ? intra : inter;
-  if (inside == ranks_) {
-    rings_ = single_ = {intra, intra, 0};
-  } else if (inside == 1) {
-    rings_ = single_ = {inter, inter, 0};
+  inside_ = std::clamp(host / stride, 1, ranks_);
+  if (inside_ == ranks_) {
+    rings_ = single_ = {intra_, intra_, 0};
+  } else if (inside_ == 1) {
+    rings_ = single_ = {inter_, inter_, 0};
   } else {
-    single_ = {intra, inter, inside};
+    single_ = {intra_, inter_, inside_};
     rings_ = single_;
-    rings_.inter.bytes_per_s *= inside;
+    rings_.inter.bytes_per_s *= inside_;
   }
 }
 

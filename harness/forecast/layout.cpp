@@ -8,7 +8,8 @@
 namespace dpbench::forecast {
 namespace {
 
-constexpr int64_t least_blocks = 3;  // embed, norm and head, beside the layers
+constexpr int64_t most_micro_batches = 1 << 16;  // the largest --accumulate
+constexpr int64_t least_blocks = 3;              // embed, norm and head, beside the layers
 
 std::vector<int> divisors(int number) {
   std::vector<int> all;
@@ -40,7 +41,7 @@ std::vector<Sizes> sizes_of(const Space& space) {
   const int host = space.host_size > 0 ? space.host_size : space.devices;
   std::vector<Sizes> all;
   for (const int tp : divisors(space.devices)) {
-    if (tp > 1 && (tp > host || !divides_heads(shape, tp))) continue;
+    if (tp > 1 && (host % tp != 0 || !divides_heads(shape, tp))) continue;
     for (const int pp : divisors(space.devices / tp)) {
       if (pp > shape.layers) continue;
       for (const int cp : divisors(space.devices / tp / pp)) {
@@ -55,8 +56,8 @@ std::vector<Sizes> sizes_of(const Space& space) {
 }
 
 // Returns the strategies that store tensors in different ways on this mesh.
-std::vector<Layout> strategies_on(const Sizes& sizes) {
-  if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = "cpu"}};
+std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
+  if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = gpus ? "gpu" : "cpu"}};
   if (!sizes.data_alone() || sizes.dp * sizes.shard == 1) {
     const Sharding sharding = sizes.shard > 1 ? Sharding::parameters : Sharding::replicated;
     return {{.strategy = "layout", .mesh = sizes.mesh(), .sharding = sharding, .overlapped = sizes.shard > 1}};
@@ -86,13 +87,21 @@ std::vector<Pipelined> schedules_for(const gpt::Shape& shape, int ranks, int64_t
 
 std::vector<bool> choices(bool possible) { return possible ? std::vector{false, true} : std::vector{false}; }
 
+// Returns sizes of a micro-batch: powers of two that divide the rows, and all rows.
+std::vector<int64_t> micro_batch_rows(int64_t rows) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = 1; size < rows && rows % size == 0; size *= 2) sizes.push_back(size);
+  sizes.push_back(rows);
+  return sizes;
+}
+
 void each_option(const Space& space, const Layout& base, const std::function<void(const Layout&)>& take) {
   const int64_t rows = space.batch / (base.size("dp") * base.size("shard"));
-  for (int64_t micro = 1; micro <= rows; micro *= 2) {
-    if (rows % micro != 0) break;
+  for (const int64_t micro : micro_batch_rows(rows)) {
+    if (rows / micro > most_micro_batches) continue;
     for (const Pipelined& pipelined : schedules_for(space.shape, base.size("pp"), rows / micro))
       for (const bool recompute : choices(true))
-        for (const bool sequence : choices(base.size("tp") > 1 && space.shape.seq >= base.size("tp")))
+        for (const bool sequence : choices(base.size("tp") > 1 && space.shape.seq / base.size("cp") >= base.size("tp")))
           for (const bool keep : choices(base.sharding == Sharding::parameters)) {
             Layout layout = base;
             layout.rows = micro, layout.micro_batches = rows / micro;
@@ -121,7 +130,7 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
 
 void each_layout(const Space& space, const std::function<void(const Layout&)>& take) {
   for (const Sizes& sizes : sizes_of(space))
-    for (const Layout& base : strategies_on(sizes)) each_option(space, base, take);
+    for (const Layout& base : strategies_on(sizes, space.gpus)) each_option(space, base, take);
 }
 
 std::string text_of(const Layout& layout) {
@@ -161,10 +170,11 @@ std::string params_of(const Layout& layout) {
 
 }  // namespace
 
-std::string flags_of(const Layout& layout, bool gpus) {
+std::string flags_of(const Layout& layout, int threads) {
   const int64_t batch = layout.rows * layout.micro_batches * layout.size("dp") * layout.size("shard");
-  std::string text = "--strategy " + (layout.mesh.empty() && gpus ? std::string("gpu") : layout.strategy);
-  text += " " + std::string(gpus ? "--gpus " : "--cpus ") + std::to_string(ranks_of(layout.mesh));
+  std::string text = "--strategy " + layout.strategy;
+  text += (threads == 0 ? " --gpus " : " --cpus ") + std::to_string(ranks_of(layout.mesh));
+  if (threads > 0) text += " --threads " + std::to_string(threads);
   if (!is_plain(layout.mesh)) text += " --mesh " + text_of(layout.mesh);
   text += " --scaling strong --batch " + std::to_string(batch);
   if (layout.micro_batches > 1) text += " --accumulate " + std::to_string(layout.micro_batches);

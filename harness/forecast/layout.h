@@ -43,10 +43,10 @@ struct Layout {
   gpt::Cut cut() const { return {.tp = size("tp"), .sequence = sequence, .cp = size("cp")}; }
 };
 
-// Describes the layout in a few words, such as "layout shard=8,tp=8, 4 micro-batches of 2, recompute".
+// Describes the layout in a few words, such as "layout shard=8,tp=8, 4 x 2 rows, recompute".
 std::string text_of(const Layout& layout);
-// Returns the flags of `dpbench run` for this layout, without the model.
-std::string flags_of(const Layout& layout, bool gpus);
+// Returns the flags of `dpbench run` for this layout, without the model. threads: of a CPU device; 0: on GPUs.
+std::string flags_of(const Layout& layout, int threads);
 // Returns the flags of `dpbench check` for a layout with the same axes, of two ranks each.
 std::string check_flags_of(const Layout& layout);
 
@@ -57,6 +57,7 @@ struct Space {
   gpt::Shape shape;
   gpt::Precision precision = gpt::Precision::float32;
   int devices = 1, host_size = 0;
+  bool gpus = false;
   int64_t batch = 1;  // rows of a step, on all devices
 };
 

@@ -72,7 +72,8 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
 }
 
 std::string seconds_text(double seconds) {
-  return seconds < 1 ? text_of_number(1e3 * seconds, "%.3g ms") : text_of_number(seconds, "%.3g s");
+  if (seconds < 1) return text_of_number(1e3 * seconds, "%.3g ms");
+  return text_of_number(seconds, seconds < 1000 ? "%.3g s" : "%.0f s");
 }
 
 std::string title_of(const LayoutPlan& plan) {

@@ -24,28 +24,23 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Returns the fastest layout that fits and that `allowed` accepts, or null.
+// Returns how the fastest layout that `allowed` accepts compares with the best. Layouts that do not fit are in
+// plan.unfitting only if none of their family fits.
 template <class Allowed>
-const Prediction* fastest(const LayoutPlan& plan, const Allowed& allowed) {
+std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)
-    if (allowed(one.layout)) return &one;
-  return nullptr;
+    if (allowed(one.layout))
+      return "takes " + text_of_number(one.time.step_s() / best.time.step_s(), "%.2f") + " times as long";
+  const bool exists = std::ranges::any_of(plan.unfitting, [&](const Prediction& one) { return allowed(one.layout); });
+  return exists ? "does not fit" : "does not exist";
 }
 
-std::string ratio_text(const Prediction* other, const Prediction& best) {
-  if (!other) return "does not fit";
-  return "takes " + text_of_number(other->time.step_s() / best.time.step_s(), "%.2f") + " times as long";
-}
-
-// Says what each axis and option of the fastest layout is good for.
+// Says what each axis of the fastest layout is good for.
 std::vector<std::string> reasons_for_fastest(const LayoutPlan& plan, const Prediction& best) {
   std::vector<std::string> reasons;
   for (const AxisSize& axis : best.layout.mesh)
     reasons.push_back("without " + axis.name + ", the best layout " +
-                      ratio_text(fastest(plan, [&](const Layout& one) { return one.size(axis.name) == 1; }), best));
-  const auto keeps = [&](const Layout& one) { return family_of(one) == family_of(best.layout) && one.recompute == 0; };
-  if (best.layout.recompute > 0)
-    reasons.push_back("without recomputation, this mesh " + ratio_text(fastest(plan, keeps), best));
+                      ratio_text(plan, best, [&](const Layout& one) { return one.size(axis.name) == 1; }));
   return reasons;
 }
 
@@ -56,7 +51,7 @@ std::string compared(const Prediction& one, const Prediction& fastest) {
          (memory < 0 ? " % less memory" : " % more memory");
 }
 
-// The order of the axes does not matter: plan_layouts() puts them where they are fastest.
+// each_layout() has one order of axes, so the order asked for is ignored.
 bool same_sizes(const MeshShape& one, const MeshShape& other) {
   return one.size() == other.size() &&
          std::ranges::all_of(one, [&](const AxisSize& axis) { return size_of(other, axis.name) == axis.size; });
@@ -76,6 +71,7 @@ LayoutPlan plan_layouts(const PlanRequest& asked) {
                     .precision = precision_of(asked.dtype),
                     .devices = asked.devices,
                     .host_size = asked.machine.network.host_size,
+                    .gpus = asked.gpus,
                     .batch = asked.batch};
   std::map<std::string, std::vector<Prediction>> fitting;
   std::map<std::string, Prediction> smallest;

@@ -33,7 +33,7 @@ struct LayoutPlan {
   // For each mesh and strategy the layouts that no other one of them beats in both memory and time, in ascending order
   // of time. Of those that do not fit, only the smallest. If meshes were asked for, all of their layouts.
   std::vector<Prediction> fitting = {}, unfitting = {};
-  std::vector<Prediction> front = {};  // of `fitting`, those that none beats in both; the fastest first
+  std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, the fastest first
   std::vector<Advised> best = {};      // the fastest three of different meshes or strategies
 };
 

@@ -27,16 +27,13 @@ std::vector<std::string> row_of(const LayoutPlan& plan, const Prediction& one) {
           percent(time.bubble_s, step)};
 }
 
-Json layout_json(const Layout& layout, bool gpus) {
-  Json json = {{"strategy", layout.strategy},
-               {"mesh", text_of(layout.mesh)},
-               {"micro_batches", layout.micro_batches},
-               {"rows", layout.rows},
-               {"recompute", layout.recompute},
-               {"sequence", layout.sequence},
-               {"schedule", layout.schedule ? Json(layout.schedule->name) : Json(nullptr)},
-               {"stages", layout.stages},
-               {"flags", flags_of(layout, gpus)}};
+Json layout_json(const Layout& layout, int threads) {
+  Json json = {
+      {"text", text_of(layout)},      {"strategy", layout.strategy},
+      {"mesh", text_of(layout.mesh)}, {"micro_batches", layout.micro_batches},
+      {"rows", layout.rows},          {"recompute", layout.recompute},
+      {"sequence", layout.sequence},  {"schedule", layout.schedule ? Json(layout.schedule->name) : Json(nullptr)},
+      {"stages", layout.stages},      {"flags", flags_of(layout, threads)}};
   if (layout.sharding == Sharding::parameters) json["reshard"] = layout.reshard;
   return json;
 }
@@ -45,7 +42,7 @@ Json prediction_json(const LayoutPlan& plan, const Prediction& one, bool fits) {
   const Time& time = one.time;
   const Memory& memory = one.memory;
   return {{"projected", true},
-          {"layout", layout_json(one.layout, plan.asked.gpus)},
+          {"layout", layout_json(one.layout, plan.asked.gpus ? 0 : plan.asked.machine.threads)},
           {"fits", fits},
           {"step_s", time.step_s()},
           {"tokens_per_s", tokens_per_s(plan, one)},
@@ -112,12 +109,14 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
   rates += " TFLOP/s in products";
   if (speed.bytes_per_s > 0) rates += ", memory " + text_of_number(speed.bytes_per_s * 1e-9, "%.4g") + " GB/s";
   std::vector<std::string> all = {rates};
-  all.push_back("links as given, " +
-                (plan.asked.machine.overlap > 0
-                     ? text_of_number(100 * plan.asked.machine.overlap, "%.0f %%") + " of what can overlap is hidden"
-                     : std::string("nothing is hidden, because ranks and their copies share the cores")));
-  all.push_back(std::to_string(plan.examined) + " layouts examined, " + std::to_string(plan.too_large) +
-                " need more memory; tp stays within a host");
+  if (plan.asked.devices > 1)
+    all.push_back("links as given, " +
+                  (plan.asked.machine.overlap > 0
+                       ? text_of_number(100 * plan.asked.machine.overlap, "%.0f %%") + " of what can overlap is hidden"
+                       : std::string("nothing is hidden, because ranks and their copies share the cores")));
+  all.push_back(std::to_string(plan.examined) + " layouts examined" +
+                (plan.asked.memory_bytes > 0 ? ", " + std::to_string(plan.too_large) + " exceed --memory" : "") +
+                "; tp stays within a host");
   return all;
 }
 
@@ -139,12 +138,13 @@ Json to_json(const LayoutPlan& plan) {
                  {"bytes_per_s", speed.bytes_per_s > 0 ? Json(speed.bytes_per_s) : Json(nullptr)},
                  {"update_s", speed.update_s}}},
                {"overlap", asked.machine.overlap},
-               {"network",
-                {{"intra", link_json(asked.machine.network.intra)},
-                 {"inter", link_json(asked.machine.network.inter)},
-                 {"host_size", asked.machine.network.host_size}}},
+               {"network", nullptr},
                {"examined", plan.examined},
                {"too_large", plan.too_large}};
+  if (asked.devices > 1)
+    json["network"] = {{"intra", link_json(asked.machine.network.intra)},
+                       {"inter", link_json(asked.machine.network.inter)},
+                       {"host_size", asked.machine.network.host_size}};
   for (const SizeRate& rate : speed.rates)
     json["speed"]["rates"].push_back({{"layer_flop", rate.layer_flop}, {"flop_per_s", rate.flop_per_s}});
   json["best"] = Json::array();

@@ -17,7 +17,7 @@ struct Machine {
   double overlap = 1;  // share of a collective beside computations that they hide
 };
 
-// Memory of the rank that needs most, in bytes, at the moment of a step at which it needs most.
+// Memory at the peak of a step, on the rank with the highest peak, in bytes.
 struct Memory {
   double parameters = 0, gradients = 0, state = 0, activations = 0;
   double buffers = 0;  // gathered parameters and gradients on their way

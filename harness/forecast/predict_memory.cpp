@@ -32,53 +32,69 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
 
 double stored_bytes(gpt::Precision precision) { return precision == gpt::Precision::float64 ? 8 : 4; }
 
-// Bytes of the largest block's parameters, and of all blocks outside of layers.
-double largest_unit(const gpt::Shape& shape, const Layout& layout, double size) {
-  double most = 0;
-  for (const gpt::Part part : {gpt::Part::embed, gpt::Part::layer, gpt::Part::head})
-    most = std::max(most, size * static_cast<double>(gpt::parameters(shape, part, layout.cut())));
-  return most;
+// Bytes of the parameters of one layer, and of a block outside of the layers.
+struct UnitBytes {
+  double layer = 0, other = 0;
+  double largest() const { return std::max(layer, other); }
+};
+
+UnitBytes units_of(const gpt::Shape& shape, const Layout& layout, const gpt::Stage& stage, double size) {
+  const auto bytes = [&](gpt::Part part) {
+    return size * static_cast<double>(gpt::parameters(shape, part, layout.cut()));
+  };
+  const bool table = stage.embed || (stage.head && shape.tied);
+  return {.layer = stage.layers > 0 ? bytes(gpt::Part::layer) : 0,
+          .other = std::max(table ? bytes(gpt::Part::embed) : 0, stage.head ? bytes(gpt::Part::head) : 0)};
+}
+
+// Gradients that were not reduced during the backward passes are summed in a copy, with a divided copy of one tensor.
+Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
+  // ddp keeps its buckets, of which the gradients are views.
+  if (layout.overlapped) memory.gradients = memory.parameters;
+  const bool summed = !layout.overlapped && layout.size("dp") * layout.size("cp") > 1;
+  const Memory end{.parameters = memory.parameters,
+                   .gradients = memory.parameters,
+                   .state = memory.state,
+                   .buffers = summed ? memory.parameters + units.largest() : 0};
+  return end.total() > memory.total() ? end : memory;
 }
 
 // Divides what is sharded, and adds buffers of gathered parameters and of gradients before their reduction.
-Memory sharded(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const RankBlocks& rank,
-               const gpt::StepMemory& whole) {
-  const double shards = layout.shards();
-  Memory memory{.parameters = whole.parameters,
-                .gradients = whole.gradients,
-                .state = whole.state,
-                .activations = whole.activations + whole.workspace};
-  if (layout.sharding == Sharding::replicated) {
-    // ddp keeps its buckets, of which the gradients are views.
-    if (layout.overlapped) memory.gradients = memory.parameters;
-    // Elsewhere, gradients are copied into one tensor to be summed after the backward passes.
-    const bool summed = !layout.overlapped && layout.size("dp") * layout.size("cp") > 1;
-    const Memory end{.parameters = memory.parameters,
-                     .gradients = memory.parameters,
-                     .state = memory.state,
-                     .buffers = summed ? memory.parameters : 0};
-    return end.total() > memory.total() ? end : memory;
-  }
+// after_head: activations and temporary tensors when the backward pass of the last layer begins.
+Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, double after_head) {
+  const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
-    memory.gradients = memory.parameters;             // in flat buffers that stay
-    memory.buffers = 2 * memory.parameters / shards;  // copies of the own piece and of its gradient
+    memory.gradients = whole;             // in flat buffers that stay
+    memory.buffers = 2 * whole / shards;  // copies of the own piece and of its gradient
     return memory;
   }
-  const double size = stored_bytes(precision), unit = largest_unit(shape, layout, size);
-  const double layer = size * static_cast<double>(gpt::parameters(shape, gpt::Part::layer, layout.cut()));
+  const bool in_backward = memory.gradients > 0, frees = layout.sharding == Sharding::parameters;
   memory.gradients /= shards;
-  memory.buffers = unit;  // gradients of one unit before their reduction
-  if (layout.sharding == Sharding::gradients) {
-    memory.buffers += memory.parameters / shards;
-    return memory;
-  }
-  const double narrow = layout.narrow ? 0.5 : 1;
-  const double root = rank.stage.embed || rank.stage.head ? unit : 0;  // stays gathered
-  const double gathered = layout.reshard ? root + 2 * layer : memory.parameters;
-  memory.parameters /= shards;
-  memory.buffers += narrow * std::min(gathered, whole.parameters);
-  return memory;
+  if (frees) memory.parameters /= shards;
+  // At the end of the forward passes, the last unit is whole: the head or a layer. During a backward pass two layers
+  // are gathered besides, and one has gradients.
+  const auto gathered = [&](double layers) {
+    const double last = units.other > 0 ? units.other : units.layer;
+    return frees ? std::min(layout.reshard ? last + layers * units.layer : whole, whole) * (layout.narrow ? 0.5 : 1)
+                 : 0;
+  };
+  Memory backward = memory;
+  if (!in_backward) backward.activations = after_head;
+  backward.buffers = gathered(2) + units.layer;
+  if (in_backward) return backward;
+  memory.buffers = gathered(0);
+  return backward.total() > memory.total() ? backward : memory;
+}
+
+// See sharded().
+double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const gpt::StepMemory& whole,
+                  const gpt::Stage& stage) {
+  const auto rows = static_cast<double>(layout.rows);
+  const gpt::Activations head = gpt::activations(shape, gpt::Part::head, layout.cut(), precision, rows);
+  const gpt::Activations layer = gpt::activations(shape, gpt::Part::layer, layout.cut(), precision, rows);
+  const double freed = stage.head ? head.kept + head.casts : 0, outputs = stage.head ? head.output : 0;
+  return whole.activations - freed + outputs + layer.backward;
 }
 
 }  // namespace
@@ -93,7 +109,15 @@ Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout
                          .recompute = layout.recompute,
                          .last_output = false};
     const gpt::StepMemory whole = gpt::step_memory(shape, rank.stage, layout.cut(), precision, step);
-    const Memory memory = sharded(shape, precision, layout, rank, whole);
+    const Memory undivided{.parameters = whole.parameters,
+                           .gradients = whole.gradients,
+                           .state = whole.state,
+                           .activations = whole.activations + whole.workspace};
+    const UnitBytes units = units_of(shape, layout, rank.stage, stored_bytes(precision));
+    const Memory memory =
+        layout.sharding == Sharding::replicated
+            ? replicated(layout, undivided, units)
+            : sharded(layout, undivided, units, after_head(shape, precision, layout, whole, rank.stage));
     if (memory.total() > most.total()) most = memory;
   }
   return most;

@@ -1,6 +1,5 @@
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <utility>
 
 #include "harness/forecast/group_link.h"
 #include "harness/forecast/lanes.h"
@@ -100,7 +99,7 @@ class Timing {
   double hops_s(double compute_s, double bytes) const {
     const int ranks = context_.ranks();
     if (ranks == 1) return 0;
-    const double hop = context_.neighbour().latency_s + bytes / context_.neighbour().bytes_per_s;
+    const double hop = context_.slowest().latency_s + bytes / context_.slowest().bytes_per_s;
     return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
   }
 
@@ -145,32 +144,27 @@ class Timing {
     return units;
   }
 
-  // Returns the exposed part of a collective that could be hidden entirely.
-  double unhidden(double seconds) const { return (1 - machine_.overlap) * seconds; }
-
   // Runs units one after another; while one computes, the next is gathered. reduces: each unit's gradients are reduced
   // when it ends. Returns the time in which computations wait for collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
+    const double hidden = machine_.overlap;  // share of each collective
     Lanes lanes;
-    const double visible = 1 - machine_.overlap;
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
     const auto gather = [&](size_t i) {
-      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gather_s * (1 - visible));
+      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gather_s * hidden);
     };
-    double computing = 0;
     gather(0);
     for (size_t i = 0; i < units.size(); ++i) {
       lanes.wait_until(gathered[i]);
       gather(i + 1);
-      const double busy = (backward ? at(i).backward : at(i).forward).all();
-      lanes.compute(busy);
-      computing += busy;
-      if (reduces) lanes.transfer(at(i).reduce_s * (1 - visible));
+      lanes.compute((backward ? at(i).backward : at(i).forward).all());
+      if (reduces) lanes.transfer(at(i).reduce_s * hidden);
     }
     if (reduces) lanes.wait_for_all();
-    double waited = lanes.now() - computing;
-    for (const Unit& unit : units) waited += visible * ((gathers ? unit.gather_s : 0) + (reduces ? unit.reduce_s : 0));
+    double waited = lanes.exposed();
+    for (const Unit& unit : units)
+      waited += (1 - hidden) * ((gathers ? unit.gather_s : 0) + (reduces ? unit.reduce_s : 0));
     return waited;
   }
 
@@ -220,8 +214,12 @@ class Timing {
     pipeline::Costs costs{.forward = forward / sharing_,
                           .input_gradient = (mean.all() - forward) / sharing_ / 2,
                           .weight_gradient = (mean.all() - forward) / sharing_ / 2,
-                          .bytes = stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1),
-                          .link = {pipe_.neighbour().latency_s, pipe_.neighbour().bytes_per_s}};
+                          .bytes = stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1)};
+    for (size_t i = 1; i < stages.size(); ++i) {
+      const int from = schedule.rank_of[i - 1], to = schedule.rank_of[i];
+      const Link& link = pipe_.between(from, to);
+      costs.links[{from, to}] = costs.links[{to, from}] = {link.latency_s, link.bytes_per_s};
+    }
     for (const Stage& stage : stages) costs.stage_factors.push_back(stage.both().all() / mean.all());
     const pipeline::Simulation simulation = simulate(schedule, costs);
     std::vector<Spent> by_rank(schedule.ranks.size());

@@ -27,10 +27,11 @@ double phase(const CaseRecord& record, const std::string& name) {
   return ranks > 0 ? sum / ranks : 0;
 }
 
-std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype dtype) {
+std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype dtype, int threads) {
   const CaseSpec& spec = record.spec;
   const bool fits = record.ok() && spec.workload == "gpt" && spec.world == 1 && spec.device == device &&
-                    spec.dtype == dtype && spec.recompute == 0 && record.step_time_ns;
+                    spec.dtype == dtype && spec.recompute == 0 && record.step_time_ns &&
+                    (device == Device::cuda || spec.threads == threads);
   if (!fits) return std::nullopt;
   const double forward = phase(record, "forward"), backward = phase(record, "backward");
   const double optimizer = phase(record, "optimizer"), all = forward + backward + optimizer;
@@ -78,20 +79,21 @@ double Speed::seconds(const Pass& pass, double layer_flop) const {
   return pass.flop / flop_per_s(layer_flop) + (bytes_per_s > 0 ? pass.bytes / bytes_per_s : 0);
 }
 
-Speed speed_of(const Report& report, Device device, Dtype dtype) {
+Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
   const gpt::Precision precision = precision_of(dtype);
   std::vector<Measured> all;
   std::string ids;
   for (const CaseRecord& record : report.cases)
-    if (auto one = measured(record, device, dtype)) {
+    if (auto one = measured(record, device, dtype, threads)) {
       all.push_back(std::move(*one));
       ids += (ids.empty() ? "" : ", ") + record.spec.id;
     }
   if (all.empty())
-    throw UsageError("run " + report.id + " has no measured case of gpt on one " + name_of(device) + " in " +
-                     name_of(dtype) + " to fit to. Measure one: " +
-                     shell_command("--workload gpt --model gpt2-124m --strategy " +
-                                   std::string(device == Device::cuda ? "gpu" : "cpu --cpus 1")));
+    throw UsageError(
+        "run " + report.id + " has no measured case of gpt on one " + name_of(device) + " in " + name_of(dtype) +
+        (device == Device::cpu ? " with --threads " + std::to_string(threads) : "") + " to fit to. Measure one: " +
+        shell_command("--workload gpt --model gpt2-124m --strategy " +
+                      (device == Device::cuda ? "gpu" : "cpu --cpus 1 --threads " + std::to_string(threads))));
   // The rate of the memory counts only if it leaves half of each step to the products.
   double memory = 0;
   for (const Measured& one : all) memory = std::max(memory, one.bytes_per_s);

@@ -27,9 +27,9 @@ struct Speed {
   double seconds(const Pass& pass, double layer_flop) const;
 };
 
-// Returns the speed measured by the report's one-device cases of gpt with this device and dtype. The rates of cases
-// with layers of one size are averaged. Throws UsageError if there is no such case.
-Speed speed_of(const Report& report, Device device, Dtype dtype);
+// Returns the speed measured by the report's one-device cases of gpt with this device, dtype and, on the CPU, number of
+// threads. The rates of cases with layers of one size are averaged. Throws UsageError if there is no such case.
+Speed speed_of(const Report& report, Device device, Dtype dtype, int threads);
 
 // Returns a speed with one rate for everything.
 Speed constant_speed(double flop_per_s, const std::string& fitted_to);

@@ -11,8 +11,8 @@ namespace dpbench::forecast {
 std::string text_of_number(double number, const char* format);
 std::string gigabytes(double bytes);  // such as "12.3", in units of 10^9 bytes
 
-// Returns the parts of a step in percent, the largest first, such as "computing 71 %, tensor 12 %". Parts below 1 % are
-// left out.
+// Returns the parts of a step in percent, the largest first, such as "computing 71 %, sums over tp 12 %". Parts below 1
+// % are left out.
 std::string parts_text(const Time& time);
 
 }  // namespace dpbench::forecast

@@ -3,12 +3,13 @@
 namespace dpbench::forecast {
 namespace {
 
-BlockWork embed_work(const gpt::Shape& shape, double activations) {
-  const double table = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
-  return {.forward = {0, 2 * activations}, .backward = {0, 2 * activations + table * sizeof(float)}};
+// between: bytes of activations outside of divided layers. stored: bytes of a parameter.
+BlockWork embed_work(const gpt::Shape& shape, const gpt::Cut& cut, double between, double stored) {
+  const double table = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden) / cut.tp;
+  return {.forward = {0, 2 * between}, .backward = {0, 2 * between + table * stored}};
 }
 
-// activations: bytes of the block's input. between: bytes of activations outside of divided layers.
+// size: bytes of an element of an activation.
 BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens, double between, double size) {
   const auto hidden = static_cast<double>(shape.hidden), mlp = static_cast<double>(shape.mlp);
   const auto shared = static_cast<double>(shape.kv_heads * shape.head_size());
@@ -26,10 +27,10 @@ BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens
 
 // The loss casts the logits to float32, subtracts their logarithm, and in the backward pass computes its gradient and
 // casts it back.
-BlockWork head_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens) {
+BlockWork head_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens, double stored) {
   const double logits = tokens * static_cast<double>(shape.vocab) / cut.tp;
   const double product = 2 * logits * static_cast<double>(shape.hidden);
-  return {.forward = {product, 5 * logits * sizeof(float)}, .backward = {2 * product, 6 * logits * sizeof(float)}};
+  return {.forward = {product, 5 * logits * stored}, .backward = {2 * product, 6 * logits * stored}};
 }
 
 }  // namespace
@@ -47,17 +48,18 @@ double activation_bytes(gpt::Precision precision) {
 
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows) {
   const double tokens = rows * static_cast<double>(shape.seq) / cut.cp, size = activation_bytes(precision);
+  const double stored = precision == gpt::Precision::float64 ? 8 : 4;
   const double activations = tokens * static_cast<double>(shape.hidden) * size;
   const double between = cut.sequence ? activations / cut.tp : activations;
   switch (part) {
     case gpt::Part::embed:
-      return embed_work(shape, between);
+      return embed_work(shape, cut, between, stored);
     case gpt::Part::layer:
       return layer_work(shape, cut, tokens, between, size);
     case gpt::Part::norm:
       return {.forward = {0, 2 * between}, .backward = {0, 3 * between}};
     default:
-      return head_work(shape, cut, tokens);
+      return head_work(shape, cut, tokens, stored);
   }
 }
 

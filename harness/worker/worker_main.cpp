@@ -17,6 +17,7 @@
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/host_memory.h"
 #include "harness/worker/rank/plugins.h"
+#include "harness/worker/rank/tensor_memory.h"
 #include "harness/worker/relay.h"
 #include "harness/worker/serve.h"
 #include "workloads/api/workload.h"
@@ -67,6 +68,7 @@ int run(const std::vector<std::string>& arguments) {
   const Variables variables = read_variables();
   set_runtime(variables.runtime);
   if (variables.runtime == Runtime::fast) retain_freed_memory();
+  count_tensor_memory();
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,4 +1,4 @@
-"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] --version V RUN..: writes the HTML
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE] --version V RUN..: writes the HTML
 page and the charts of runs. `dpbench report` calls this script after it has validated the files."""
 import argparse
 import os
@@ -14,6 +14,7 @@ def arguments(words):
     parser.add_argument("--charts")
     parser.add_argument("--collectives")
     parser.add_argument("--projection")
+    parser.add_argument("--plan")
     parser.add_argument("--version", default="unknown")
     parser.add_argument("--drawing", action="store_true", help="this Python belongs to the drawing environment")
     parser.add_argument("runs", nargs="+")

@@ -11,6 +11,7 @@ import collectives
 import data
 import history
 import page
+import plan
 import scaling
 import svg
 import training
@@ -19,9 +20,9 @@ import training
 MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to open
 
 
-def charts_of(runs, asked, most=None):
+def charts_of(runs, asked, most=None, planned=None):
     """Returns all charts for which the runs have data, for at most `most` settings. `asked`: path of dpbench-micro's
-    JSON (the collectives benchmark), or None."""
+    JSON (the collectives benchmark), or None. `planned`: path of `dpbench plan -o json`, or None."""
     chosen = data.newest(runs)
     data.label(chosen)
     for run in runs:
@@ -36,6 +37,8 @@ def charts_of(runs, asked, most=None):
              training.training(chosen, canvas.Looks()), history.history(runs, looks, kept)]
     if asked:
         drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))
+    if planned:
+        drawn.append(plan.plan(planned))
     return named_apart(itertools.chain(*drawn))
 
 
@@ -84,7 +87,7 @@ def write(options):
     number = len(settings(case for run in runs for case in run.cases))
     note = f"{MOST_SETTINGS} of {number} settings are drawn on the page; --charts DIR draws all." if number > MOST_SETTINGS else ""
     drawn, shown, subjects = 0, [], {}
-    for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS):
+    for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS, options.plan):
         drawn += 1
         if subjects.setdefault((chart.subject, chart.setting), len(subjects)) < MOST_SETTINGS or not chart.setting:
             chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.marks, chart.description)

@@ -127,6 +127,11 @@ class Memory(unittest.TestCase):
         for bytes_ in own:
             self.assertAlmostEqual(bytes_ / alone, 1, delta=0.05, msg=[rank["peak_rss_bytes"] for rank in ranks["random-linear"]])
         self.assertGreater(min(rank["own_rss_bytes"] for rank in ranks["convnet"]), 1.3 * alone)
+        # The convnet's activations are some megabytes; the linear model has no tensor that counts.
+        tensors = {name: {rank["step_tensor_bytes"] for rank in ranks[name]} for name in ranks}
+        self.assertLess(max(tensors["random-linear"]), 1e6)
+        self.assertGreater(min(tensors["convnet"]), 5e6)
+        self.assertLess(max(tensors["convnet"]), 1.02 * min(tensors["convnet"]))
         for case in report["cases"]:
             self.assertEqual(case["derived"]["peak_memory_bytes"],
                              round(statistics.median(rank["own_rss_bytes"] for rank in ranks[case["workload"]])))

@@ -97,6 +97,9 @@ class PlanCommand(unittest.TestCase):
                             (("--gpus", "8", "--rate", "1TF", "--model", "huge", *LINK), "huge"),
                             (("--gpus", "8", "--rate", "1TF", "--mesh", "dp=4", *LINK), "dp=4"),
                             (("--gpus", "8", "--rate", "1TF", "--strategy", "dp", *LINK), "--strategy"),
+                            (("--gpus", "8", "--rate", "1TF", "--strategy", "ddp", "--mesh", "tp=8", *LINK), "--mesh and --strategy"),
+                            (("--gpus", "8", "--rate", "1TF", "--threads", "2", *LINK), "--threads"),
+                            (("--gpus", "1", "--rate", "1TF", "--link", "x"), "'x'"),
                             (("--gpus", "7", "--batch", "3", "--rate", "1TF", "--link", "intra=1GB/s:1us"), "no layout"),
                             (("run.json", "--gpus", "8", "--rate", "1TF", *LINK), "both"),
                             (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), "no measured case of gpt")):

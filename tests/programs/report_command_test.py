@@ -67,6 +67,8 @@ class ReportCommand(unittest.TestCase):
         files = [self.put("micro.json", sample_runs.collectives()), self.put("projection.json", {"series": []})]
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--projection", "projection.json", "--collectives", "micro.json")[2:],
                          ["--collectives", files[0], "--projection", files[1], self.run_file])
+        plan = self.put("plan.json", {"layouts": []})
+        self.assertEqual(self.arguments_of_script("--html", "x.html", "--plan", "plan.json")[2:], ["--plan", plan, self.run_file])
 
     def test_report_answers_wrong_arguments_with_one_error_line_and_exit_2(self):
         broken, newer = self.put("broken.json", "{"), sample_runs.usual()
@@ -83,6 +85,7 @@ class ReportCommand(unittest.TestCase):
                             (("--html", "x.html", "--collectives", "list.json"), "list.json"),
                             (("--html", "x.html", "--collectives", "broken.json"), "broken.json"),
                             (("--html", "x.html", "--projection", "list.json"), "project -o json"),
+                            (("--html", "x.html", "--plan", "list.json"), "plan -o json"),
                             (("latest~7", "--html", "x.html"), "is latest~0"), (("--htm", "x.html"), "--html")):
             with self.subTest(words=words):
                 self.assertIn(message, self.dpbench(*words, code=2).stderr)

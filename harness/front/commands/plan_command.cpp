@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -36,13 +37,13 @@ constexpr char what_is_missing[] =
     "Predicted, not measured. Leaves out stragglers, other traffic, switches, fragmentation of the allocator and the "
     "memory of LibTorch itself.\n";
 
-std::vector<std::string> planned_strategies() { return {"ddp", "zero1", "zero2", "fsdp", "layout"}; }
+std::vector<std::string> planned_strategies() { return {"cpu", "gpu", "ddp", "zero1", "zero2", "fsdp", "layout"}; }
 
 struct PlanOptions {
   StoredRuns stored;
   std::string model = "small", rate, memory, link;
   std::vector<std::string> meshes, strategies;
-  int gpus = 0, cpus = 0, hosts = 0, threads = 1;  // 0: not given
+  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // 0: not given
   int64_t batch = 0;
   Dtype dtype = Dtype::f32;
   PlanForm output = PlanForm::table;
@@ -52,13 +53,12 @@ void add_flags(CLI::App& app, PlanOptions& o) {
   add_runs(app, o.stored, "the run whose cases of gpt on one device give the device's speed [latest]");
   const auto model = in_group("Model");
   model(app.add_option("--model", o.model, "shape of gpt ['dpbench list gpt'; small]"), "NAME,KEY=V,..");
-  model(app.add_option("--batch", o.batch, "rows of a step, on all devices [4 a device]")
-            ->check(between(1, int64_t{1} << 32)),
+  model(app.add_option("--batch", o.batch, "rows of a step, on all devices [4 a device]")->check(between(1, 1 << 30)),
         "N");
   add_named<Dtype>(app, "--dtype", o.dtype, "precision; bf16 is autocast over float32 [f32]")->group("Model");
   const auto only = in_group("Layouts");
   only(app.add_option("--mesh", o.meshes,
-                      "only this mesh, as in dp=8,tp=8; -o json then lists all its layouts; repeatable")
+                      "only this mesh, as in dp=8,tp=8; -o json then lists all of it that fits; repeatable")
            ->check(a_mesh())
            ->allow_extra_args(false),
        "AXIS=N,..");
@@ -66,7 +66,8 @@ void add_flags(CLI::App& app, PlanOptions& o) {
        "NAME,..");
   const auto machine = in_group("Devices");
   machine(app.add_option("--gpus", o.gpus, "number of GPUs")->check(between(1, most_devices)), "N");
-  machine(app.add_option("--cpus", o.cpus, "number of virtual CPU devices, which share the cores of the run")
+  machine(app.add_option("--cpus", o.cpus,
+                         "number of CPU devices; they share the cores of the run, with --rate each has its own")
               ->check(between(1, most_devices))
               ->excludes("--gpus"),
           "N");
@@ -104,28 +105,28 @@ double quantity(const std::string& flag, const std::string& text, const std::vec
   throw UsageError(flag + " '" + one_line(text, 40) + "' is not a number above 0 with a unit of " + join(names));
 }
 
-double memory_of(const std::string& text) {
+double parse_memory(const std::string& text) {
   if (text.empty()) return 0;
   return quantity("--memory", text, {{"MB", 1e6}, {"GB", 1e9}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}});
 }
 
 Network network_of(const PlanOptions& options, int devices) {
-  if (devices == 1) return {{1, 0}, {1, 0}, 0};  // no collective runs
+  if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};  // no collective runs
   if (options.link.empty())
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
                      " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
   const bool several = options.link.find("inter") != std::string::npos;
   const int host = options.hosts > 0 ? options.hosts : several ? usual_host : 0;
-  Network network = parse_network(options.link, host);
+  const Network network = parse_network(options.link, host);
   if (host > 0 && devices > host && devices % host != 0)
     throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " + std::to_string(host) +
                      " devices each. Use another --hosts");
-  if (!several && options.hosts == 0) network.host_size = 0;
   return network;
 }
 
 forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices) {
-  forecast::Machine machine{.network = network_of(options, devices), .threads = options.threads};
+  if (gpus && options.threads > 0) throw UsageError("--threads is for --cpus");
+  forecast::Machine machine{.network = network_of(options, devices), .threads = std::max(1, options.threads)};
   if (!options.rate.empty()) {
     if (!options.stored.runs.empty())
       throw UsageError("--rate " + one_line(options.rate, 40) + " and the run '" +
@@ -135,11 +136,11 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
   } else {
     const Report report = read_consistent_report(
         find_run(options.stored.runs.empty() ? "latest" : options.stored.runs.front(), options.stored.results));
-    machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype);
+    machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype, machine.threads);
     if (!gpus) machine.cores = cores_of(report);
   }
   // Ranks that use all cores copy with the cores that compute.
-  if (machine.cores > 0 && devices * options.threads >= machine.cores) machine.overlap = 0;
+  if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
   return machine;
 }
 
@@ -157,7 +158,7 @@ forecast::PlanRequest request_of(const PlanOptions& options) {
                                 .gpus = gpus,
                                 .devices = devices,
                                 .batch = options.batch > 0 ? options.batch : int64_t{usual_rows} * devices,
-                                .memory_bytes = memory_of(options.memory)};
+                                .memory_bytes = parse_memory(options.memory)};
   if (request.shape.experts > 0)
     throw UsageError("--model " + one_line(options.model, 80) + ": plan has no formulas for experts yet");
   for (const std::string& mesh : options.meshes) {
@@ -183,7 +184,8 @@ std::string with_commands(const forecast::LayoutPlan& plan, bool markdown) {
     const forecast::Layout& layout = prediction.layout;
     text += std::to_string(i + 1) + ". " + text_of(layout) + ": " + join(reasons, "; ") + "\n";
     const std::string model = " --workload gpt --model " + plan.asked.model + " --dtype " + name_of(plan.asked.dtype);
-    std::vector<std::string> commands = {shell_command(flags_of(layout, plan.asked.gpus) + model)};
+    std::vector<std::string> commands = {
+        shell_command(flags_of(layout, plan.asked.gpus ? 0 : plan.asked.machine.threads) + model)};
     if (!layout.mesh.empty())
       commands.insert(commands.begin(), shell_command("check --workload gpt " + check_flags_of(layout)));
     for (const std::string& command : commands) text += (markdown ? "   `" + command + "`\n" : "   " + command + "\n");
@@ -214,6 +216,9 @@ std::string output_of(const forecast::LayoutPlan& plan, PlanForm form) {
 
 int show_plan(const PlanOptions& options) {
   const forecast::LayoutPlan plan = plan_layouts(request_of(options));
+  if (plan.examined == 0 && (!options.meshes.empty() || !options.strategies.empty()))
+    throw UsageError(
+        "no layout that plan knows has these --mesh and --strategy; the axes are dp, shard, cp, pp and tp");
   if (plan.examined == 0)
     throw UsageError("no layout of this model has " + std::to_string(plan.asked.devices) + " devices and " +
                      std::to_string(plan.asked.batch) +

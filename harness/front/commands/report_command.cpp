@@ -23,8 +23,8 @@ namespace {
 
 struct ReportOptions {
   StoredRuns stored;
-  std::string html, charts;             // output paths of the HTML page and the charts
-  std::string collectives, projection;  // additional JSON input files for the HTML page
+  std::string html, charts;                   // output paths of the HTML page and the charts
+  std::string collectives, projection, plan;  // additional JSON input files for the HTML page
 };
 
 void add_flags(CLI::App& app, ReportOptions& o) {
@@ -34,6 +34,7 @@ void add_flags(CLI::App& app, ReportOptions& o) {
   grouped(app.add_option("--charts", o.charts, "each chart as SVG and PNG"), "DIR");
   grouped(app.add_option("--collectives", o.collectives, "JSON of the micro-benchmark to show"), "FILE");
   grouped(app.add_option("--projection", o.projection, "JSON of `project -o json` to show"), "FILE");
+  grouped(app.add_option("--plan", o.plan, "JSON of `plan -o json` to show"), "FILE");
 }
 
 constexpr size_t shown_max_bytes = size_t{64} << 20;
@@ -105,15 +106,23 @@ int draw(const ReportOptions& options) {
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
   std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version()};
-  if (!options.collectives.empty())
-    shown.push_back(checked_beside("--collectives", options.collectives, "benchmarks", "not Google Benchmark's JSON"));
-  if (!options.projection.empty())
-    shown.push_back(
-        checked_beside("--projection", options.projection, "series", "not what `dpbench project -o json` writes"));
+  std::vector<std::string> beside;
+  struct Beside {
+    const char* flag;
+    const std::string& file;
+    const char *key, *otherwise;
+  };
+  for (const Beside& one :
+       {Beside{"--collectives", options.collectives, "benchmarks", "not Google Benchmark's JSON"},
+        Beside{"--projection", options.projection, "series", "not what `dpbench project -o json` writes"},
+        Beside{"--plan", options.plan, "layouts", "not what `dpbench plan -o json` writes"}}) {
+    if (one.file.empty()) continue;
+    shown.push_back(checked_beside(one.flag, one.file, one.key, one.otherwise));
+    beside.insert(beside.end(), {one.flag, shown.back()});
+  }
   if (!options.html.empty()) words.insert(words.end(), {"--html", checked_page(options.html, shown)});
   if (!options.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(options.charts)});
-  if (!options.collectives.empty()) words.insert(words.end(), {"--collectives", shown[runs]});
-  if (!options.projection.empty()) words.insert(words.end(), {"--projection", shown.back()});
+  words.insert(words.end(), beside.begin(), beside.end());
   words.insert(words.end(), shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(runs));
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());

@@ -148,6 +148,7 @@ struct RankRecord {
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;
   std::map<std::string, double> phases_ns{};
   int64_t peak_rss_bytes = 0, own_rss_bytes = 0, peak_device_bytes = 0, peak_device_reserved_bytes = 0;
+  int64_t step_tensor_bytes = 0;
   double first_loss = NAN, last_loss = NAN;
   std::string parameters_hash{};
   std::optional<Profile> profile{};
@@ -198,6 +199,11 @@ struct Table<RankRecord> {
                   range::not_negative}),
       later(Field{"peak_device_reserved_bytes", "bytes", &R::peak_device_reserved_bytes,
                   "peak memory reserved by the GPU allocator; 0 on the CPU", range::not_negative}),
+      later(Field{"step_tensor_bytes", "bytes", &R::step_tensor_bytes,
+                  "peak memory of this case's CPU tensors of 8 KiB or more during timed steps, without memory that "
+                  "ranks share, such as "
+                  "ddp's buckets over shm; since 1.8; 0: none or unknown",
+                  range::not_negative}),
       later(Field{"first_loss", "loss", &R::first_loss, "loss of the first step; null: not finite"}),
       later(Field{"last_loss", "loss", &R::last_loss, "loss of the last step; null: not finite"}),
       later(Field{"parameters_hash", "-", &R::parameters_hash,

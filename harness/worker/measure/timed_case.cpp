@@ -13,6 +13,7 @@
 #include "harness/worker/rank/core_use.h"
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/host_memory.h"
+#include "harness/worker/rank/tensor_memory.h"
 #include "harness/worker/steps/case_setup.h"
 #include "harness/worker/steps/tensor_checks.h"
 #include "workloads/base/runtime.h"
@@ -64,6 +65,7 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
       pulse_(pulse),
       workload_(workload_of(spec, shared_dir)),
       source_(*workload_, spec, info_of(spec), group.rank(), group.devices(1, spec.oversubscribe).at(0)),
+      tensors_before_(tensor_bytes()),
       setup_(setup_after_reset(spec, *workload_, group)),
       strategy_(info_of(spec).make(setup_)),
       timer_(*strategy_, source_, group, pulse),
@@ -90,9 +92,11 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   rows_ += source_.rows(timer_.step_index(), steps_);
   timed_steps_ += steps_;
   call_accessors();
+  restart_tensor_peak();
   const CoreUse use;
   const int64_t ns = timer_.block(steps_, &readings_.emplace_back());
   const CoreUse::Spent spent = use.spent();
+  step_tensor_bytes_ = std::max(step_tensor_bytes_, tensor_peak_bytes() - tensors_before_);
   group_.barrier();  // if a rank skipped a collective, the backend detects the mismatch here and names both calls
   gpus_.read();
   call_accessors();
@@ -125,6 +129,7 @@ RankRecord TimedCase::figures() const {
   record.first_loss = first_loss_;
   record.last_loss = timer_.last_loss();
   record_peaks(record);
+  record.step_tensor_bytes = step_tensor_bytes_;
   // Check gradients and parameters too: the last step's loss was computed before its update.
   require_finite(*strategy_, timer_.step_index() - 1);
   return record;

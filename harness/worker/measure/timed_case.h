@@ -41,6 +41,7 @@ class TimedCase {
   Pulse& pulse_;
   std::unique_ptr<Workload> workload_;
   StepSource source_;
+  int64_t tensors_before_;  // bytes of tensors that do not belong to this case
   Setup setup_;
   std::unique_ptr<Strategy> strategy_;
   StepTimer timer_;
@@ -49,6 +50,7 @@ class TimedCase {
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
+  int64_t step_tensor_bytes_ = 0;
   std::vector<std::vector<int64_t>> readings_;      // times of single steps, per block
 };
 

@@ -96,7 +96,10 @@ TEST(GroupLink, UsesTheLinksThatTheRanksOfAnAxisHave) {
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
   EXPECT_DOUBLE_EQ(tensor.seconds("allgather", 4e9), 3e9 / 100e9);
   EXPECT_DOUBLE_EQ(data.seconds("allgather", 4e9), 3e9 / 20e9);
-  EXPECT_DOUBLE_EQ(data.neighbour().bytes_per_s, 100e9);
+  EXPECT_DOUBLE_EQ(data.between(0, 1).bytes_per_s, 100e9);
+  EXPECT_DOUBLE_EQ(data.between(1, 2).bytes_per_s, 10e9);
+  EXPECT_DOUBLE_EQ(data.slowest().bytes_per_s, 10e9);
+  EXPECT_DOUBLE_EQ(tensor.slowest().bytes_per_s, 100e9);
   // Hierarchical: 4 GB inside twice halves, then 2 GB between two hosts.
   EXPECT_DOUBLE_EQ(data.seconds("allreduce", 4e9), std::min(6e9 / 20e9, 2 * 2e9 / 100e9 + 2e9 / 10e9));
   const GroupLink apart({{"dp", 2}, {"tp", 8}}, "dp", network, 1);
@@ -129,7 +132,7 @@ TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
   // One row at 1 GFLOP/s, four at 3 GFLOP/s; 2 ms of updates.
   const Report report = summarised(
       {gpt_case(model, 1, flop / 3, 2 * flop / 3, 2e6), gpt_case(model, 4, 4 * flop / 9, 8 * flop / 9, 2e6)});
-  const Speed speed = speed_of(report, Device::cpu, Dtype::f32);
+  const Speed speed = speed_of(report, Device::cpu, Dtype::f32, /*threads=*/1);
   const double one = work_of(small, gpt::Part::layer, {}, gpt::Precision::float32, 1).forward.flop;
   ASSERT_EQ(speed.rates.size(), 2u);
   EXPECT_NEAR(speed.flop_per_s(one), 1e9, 1e5);
@@ -145,9 +148,9 @@ TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
 }
 
 TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
-  const auto refusal = [](const Report& report, Device device, Dtype dtype) -> std::string {
+  const auto refusal = [](const Report& report, Device device, Dtype dtype, int threads = 1) -> std::string {
     try {
-      speed_of(report, device, dtype);
+      speed_of(report, device, dtype, threads);
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -159,6 +162,7 @@ TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
   EXPECT_EQ(refusal(good, Device::cpu, Dtype::f32), "");
   expect_contains(refusal(good, Device::cpu, Dtype::bf16), {"bf16"});
   expect_contains(refusal(good, Device::cuda, Dtype::f32), {"one cuda"});
+  expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
 TEST(PredictedTime, OfOneDeviceIsTheModelsOperationsAtItsRate) {
@@ -268,6 +272,21 @@ TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
   PlanRequest asked = request_for(8);
   asked.machine.network.host_size = 2;
   for (const Prediction& one : plan_layouts(asked).fitting) EXPECT_LE(one.layout.size("tp"), 2) << text_of(one.layout);
+  // In hosts of 6, ranks 4 to 7 would lie on two.
+  asked = request_for(12);
+  asked.batch = 12;
+  asked.machine.network.host_size = 6;
+  for (const Prediction& one : plan_layouts(asked).fitting) EXPECT_NE(one.layout.size("tp"), 4) << text_of(one.layout);
+}
+
+TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanRanks) {
+  PlanRequest asked = request_for(8);
+  asked.shape = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=8,vocab=512");
+  asked.meshes = {{{"cp", 2}, {"tp", 4}}, {{"cp", 4}, {"tp", 2}}};
+  const LayoutPlan plan = plan_layouts(asked);
+  ASSERT_FALSE(plan.fitting.empty());
+  for (const Prediction& one : plan.fitting)
+    EXPECT_TRUE(!one.layout.sequence || 8 / one.layout.size("cp") >= one.layout.size("tp")) << text_of(one.layout);
 }
 
 TEST(LayoutPlan, ListsEveryOptionOfAMeshThatWasAskedFor) {
@@ -285,7 +304,7 @@ TEST(LayoutPlan, PrintsTheCommandsOfALayout) {
   Layout layout = layout_on({{"shard", 4}, {"pp", 2}, {"tp", 2}}, 4);
   layout.sharding = Sharding::parameters, layout.sequence = true, layout.recompute = 1, layout.reshard = false;
   layout.rows = 1;
-  EXPECT_EQ(flags_of(layout, true),
+  EXPECT_EQ(flags_of(layout, /*threads=*/0),
             "--strategy layout --gpus 16 --mesh shard=4,pp=2,tp=2 --scaling strong --batch 16 --accumulate 4 "
             "--recompute 1 --param layout.schedule=1f1b --param layout.blocks=5+6 --param layout.sequence=on "
             "--param layout.reshard=off");

@@ -248,6 +248,21 @@ TEST(Projection, LeavesOutWorldsWithFewerSamplesThanRanks) {
   expect_contains(projection.left_out[0], {"6", "4 ranks", "2 micro-batches"});
 }
 
+TEST(Projection, LeavesOutWorldsWhoseRanksCrowdTheCoresOverGloo) {
+  Report report = scaled_run();
+  report.env["cpu"]["usable"] = 2;
+  for (CaseRecord& record : report.cases) record.spec.device = Device::cpu, record.spec.threads = 1;
+  EXPECT_EQ(project(report, {.to = {6}}).left_out.size(), 0u);
+  for (CaseRecord& record : report.cases)
+    if (record.spec.strategy == "ddp") record.spec.backend = "gloo";
+  const Projection projection = project(report, {.to = {5, 6}});
+  ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
+  EXPECT_EQ(projection.series[0].worlds[0].spec.world, 5);
+  ASSERT_EQ(projection.left_out.size(), 1u);
+  expect_contains(projection.left_out[0], {"6 ranks over gloo", "2 cores", "--link"});
+  EXPECT_EQ(project(report, {.to = {6}, .network = Network{{1e9, 1e-6}, {1e9, 1e-6}, 0}}).left_out.size(), 0u);
+}
+
 TEST(Projection, IsMarkedAsProjectedInAllOutputs) {
   const Projection projection = project(scaled_run(), {.to = {8}});
   const Json json = to_json(projection);

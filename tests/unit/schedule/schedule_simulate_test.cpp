@@ -142,5 +142,15 @@ TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
   EXPECT_NEAR(rate("zb-h2", 64), 0.0444, 6e-3);
 }
 
+// Stage 1 takes three times as long. Rank 0 computes F0 F1 in 0..2; rank 1 F0 B0 F1 B1 in 1..19, each F 3 and B 6; then
+// rank 0 has B1 left, 2 more.
+TEST(Simulation, StagesMayTakeDifferentTimes) {
+  const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 2});
+  const Simulation simulation = simulate(schedule, {.stage_factors = {1, 3}});
+  EXPECT_EQ(simulation.makespan, 1 + 2 * 3 * 3 + 2);
+  EXPECT_EQ(simulation.ranks[0].busy, 6);
+  EXPECT_EQ(simulation.ranks[1].busy, 18);
+}
+
 }  // namespace
 }  // namespace dpbench::pipeline

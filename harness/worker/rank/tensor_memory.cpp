@@ -1,0 +1,67 @@
+#include "harness/worker/rank/tensor_memory.h"
+
+#include <malloc.h>
+
+#include <atomic>
+#include <cstddef>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace dpbench {
+namespace {
+
+// Counting costs some nanoseconds, which would show in steps of many small tensors. A block may be larger than what was
+// asked for, so what is allocated without counting must be far smaller than the smallest block that counts.
+constexpr size_t most_uncounted = 4096, least_counted = 8192;
+
+std::atomic<int64_t> allocated = 0, peak = 0;
+
+// Returns the bytes to count for a block; 0 for small ones. Depends on the block alone, so that allocating and freeing
+// it agree.
+int64_t counted(void* block) {
+  const size_t bytes = malloc_usable_size(block);
+  return bytes >= least_counted ? static_cast<int64_t>(bytes) : 0;
+}
+
+void add(int64_t bytes) {
+  const int64_t now = allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t most = peak.load(std::memory_order_relaxed);
+  while (now > most && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) continue;
+}
+
+class CountedTensors : public c10::Allocator {
+ public:
+  explicit CountedTensors(c10::Allocator* inner) { inner_ = inner; }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes <= most_uncounted) return inner_->allocate(bytes);
+    void* const block = inner_->allocate(bytes).release_context();
+    add(counted(block));
+    return {block, block, &CountedTensors::release, c10::DeviceType::CPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &CountedTensors::release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  static void release(void* block) {
+    if (const int64_t bytes = counted(block); bytes > 0) allocated.fetch_sub(bytes, std::memory_order_relaxed);
+    inner_->raw_deleter()(block);
+  }
+
+  static inline c10::Allocator* inner_ = nullptr;
+};
+
+}  // namespace
+
+void count_tensor_memory() {
+  // The allocator is never destroyed, because static destructors may still free tensors.
+  static CountedTensors& counting = *new CountedTensors(c10::GetCPUAllocator());
+  c10::SetCPUAllocator(&counting);
+}
+
+int64_t tensor_bytes() { return allocated; }
+int64_t tensor_peak_bytes() { return peak; }
+void restart_tensor_peak() { peak = allocated.load(); }
+
+}  // namespace dpbench

@@ -1,0 +1,53 @@
+"""Map of a plan (`dpbench plan -o json`): time of a step against memory of a device, a hollow point for each layout."""
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from canvas import Chart
+from data import read_json
+from palette import LIGHT
+
+HIDDEN_BEYOND = 4  # layouts that need more than this many times the memory are not drawn
+
+
+def seconds(value):
+    return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
+
+
+def said(entry):
+    return f"{entry['layout']['text']}: {seconds(entry['step_s'])}, {entry['memory_bytes']['total'] / 1e9:.3g} GB, predicted"
+
+
+def decades(axis, text):
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def plan(path):
+    read = read_json(path)
+    limit = read["memory_bytes"]
+    shown = [entry for entry in read["layouts"] if not limit or entry["memory_bytes"]["total"] <= HIDDEN_BEYOND * limit]
+    if not shown:
+        return
+    best = read["best"]
+    message = f"{best[0]['layout']['text']} is the fastest" if best else "no layout fits"
+    chart = Chart("plan", f"Plan: {message}", f"{read['model']} on {read['devices']} devices", "")
+    axes = chart.axes()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for entry in shown:
+        place = next((i for i, one in enumerate(best, 1) if one["layout"] == entry["layout"]), 0)
+        ink = LIGHT["ink"] if place else LIGHT["muted"] if entry["fits"] else LIGHT["grid"]
+        x, y = entry["memory_bytes"]["total"] / 1e9, entry["step_s"]
+        (point,) = axes.plot([x], [y], "o", markersize=8 if place else 4, markerfacecolor="none", markeredgecolor=ink)
+        chart.mark(point, said(entry))
+        if place:
+            axes.annotate(str(place), (x, y), ha="center", va="center", fontsize=6.5)
+    if limit:
+        axes.axvline(limit / 1e9, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
+    decades(axes.xaxis, lambda value: f"{value:g}")
+    decades(axes.yaxis, seconds)
+    axes.set_xlabel("memory of a device, GB (logarithmic)")
+    axes.set_ylabel("time of a step (logarithmic)")
+    line = f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit." if limit else ""
+    chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}.{line}" + " 1 is the fastest." * bool(best)
+    yield chart
