@@ -45,7 +45,7 @@ std::vector<Sizes> sizes_of(const Space& space) {
     for (const int pp : divisors(space.devices / tp)) {
       if (pp > shape.layers) continue;
       for (const int cp : divisors(space.devices / tp / pp)) {
-        if (cp > 1 && shape.seq % (2 * cp) != 0) continue;
+        if (cp > 1 && shape.seq % (int64_t{2} * cp) != 0) continue;
         const int data = space.devices / tp / pp / cp;
         for (const int shard : divisors(data))
           if (space.batch % data == 0) all.push_back({data / shard, shard, cp, pp, tp});
@@ -96,7 +96,7 @@ std::vector<int64_t> micro_batch_rows(int64_t rows) {
 }
 
 void each_option(const Space& space, const Layout& base, const std::function<void(const Layout&)>& take) {
-  const int64_t rows = space.batch / (base.size("dp") * base.size("shard"));
+  const int64_t rows = space.batch / base.size("dp") / base.size("shard");
   for (const int64_t micro : micro_batch_rows(rows)) {
     if (rows / micro > most_micro_batches) continue;
     for (const Pipelined& pipelined : schedules_for(space.shape, base.size("pp"), rows / micro))

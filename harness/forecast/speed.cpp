@@ -85,7 +85,7 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
   std::string ids;
   for (const CaseRecord& record : report.cases)
     if (auto one = measured(record, device, dtype, threads)) {
-      all.push_back(std::move(*one));
+      all.push_back(*one);
       ids += (ids.empty() ? "" : ", ") + record.spec.id;
     }
   if (all.empty())

@@ -51,7 +51,7 @@ class TimedCase {
   int64_t rewarm_steps_ = 2;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
   int64_t step_tensor_bytes_ = 0;
-  std::vector<std::vector<int64_t>> readings_;      // times of single steps, per block
+  std::vector<std::vector<int64_t>> readings_;  // times of single steps, per block
 };
 
 }  // namespace dpbench

@@ -55,7 +55,8 @@ TEST_F(TensorMemory, TensorsFreedOnAnotherThreadNoLongerCount) {
 TEST_F(TensorMemory, RawBlocksOfAnySizeCanBeFreed) {
   const int64_t before = tensor_bytes();
   c10::Allocator* const all = c10::GetCPUAllocator();
-  for (const size_t bytes : {size_t{0}, size_t{64}, size_t{4096}, size_t{4097}, size_t{8191}, size_t{8192}, size_t{1} << 20})
+  for (const size_t bytes :
+       {size_t{0}, size_t{64}, size_t{4096}, size_t{4097}, size_t{8191}, size_t{8192}, size_t{1} << 20})
     all->raw_deallocate(all->raw_allocate(bytes));
   EXPECT_EQ(tensor_bytes(), before);
 }
