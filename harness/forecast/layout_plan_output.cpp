@@ -112,7 +112,9 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
   if (plan.asked.devices > 1)
     all.push_back("links as given, " +
                   (plan.asked.machine.overlap > 0
-                       ? text_of_number(100 * plan.asked.machine.overlap, "%.0f %%") + " of what can overlap is hidden"
+                       ? text_of_number(100 * plan.asked.machine.overlap, "%.0f %%") +
+                             " of what can overlap is hidden, as " +
+                             (plan.asked.machine.overlap_measured ? "measured in the run" : "assumed")
                        : std::string("nothing is hidden, because ranks and their copies share the cores")));
   all.push_back(std::to_string(plan.examined) + " layouts examined" +
                 (plan.asked.memory_bytes > 0 ? ", " + std::to_string(plan.too_large) + " exceed --memory" : "") +

@@ -12,8 +12,9 @@ namespace dpbench::forecast {
 struct Machine {
   Speed speed = {};
   Network network = {};
-  int cores = 0;       // that all ranks share; 0: each device is its own
-  int threads = 1;     // of a rank
+  int cores = 0;    // that all ranks share; 0: each device is its own
+  int threads = 1;  // of a rank
+  bool overlap_measured = false;
   double overlap = 1;  // share of a collective beside computations that they hide
 };
 

@@ -117,6 +117,18 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
   return speed;
 }
 
+std::optional<double> measured_overlap(const Report& report, Device device) {
+  double sum = 0;
+  int cases = 0;
+  for (const CaseRecord& record : report.cases) {
+    const CaseSpec& spec = record.spec;
+    const bool overlaps = spec.strategy == "ddp" || spec.strategy == "zero2" || spec.strategy == "fsdp";
+    if (!record.ok() || spec.workload != "gpt" || spec.device != device || spec.world == 1 || !overlaps) continue;
+    if (record.derived.overlap) sum += *record.derived.overlap, ++cases;
+  }
+  return cases > 0 ? std::optional(sum / cases) : std::nullopt;
+}
+
 Speed constant_speed(double flop_per_s, const std::string& fitted_to) {
   return {.rates = {{.layer_flop = 1, .flop_per_s = flop_per_s}}, .fitted_to = fitted_to};
 }

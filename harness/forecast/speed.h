@@ -31,6 +31,10 @@ struct Speed {
 // threads. The rates of cases with layers of one size are averaged. Throws UsageError if there is no such case.
 Speed speed_of(const Report& report, Device device, Dtype dtype, int threads);
 
+// Returns how much of the communication of gpt the report's strategies that overlap it hid on this device, as a mean
+// over cases; nullopt if none was measured.
+std::optional<double> measured_overlap(const Report& report, Device device);
+
 // Returns a speed with one rate for everything.
 Speed constant_speed(double flop_per_s, const std::string& fitted_to);
 

@@ -29,8 +29,8 @@ def plan(path):
     if not shown:
         return
     best = read["best"]
-    message = f"{best[0]['layout']['text']} is the fastest" if best else "no layout fits"
-    chart = Chart("plan", f"Plan: {message}", f"{read['model']} on {read['devices']} devices", "")
+    fastest = f"{best[0]['layout']['strategy']} {best[0]['layout']['mesh']} is fastest" if best else "No layout fits"
+    chart = Chart("plan", fastest, f"{read['model']}, {read['devices']} {'GPUs' if read['device'] == 'cuda' else 'CPU devices'}", "")
     axes = chart.axes()
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -138,6 +138,8 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
         find_run(options.stored.runs.empty() ? "latest" : options.stored.runs.front(), options.stored.results));
     machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype, machine.threads);
     if (!gpus) machine.cores = cores_of(report);
+    if (const auto overlap = forecast::measured_overlap(report, Device::cuda); gpus && overlap)
+      machine.overlap = *overlap, machine.overlap_measured = true;
   }
   // Ranks that use all cores copy with the cores that compute.
   if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;

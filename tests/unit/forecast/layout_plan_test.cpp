@@ -165,6 +165,20 @@ TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
+TEST(Speed, TheOverlapIsTheMeanOfTheMeasuredOnes) {
+  Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
+  EXPECT_EQ(measured_overlap(report, Device::cuda), std::nullopt);
+  for (const auto& [strategy, overlap] :
+       std::vector<std::pair<std::string, double>>{{"ddp", 0.5}, {"fsdp", 0.9}, {"tp", 0}}) {
+    report.cases.push_back(report.cases.front());
+    report.cases.back().spec.strategy = strategy, report.cases.back().spec.world = 2;
+    report.cases.back().spec.device = Device::cuda;
+    report.cases.back().derived.overlap = overlap;
+  }
+  EXPECT_NEAR(measured_overlap(report, Device::cuda).value_or(0), 0.7, 1e-12);
+  EXPECT_EQ(measured_overlap(report, Device::cpu), std::nullopt);
+}
+
 TEST(PredictedTime, OfOneDeviceIsTheModelsOperationsAtItsRate) {
   const Layout layout{.strategy = "cpu", .micro_batches = 4, .rows = 4};
   const Time time = timed(layout, request_for(1).machine);
