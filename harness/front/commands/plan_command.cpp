@@ -50,15 +50,14 @@ struct PlanOptions {
 };
 
 void add_flags(CLI::App& app, PlanOptions& o) {
-  add_runs(app, o.stored, "the run whose cases of gpt on one device give the device's speed [latest]");
+  add_runs(app, o.stored, "a run with cases of gpt on one device, for its speed [latest]");
   const auto model = in_group("Model");
   model(app.add_option("--model", o.model, "shape of gpt ['dpbench list gpt'; small]"), "NAME,KEY=V,..");
   model(app.add_option("--batch", o.batch, "rows of a step, on all devices [4 a device]")->check(between(1, 1 << 30)),
         "N");
   add_named<Dtype>(app, "--dtype", o.dtype, "precision; bf16 is autocast over float32 [f32]")->group("Model");
   const auto only = in_group("Layouts");
-  only(app.add_option("--mesh", o.meshes,
-                      "only this mesh, as in dp=8,tp=8; -o json then lists all of it that fits; repeatable")
+  only(app.add_option("--mesh", o.meshes, "only this mesh, as in dp=8,tp=8; -o json lists all of it; repeatable")
            ->check(a_mesh())
            ->allow_extra_args(false),
        "AXIS=N,..");
@@ -66,18 +65,16 @@ void add_flags(CLI::App& app, PlanOptions& o) {
        "NAME,..");
   const auto machine = in_group("Devices");
   machine(app.add_option("--gpus", o.gpus, "number of GPUs")->check(between(1, most_devices)), "N");
-  machine(app.add_option("--cpus", o.cpus,
-                         "number of CPU devices; they share the cores of the run, with --rate each has its own")
+  machine(app.add_option("--cpus", o.cpus, "number of CPU devices, which share the cores of the run")
               ->check(between(1, most_devices))
               ->excludes("--gpus"),
           "N");
   machine(
       app.add_option("--memory", o.memory, "memory of a device, as in 80GB or 24GiB [no limit]")->check(not_empty()),
       "SIZE");
-  machine(
-      app.add_option("--rate", o.rate, "speed of a device instead of a run: what it reaches, not its peak, as in 400TF")
-          ->check(not_empty()),
-      "RATE");
+  machine(app.add_option("--rate", o.rate, "speed that a device reaches, not its peak, instead of a run: 400TF")
+              ->check(not_empty()),
+          "RATE");
   machine(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us, per device")->check(not_empty()),
           "NAME=RATE:LATENCY,..");
   machine(
