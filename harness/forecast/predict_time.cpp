@@ -203,43 +203,42 @@ class Timing {
     return time;
   }
 
-  // The rank that is busy longest has the parts of the step; the others wait for it.
-  Time pipelined(const std::vector<Stage>& stages) {
-    const pipeline::Schedule schedule = schedule_of(layout_);
-    const auto micros = static_cast<double>(layout_.micro_batches);
-    Spent mean;
-    for (const Stage& stage : stages) mean += stage.both() * (1.0 / static_cast<double>(stages.size()));
-    double forward = 0;
-    for (const Stage& stage : stages) forward += stage.forward.all() / static_cast<double>(stages.size());
+  // Costs of a stage on cores of its own: means of all stages, and the factor of each.
+  pipeline::Costs costs_of(const std::vector<Stage>& stages, const pipeline::Schedule& schedule) const {
+    const auto count = static_cast<double>(stages.size());
+    double forward = 0, both = 0;
+    for (const Stage& stage : stages) forward += stage.forward.all() / count, both += stage.both().all() / count;
     pipeline::Costs costs{.forward = forward / sharing_,
-                          .input_gradient = (mean.all() - forward) / sharing_ / 2,
-                          .weight_gradient = (mean.all() - forward) / sharing_ / 2,
+                          .input_gradient = (both - forward) / sharing_ / 2,
+                          .weight_gradient = (both - forward) / sharing_ / 2,
                           .bytes = stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1)};
+    for (const Stage& stage : stages) costs.stage_factors.push_back(stage.both().all() / both);
     for (size_t i = 1; i < stages.size(); ++i) {
       const int from = schedule.rank_of[i - 1], to = schedule.rank_of[i];
       const Link& link = pipe_.between(from, to);
       costs.links[{from, to}] = costs.links[{to, from}] = {link.latency_s, link.bytes_per_s};
     }
-    for (const Stage& stage : stages) costs.stage_factors.push_back(stage.both().all() / mean.all());
-    const pipeline::Simulation simulation = simulate(schedule, costs);
+    return costs;
+  }
+
+  // The rank that is busy longest has the parts of the step; the others wait for it.
+  Time pipelined(const std::vector<Stage>& stages) {
+    const pipeline::Schedule schedule = schedule_of(layout_);
+    const double alone_s = simulate(schedule, costs_of(stages, schedule)).makespan;
+    const auto micros = static_cast<double>(layout_.micro_batches);
     std::vector<Spent> by_rank(schedule.ranks.size());
     std::vector<double> parameters(schedule.ranks.size()), last(schedule.ranks.size());
-    double work = 0;  // of all ranks of the pipeline, if each had its own cores
     for (size_t i = 0; i < stages.size(); ++i) {
       const auto rank = static_cast<size_t>(schedule.rank_of[i]);
       by_rank[rank] += stages[i].both() * micros;
       parameters[rank] += stages[i].parameters;
       last[rank] += stages[i].last_data;
     }
-    size_t busiest = 0;
-    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-      if (by_rank[rank].all() > by_rank[busiest].all()) busiest = rank;
-      work += by_rank[rank].all() / sharing_;
-    }
     // Ranks that wait leave their cores to the others.
-    const double cores_s = work * sharing_ / static_cast<double>(by_rank.size());
-    const double makespan = std::max(simulation.makespan, cores_s);
-    const Spent& longest = by_rank[busiest];
+    double shared_s = 0;
+    for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
+    const double makespan = std::max(alone_s, shared_s);
+    const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
     const double scale = std::min(1.0, makespan / longest.all());  // fewer ranks than `sharing_` says compute at a time
     parameters_ = *std::ranges::max_element(parameters);
     Time time;
