@@ -106,6 +106,7 @@ RankRecord full_record() {
   record.own_rss_bytes = int64_t{1} << 39;
   record.peak_device_bytes = 77;
   record.peak_device_reserved_bytes = 78;
+  record.step_tensor_bytes = 79;
   record.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
   record.gpus = {{.pci_bus = "00000000:1B:00.0",
                   .readings = 4,
