@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <optional>
 
+#include "harness/report/text/quantity.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -15,35 +15,20 @@ constexpr char link_form[] =
     "a link is NAME=RATE:LATENCY with units, as in intra=450GB/s:2us,inter=50GB/s:10us "
     "(NAME intra or inter; RATE in kB/s, MB/s, GB/s, TB/s, Mbit/s or Gbit/s; LATENCY in ns, us or ms)";
 
-struct Unit {
-  const char* name;
-  double factor;
-};
-constexpr Unit rates[] = {{"kB/s", 1e3},  {"MB/s", 1e6},     {"GB/s", 1e9},
-                          {"TB/s", 1e12}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
-constexpr Unit latencies[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}};
+const std::vector<Unit> rates = {{"kB/s", 1e3},  {"MB/s", 1e6},     {"GB/s", 1e9},
+                                 {"TB/s", 1e12}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+const std::vector<Unit> latencies = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}};
 
 [[noreturn]] void refuse(const std::string& part, const std::string& what) {
   throw UsageError("--link '" + part.substr(0, 80) + "': " + what + "; " + link_form);
 }
 
-template <size_t N>
-double quantity(const std::string& part, const std::string& text, const Unit (&units)[N], const char* what) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || end == text.c_str() || !std::isfinite(number))
-    refuse(part, std::string("no ") + what + " in '" + text.substr(0, 40) + "'");
-  if (*end == '\0') refuse(part, std::string("the ") + what + " '" + text.substr(0, 40) + "' has no unit");
-  for (const Unit& unit : units)
-    if (std::string(end) == unit.name) return number * unit.factor;
-  refuse(part, std::string("unknown unit '") + std::string(end).substr(0, 20) + "' of the " + what);
-}
-
 Link parse_link(const std::string& part, const std::string& text) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos) refuse(part, "no latency");
-  const Link link{quantity(part, text.substr(0, colon), rates, "rate"),
-                  quantity(part, text.substr(colon + 1), latencies, "latency")};
+  const auto refuse_part = [&](const std::string& why) { refuse(part, why); };
+  const Link link{quantity(text.substr(0, colon), rates, "rate", refuse_part),
+                  quantity(text.substr(colon + 1), latencies, "latency", refuse_part)};
   if (!(link.bytes_per_s > 0)) refuse(part, "the rate must be above 0");
   if (link.latency_s < 0) refuse(part, "the latency must not be below 0");
   return link;

@@ -13,7 +13,8 @@ def seconds(value):
 
 
 def said(entry):
-    return f"{entry['layout']['text']}: {seconds(entry['step_s'])}, {entry['memory_bytes']['total'] / 1e9:.3g} GB, predicted"
+    memory = entry["memory_bytes"]["total"] / 1e9
+    return f"{entry['layout']['text']}: {seconds(entry['step_s'])}, {memory:.3g} GB, predicted"
 
 
 def decades(axis, text):
@@ -30,7 +31,8 @@ def plan(path):
         return
     best = read["best"]
     fastest = f"{best[0]['layout']['strategy']} {best[0]['layout']['mesh']} is fastest" if best else "No layout fits"
-    chart = Chart("plan", fastest, f"{read['model']}, {read['devices']} {'GPUs' if read['device'] == 'cuda' else 'CPU devices'}", "")
+    devices = "GPUs" if read["device"] == "cuda" else "CPU devices"
+    chart = Chart("plan", fastest, f"{read['model']}, {read['devices']} {devices}", "")
     axes = chart.axes()
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -48,6 +50,9 @@ def plan(path):
     decades(axes.yaxis, seconds)
     axes.set_xlabel("memory of a device, GB (logarithmic)")
     axes.set_ylabel("time of a step (logarithmic)")
-    line = f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit." if limit else ""
-    chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}.{line}" + " 1 is the fastest." * bool(best)
+    chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}."
+    if limit:
+        chart.caption += f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit."
+    if best:
+        chart.caption += " 1 is the fastest."
     yield chart

@@ -1,5 +1,5 @@
-"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE] --version V RUN..: writes the HTML
-page and the charts of runs. `dpbench report` calls this script after it has validated the files."""
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE] --version V RUN..:
+writes the HTML page and the charts of runs. `dpbench report` calls this script after it has validated the files."""
 import argparse
 import os
 import sys

@@ -4,17 +4,16 @@
 #include <limits>
 
 #include "strategies/schedule/draw.h"
+#include "strategies/schedule/svg.h"
 
 namespace dpbench::pipeline {
 namespace {
 
-constexpr double lane_height = 30, lane_gap = 4, left = 64, top = 40, box_width = 24;
+using svg::escaped;
+using svg::number;
+using svg::text_at;
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
+constexpr double lane_height = 30, lane_gap = 4, left = 64, top = 40, box_width = 24;
 
 // Returns the colour of hue (0 to 1), saturation 0.65 and this lightness as #rrggbb.
 std::string rgb(double hue, double lightness) {
@@ -39,26 +38,6 @@ double lightness_of(Kind kind) {
     default:
       return 0.76;
   }
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
-std::string text_at(double x, double y, const std::string& anchor, const std::string& text) {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
-         "</text>\n";
 }
 
 std::string box_at(double x, double y, double width, double height, const Action& action, int microbatches) {

@@ -209,8 +209,8 @@ class Search {
     BlockMemory block{.part = part, .its = activations(shape, part, cut, precision, step_.rows)};
     const bool keeps_input = part == Part::head ? keeps_norm(sizes_) : part != Part::embed;
     block.input = keeps_input ? sizes_.stream : 0;
-    Shape untied = shape;  // so that the head counts the tied weight, whose gradient it computes
-    untied.tied = false;
+    Shape untied = shape;
+    untied.tied = false;  // the head computes a gradient of the tied weight too
     block.gradients = sizes_.wide_bytes * static_cast<double>(parameters(untied, part, cut));
     const auto hidden = static_cast<double>(shape.hidden);
     if (part == Part::embed) block.temporary = block.gradients;

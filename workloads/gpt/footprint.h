@@ -10,7 +10,7 @@ namespace dpbench::gpt {
 
 enum class Precision { float32, float64, bfloat16 };  // bfloat16: autocast over float32 parameters
 
-// How a model is divided. All formulas are those of the first rank, which has the largest pieces.
+// The ranks among which a model is divided. The formulas describe the first rank, which has the largest pieces.
 struct Cut {
   int tp = 1;             // ranks of tensor parallelism
   bool sequence = false;  // tp.sequence: activations between the divided layers are cut along the sequence
@@ -20,7 +20,7 @@ struct Cut {
 // The kinds of blocks, in the order of the model.
 enum class Part { embed, layer, norm, head };
 
-// Returns the number of parameters that a rank stores of a block. A tied head has none: it uses those of the embedding.
+// Returns the number of a block's parameters on a rank. A tied head has none, because it uses the embedding's.
 int64_t parameters(const Shape& shape, Part part, const Cut& cut);
 
 // Bytes of a block's activations for one micro-batch. The head includes the loss.

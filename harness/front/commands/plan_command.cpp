@@ -1,16 +1,14 @@
 // dpbench plan: predicts memory and time of all layouts of a gpt on a number of devices, before anything runs.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/forecast/layout_map.h"
-#include "harness/forecast/layout_plan.h"
-#include "harness/forecast/words.h"
+#include "harness/forecast/plan/layout_map.h"
+#include "harness/forecast/plan/layout_plan.h"
+#include "harness/forecast/plan/words.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
@@ -19,6 +17,7 @@
 #include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/record/find_run.h"
+#include "harness/report/text/quantity.h"
 #include "harness/report/text/shell.h"
 #include "harness/report/validate/validate.h"
 #include "workloads/base/error.h"
@@ -84,27 +83,22 @@ void add_flags(CLI::App& app, PlanOptions& o) {
   add_named<PlanForm>(app, "-o,--output", o.output, "format on stdout [table]");
 }
 
-struct Unit {
-  const char* name;
-  double factor;
-};
-
-// Parses a positive number with one of these units. Throws UsageError that names the flag and the units.
-double quantity(const std::string& flag, const std::string& text, const std::vector<Unit>& units) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  std::vector<std::string> names;
-  for (const Unit& unit : units) {
-    names.emplace_back(unit.name);
-    if (end != text.c_str() && std::string(end) == unit.name && std::isfinite(number) && number > 0)
-      return number * unit.factor;
-  }
-  throw UsageError(flag + " '" + one_line(text, 40) + "' is not a number above 0 with a unit of " + join(names));
+// Parses the value of a flag, which must be above 0. what: the name of the quantity.
+double positive(const std::string& flag, const std::string& text, const std::vector<Unit>& units,
+                const std::string& what) {
+  std::string names;
+  for (const Unit& unit : units) names += std::string(names.empty() ? "" : ", ") + unit.name;
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(flag + " '" + one_line(text, 40) + "': " + why + "; units: " + names);
+  };
+  const double value = quantity(text, units, what, refuse);
+  if (!(value > 0)) refuse("the " + what + " must be above 0");
+  return value;
 }
 
 double parse_memory(const std::string& text) {
   if (text.empty()) return 0;
-  return quantity("--memory", text, {{"MB", 1e6}, {"GB", 1e9}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}});
+  return positive("--memory", text, {{"MB", 1e6}, {"GB", 1e9}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}}, "size");
 }
 
 Network network_of(const PlanOptions& options, int devices) {
@@ -128,15 +122,15 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     if (!options.stored.runs.empty())
       throw UsageError("--rate " + one_line(options.rate, 40) + " and the run '" +
                        one_line(options.stored.runs.front(), 80) + "' both give the device's speed. Leave out one");
-    const double rate = quantity("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}});
+    const double rate = positive("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}}, "rate");
     machine.speed = forecast::constant_speed(rate, "--rate " + options.rate + ", as given");
   } else {
     const Report report = read_consistent_report(
         find_run(options.stored.runs.empty() ? "latest" : options.stored.runs.front(), options.stored.results));
     machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype, machine.threads);
+    const std::optional<double> overlap = gpus ? forecast::measured_overlap(report) : std::nullopt;
     if (!gpus) machine.cores = cores_of(report);
-    if (const auto overlap = forecast::measured_overlap(report, Device::cuda); gpus && overlap)
-      machine.overlap = *overlap, machine.overlap_measured = true;
+    if (overlap) machine.overlap = *overlap, machine.overlap_measured = true;
   }
   // Ranks that use all cores copy with the cores that compute.
   if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
@@ -171,11 +165,6 @@ forecast::PlanRequest request_of(const PlanOptions& options) {
   return request;
 }
 
-size_t terminal_width() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40 ? size.ws_col : 100;
-}
-
 std::string with_commands(const forecast::LayoutPlan& plan, bool markdown) {
   std::string text;
   for (size_t i = 0; i < plan.best.size(); ++i) {
@@ -208,7 +197,7 @@ std::string output_of(const forecast::LayoutPlan& plan, PlanForm form) {
     text += markdown ? as_markdown(rows) + "\n" : aligned(rows, forecast::layout_columns_right()) + "\n";
     text += with_commands(plan, markdown) + "\n";
   }
-  if (!markdown) text += map_text(plan, terminal_width()) + "\n";
+  if (!markdown) text += map_text(plan, terminal_columns(STDOUT_FILENO, 40, 100)) + "\n";
   for (const auto& remark : plan_remarks(plan)) text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
   return text + (markdown ? "\n" : "") + what_is_missing;
 }

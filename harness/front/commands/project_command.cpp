@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/forecast/projection.h"
+#include "harness/forecast/project/projection.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"

@@ -1,5 +1,4 @@
 // dpbench schedule: proves a pipeline schedule right without running it, simulates it and draws it.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -224,9 +223,7 @@ ExaminedSchedule examined(const std::string& name, const ScheduleOptions& option
 }
 
 size_t picture_width(int asked) {
-  if (asked > 0) return asked;
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 40 ? size.ws_col : 120;
+  return asked > 0 ? static_cast<size_t>(asked) : terminal_columns(STDOUT_FILENO, 40, 120);
 }
 
 std::string output_of(const std::vector<ExaminedSchedule>& all, const ScheduleOptions& options) {

@@ -1,6 +1,5 @@
 #include "harness/front/run/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,15 +8,13 @@
 #include <iostream>
 #include <utility>
 
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 
 namespace dpbench {
 namespace {
 
-size_t columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
-}
+size_t columns() { return terminal_columns(STDERR_FILENO, 20, 80); }
 
 std::string bar(double part) {
   constexpr int bar_width = 14;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string>
 
 #include "workloads/base/names.h"
@@ -10,6 +11,9 @@ namespace dpbench {
 
 // Writes text to stdout. Returns false if some of the text could not be written (closed pipe, full disk).
 bool print(const std::string& text);
+
+// Returns the columns of the terminal on the stream `descriptor`, or `otherwise` if it is none or has at most `least`.
+size_t terminal_columns(int descriptor, size_t least, size_t otherwise);
 
 enum class Color { automatic, always, never };
 template <>

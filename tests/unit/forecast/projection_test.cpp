@@ -1,6 +1,6 @@
 // Projection of step times to larger worlds: cost formulas of collectives and the fit of their parameters, compared
 // with figures computed by hand.
-#include "harness/forecast/projection.h"
+#include "harness/forecast/project/projection.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "harness/forecast/predict.h"
+#include "harness/forecast/plan/predict.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -86,7 +86,7 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
   };
   const Network network{{300e9, 5e-6}, {25e9, 10e-6}, 8};
   std::vector<Row> rows;
-  // The matrices of the smallest model are half as wide as those of the next ones, and run slower.
+  // The smallest model has the narrowest matrices, which run slower.
   for (const auto& p : std::vector<Published>{{"1.7 B", 24, 2304, 24, 1, 1, 32, 512, 137, 0.2},
                                               {"3.6 B", 32, 3072, 30, 2, 1, 64, 512, 138},
                                               {"7.5 B", 32, 4096, 36, 4, 1, 128, 512, 142},
@@ -104,9 +104,7 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
                            .mlp = 4 * p.hidden,
                            .seq = 2048,
                            .vocab = 51200};
-    MeshShape mesh;
-    for (const AxisSize& axis : MeshShape{{"dp", p.gpus / p.tp / p.pp}, {"pp", p.pp}, {"tp", p.tp}})
-      if (axis.size > 1) mesh.push_back(axis);
+    const MeshShape mesh = without_single({{"dp", p.gpus / p.tp / p.pp}, {"pp", p.pp}, {"tp", p.tp}});
     Layout layout = layout_of(shape, mesh, p.batch, 1);
     const int stages = p.layers / p.pp == 3 ? 3 : 2;
     if (p.pp > 1 && layout.micro_batches % p.pp == 0) layout = scheduled(shape, layout, "interleaved", stages);
@@ -241,9 +239,7 @@ const Network h100{{450e9, 3e-6}, {50e9, 10e-6}, 8};
 TEST(Published, Llama405bOn16384GpusIsPredictedFrom8192) {
   const auto row = [](const char* name, int dp, int cp, int64_t seq, double tflops, double most_off = usual_error) {
     const gpt::Shape shape = llama(126, 16384, 128, 53248, seq);
-    MeshShape mesh = {{"shard", dp}};
-    if (cp > 1) mesh.push_back({"cp", cp});
-    mesh.push_back({"pp", 16}), mesh.push_back({"tp", 8});
+    const MeshShape mesh = without_single({{"shard", dp}, {"cp", cp}, {"pp", 16}, {"tp", 8}});
     Layout layout = layout_of(shape, mesh, (int64_t{16} << 20) / seq, 1);
     layout.reshard = layout.narrow = false;
     layout.narrow_gradients = true;
@@ -272,9 +268,7 @@ TEST(Published, TorchtitanContextParallelismIsPredictedTo65536Tokens) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, int shard, int cp, double published, double most_off = usual_error) {
     const gpt::Shape shape = llama(32, 4096, 32, 14336, int64_t{32768} * cp);
-    MeshShape mesh;
-    for (const AxisSize& axis : MeshShape{{"shard", shard}, {"cp", cp}})
-      if (axis.size > 1) mesh.push_back(axis);
+    const MeshShape mesh = without_single({{"shard", shard}, {"cp", cp}});
     Layout layout = layout_of(shape, mesh, shard, 1);
     layout.recompute = 1;
     rows.push_back({name, shape, layout, published, most_off, "cp"});
@@ -299,9 +293,7 @@ TEST(Published, TorchtitanTensorAndPipelineParallelismArePredictedFrom70b) {
       {"405B interleaved", biggest, scheduled(biggest, three, "interleaved", 2), 128, usual_error, "schedule"});
   const auto add = [&](const char* name, int shard, int cp, double published, double most_off = usual_error) {
     const gpt::Shape shape = llama(126, 16384, 128, 53248, int64_t{32768} * cp);
-    MeshShape mesh;
-    for (const AxisSize& axis : MeshShape{{"shard", shard}, {"cp", cp}, {"pp", 8}, {"tp", 8}})
-      if (axis.size > 1) mesh.push_back(axis);
+    const MeshShape mesh = without_single({{"shard", shard}, {"cp", cp}, {"pp", 8}, {"tp", 8}});
     Layout layout = layout_of(shape, mesh, 8 * shard, 1);
     layout.recompute = 1;
     rows.push_back({name, shape, layout, published, most_off, "cp"});

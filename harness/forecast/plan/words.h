@@ -3,12 +3,10 @@
 
 #include <string>
 
-#include "harness/forecast/predict.h"
+#include "harness/forecast/plan/predict.h"
 
 namespace dpbench::forecast {
 
-// format: of printf, for one double.
-std::string text_of_number(double number, const char* format);
 std::string gigabytes(double bytes);  // such as "12.3", in units of 10^9 bytes
 
 // Returns the parts of a step in percent, the largest first, such as "computing 71 %, sums over tp 12 %". Parts below 1

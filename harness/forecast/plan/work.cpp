@@ -1,7 +1,12 @@
-#include "harness/forecast/work.h"
+#include "harness/forecast/plan/work.h"
 
 namespace dpbench::forecast {
 namespace {
+
+// Returns the size of an element of an activation. Under autocast, half of the activations are in bfloat16.
+double activation_bytes(gpt::Precision precision) {
+  return precision == gpt::Precision::bfloat16 ? 3 : stored_bytes(precision);
+}
 
 // between: bytes of activations outside of divided layers. stored: bytes of a parameter.
 BlockWork embed_work(const gpt::Shape& shape, const gpt::Cut& cut, double between, double stored) {
@@ -35,20 +40,11 @@ BlockWork head_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens,
 
 }  // namespace
 
-double activation_bytes(gpt::Precision precision) {
-  switch (precision) {
-    case gpt::Precision::float64:
-      return 8;
-    case gpt::Precision::bfloat16:
-      return 3;
-    default:
-      return 4;
-  }
-}
+double stored_bytes(gpt::Precision precision) { return precision == gpt::Precision::float64 ? 8 : 4; }
 
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows) {
   const double tokens = rows * static_cast<double>(shape.seq) / cut.cp, size = activation_bytes(precision);
-  const double stored = precision == gpt::Precision::float64 ? 8 : 4;
+  const double stored = stored_bytes(precision);
   const double activations = tokens * static_cast<double>(shape.hidden) * size;
   const double between = cut.sequence ? activations / cut.tp : activations;
   switch (part) {

@@ -43,6 +43,8 @@ struct Layout {
   gpt::Cut cut() const { return {.tp = size("tp"), .sequence = sequence, .cp = size("cp")}; }
 };
 
+// Returns the mesh without axes of one rank.
+MeshShape without_single(const MeshShape& mesh);
 // Describes the layout in a few words, such as "layout shard=8,tp=8, 4 x 2 rows, recompute".
 std::string text_of(const Layout& layout);
 // Returns the flags of `dpbench run` for this layout, without the model. threads: of a CPU device; 0: on GPUs.

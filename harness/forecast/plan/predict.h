@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "harness/forecast/layout.h"
 #include "harness/forecast/network.h"
-#include "harness/forecast/speed.h"
+#include "harness/forecast/plan/layout.h"
+#include "harness/forecast/plan/speed.h"
 
 namespace dpbench::forecast {
 

@@ -27,7 +27,7 @@ BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, 
 // Returns the sum over all blocks, undivided.
 BlockWork work_of_model(const gpt::Shape& shape, gpt::Precision precision, double rows);
 
-// Returns the size of an element of an activation. Under autocast, half of the activations are in bfloat16.
-double activation_bytes(gpt::Precision precision);
+// Returns the size of an element of a parameter.
+double stored_bytes(gpt::Precision precision);
 
 }  // namespace dpbench::forecast

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/forecast/work.h"
+#include "harness/forecast/plan/work.h"
 #include "harness/report/record/report.h"
 
 namespace dpbench::forecast {
@@ -31,9 +31,9 @@ struct Speed {
 // threads. The rates of cases with layers of one size are averaged. Throws UsageError if there is no such case.
 Speed speed_of(const Report& report, Device device, Dtype dtype, int threads);
 
-// Returns how much of the communication of gpt the report's strategies that overlap it hid on this device, as a mean
-// over cases; nullopt if none was measured.
-std::optional<double> measured_overlap(const Report& report, Device device);
+// Returns the share of communication that gpt hid on several GPUs, as a mean over the report's cases of strategies that
+// overlap it; nullopt if there is none.
+std::optional<double> measured_overlap(const Report& report);
 
 // Returns a speed with one rate for everything.
 Speed constant_speed(double flop_per_s, const std::string& fitted_to);

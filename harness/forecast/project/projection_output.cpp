@@ -5,17 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "harness/forecast/projection.h"
+#include "harness/forecast/output.h"
+#include "harness/forecast/project/projection.h"
 
 namespace dpbench {
 namespace {
-
-std::string text_of(const char* form, double value) {
-  if (!std::isfinite(value)) return "-";
-  char text[64];
-  std::snprintf(text, sizeof text, form, value);
-  return text;
-}
 
 // Returns the time in milliseconds with four significant digits.
 std::string ms(double seconds) {
@@ -27,12 +21,12 @@ std::string ms(double seconds) {
   return text;
 }
 
-std::string percent_of(double part) { return text_of("%.0f %%", 100 * part); }
+std::string percent_of(double part) { return text_of_number(100 * part, "%.0f %%"); }
 
-std::string micro(double seconds) { return text_of("%.3g us", seconds * 1e6); }
+std::string micro(double seconds) { return text_of_number(seconds * 1e6, "%.3g us"); }
 
 std::string rate(double seconds_per_byte) {
-  return seconds_per_byte > 0 ? text_of("%.3g GB/s", 1e-9 / seconds_per_byte) : "no limit";
+  return seconds_per_byte > 0 ? text_of_number(1e-9 / seconds_per_byte, "%.3g GB/s") : "no limit";
 }
 
 std::string plain_name(const StepTime& time) { return name_of(time.algorithm); }
@@ -96,8 +90,6 @@ Json series_json(const ProjectedSeries& s) {
   return json;
 }
 
-Json link_json(const Link& link) { return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}}; }
-
 }  // namespace
 
 std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& s) {
@@ -105,13 +97,13 @@ std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& s) 
                                                  "OWN EFFIC", "COMM ms", "EXPOSED", "ALLREDUCE", "OFF BY"}};
   for (const FittedWorld& one : s.fitted)
     rows.push_back({std::to_string(one.world), "measured", ms(one.measured_s), "fitted " + ms(one.fitted_s), "-", "-",
-                    "-", "-", "-", text_of("%+.1f %%", 100 * (one.fitted_s / one.measured_s - 1))});
+                    "-", "-", "-", text_of_number(100 * (one.fitted_s / one.measured_s - 1), "%+.1f %%")});
   for (const ProjectedWorld& world : s.worlds)
     rows.push_back({std::to_string(world.spec.world), "projected", ms(world.time.step_s), span_text(world.step_s, ms),
-                    text_of("%.0f", world.samples_per_s), percent_of(world.own_efficiency),
+                    text_of_number(world.samples_per_s, "%.0f"), percent_of(world.own_efficiency),
                     ms(world.time.communication_s), percent_of(world.time.exposed_s / world.time.step_s),
                     plain_name(world.time),
-                    world.measured_s ? text_of("%+.1f %%", 100 * (world.time.step_s / *world.measured_s - 1)) +
+                    world.measured_s ? text_of_number(100 * (world.time.step_s / *world.measured_s - 1), "%+.1f %%") +
                                            ", measured " + ms(*world.measured_s)
                                      : "-"});
   return rows;
@@ -144,9 +136,9 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
       "fitted to worlds " + worlds + ": computing " + ms(s.fit.compute_s) + " ms a step (" +
           span_text(s.compute_s, ms) + "), latency " + micro(s.fit.latency_s) + " (" + span_text(s.latency_s, micro) +
           "), bandwidth " + rate(s.fit.seconds_per_byte) + " (" + span_text(slowest_first, rate) + "); off by " +
-          text_of("%.1f %%", 100 * s.fit.error),
+          text_of_number(100 * s.fit.error, "%.1f %%"),
       std::to_string(s.shape.traffic.size()) + (s.shape.traffic.size() == 1 ? " collective" : " collectives") +
-          " a step, " + text_of("%.4g MB", bytes * 1e-6)};
+          " a step, " + text_of_number(bytes * 1e-6, "%.4g MB")};
   if (!s.compute_s)
     all.push_back(
         "no interval: a fitted world has only one block per launch and fewer than 3 launches. Use more of either");
@@ -165,10 +157,7 @@ Json to_json(const Projection& p) {
                {"projected", true},
                {"run", p.run}};
   json["network"] = nullptr;
-  if (p.asked.network)
-    json["network"] = {{"intra", link_json(p.asked.network->intra)},
-                       {"inter", link_json(p.asked.network->inter)},
-                       {"host_size", p.asked.network->host_size}};
+  if (p.asked.network) json["network"] = to_json(*p.asked.network);
   json["algorithm"] = p.asked.algorithm ? Json(name_of(*p.asked.algorithm)) : Json(nullptr);
   json["series"] = Json::array();
   for (const ProjectedSeries& one : p.series) json["series"].push_back(series_json(one));

@@ -1,7 +1,8 @@
 #include <algorithm>
 
-#include "harness/forecast/layout_plan.h"
-#include "harness/forecast/words.h"
+#include "harness/forecast/output.h"
+#include "harness/forecast/plan/layout_plan.h"
+#include "harness/forecast/plan/words.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -14,9 +15,8 @@ std::string percent(double part, double whole) { return text_of_number(100 * par
 std::vector<std::string> row_of(const LayoutPlan& plan, const Prediction& one) {
   const Time& time = one.time;
   const double step = time.step_s(), between = time.tensor_s + time.context_s + time.data_s;
-  const auto place = std::ranges::find_if(
-      plan.best, [&](const Advised& best) { return text_of(best.prediction.layout) == text_of(one.layout); });
-  return {place == plan.best.end() ? "" : std::to_string(place - plan.best.begin() + 1),
+  const size_t place = place_among_best(plan, one.layout);
+  return {place == 0 ? "" : std::to_string(place),
           text_of(one.layout),
           ms(step),
           text_of_number(tokens_per_s(plan, one) / plan.asked.devices, "%.0f"),
@@ -62,8 +62,6 @@ Json prediction_json(const LayoutPlan& plan, const Prediction& one, bool fits) {
             {"buffers", memory.buffers}}}};
 }
 
-Json link_json(const Link& link) { return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}}; }
-
 Json predictions_json(const LayoutPlan& plan, const std::vector<Prediction>& all, bool fit) {
   Json list = Json::array();
   for (const Prediction& one : all) list.push_back(prediction_json(plan, one, fit));
@@ -78,9 +76,7 @@ std::vector<std::vector<std::string>> layout_rows(const LayoutPlan& plan) {
   std::vector<Prediction> shown;
   for (const Advised& one : plan.best) shown.push_back(one.prediction);
   for (const Prediction& one : plan.front) {
-    const bool known = std::ranges::any_of(
-        shown, [&](const Prediction& other) { return text_of(other.layout) == text_of(one.layout); });
-    if (!known && shown.size() < most_rows) shown.push_back(one);
+    if (place_among_best(plan, one.layout) == 0 && shown.size() < most_rows) shown.push_back(one);
   }
   std::ranges::stable_sort(shown, {}, [](const Prediction& one) { return one.time.step_s(); });
   for (const Prediction& one : shown) rows.push_back(row_of(plan, one));
@@ -143,10 +139,7 @@ Json to_json(const LayoutPlan& plan) {
                {"network", nullptr},
                {"examined", plan.examined},
                {"too_large", plan.too_large}};
-  if (asked.devices > 1)
-    json["network"] = {{"intra", link_json(asked.machine.network.intra)},
-                       {"inter", link_json(asked.machine.network.inter)},
-                       {"host_size", asked.machine.network.host_size}};
+  if (asked.devices > 1) json["network"] = to_json(asked.machine.network);
   for (const SizeRate& rate : speed.rates)
     json["speed"]["rates"].push_back({{"layer_flop", rate.layer_flop}, {"flop_per_s", rate.flop_per_s}});
   json["best"] = Json::array();

@@ -1,10 +1,11 @@
-#include "harness/forecast/layout_plan.h"
+#include "harness/forecast/plan/layout_plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "harness/forecast/words.h"
+#include "harness/forecast/output.h"
+#include "harness/forecast/plan/words.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -15,7 +16,7 @@ std::string family_of(const Layout& layout) { return layout.strategy + " " + tex
 
 bool faster(const Prediction& one, const Prediction& other) { return one.time.step_s() < other.time.step_s(); }
 
-// Returns those that none beats in both memory and time, the fastest first.
+// Returns the Pareto front in time and memory, the fastest first.
 std::vector<Prediction> front_of(std::vector<Prediction> all) {
   std::ranges::stable_sort(all, faster);
   std::vector<Prediction> front;
@@ -112,6 +113,12 @@ LayoutPlan plan_layouts(const PlanRequest& asked) {
     plan.best.push_back({one, reasons});
   }
   return plan;
+}
+
+size_t place_among_best(const LayoutPlan& plan, const Layout& layout) {
+  for (size_t i = 0; i < plan.best.size(); ++i)
+    if (text_of(plan.best[i].prediction.layout) == text_of(layout)) return i + 1;
+  return 0;
 }
 
 double tokens_per_s(const LayoutPlan& plan, const Prediction& prediction) {

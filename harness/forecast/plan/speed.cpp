@@ -1,4 +1,4 @@
-#include "harness/forecast/speed.h"
+#include "harness/forecast/plan/speed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -117,13 +117,13 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
   return speed;
 }
 
-std::optional<double> measured_overlap(const Report& report, Device device) {
+std::optional<double> measured_overlap(const Report& report) {
   double sum = 0;
   int cases = 0;
   for (const CaseRecord& record : report.cases) {
     const CaseSpec& spec = record.spec;
     const bool overlaps = spec.strategy == "ddp" || spec.strategy == "zero2" || spec.strategy == "fsdp";
-    if (!record.ok() || spec.workload != "gpt" || spec.device != device || spec.world == 1 || !overlaps) continue;
+    if (!record.ok() || spec.workload != "gpt" || spec.device != Device::cuda || spec.world == 1 || !overlaps) continue;
     if (record.derived.overlap) sum += *record.derived.overlap, ++cases;
   }
   return cases > 0 ? std::optional(sum / cases) : std::nullopt;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/forecast/predict.h"
+#include "harness/forecast/plan/predict.h"
 #include "harness/report/record/report.h"
 
 namespace dpbench::forecast {
@@ -30,14 +30,17 @@ struct Advised {
 struct LayoutPlan {
   PlanRequest asked;
   size_t examined = 0, too_large = 0;
-  // For each mesh and strategy the layouts that no other one of them beats in both memory and time, in ascending order
-  // of time. Of those that do not fit, only the smallest. If meshes were asked for, all of their layouts.
+  // fitting: the Pareto front in time and memory of each mesh and strategy, or all layouts of the meshes that were
+  // asked for; the fastest first. unfitting: the smallest layout of each mesh and strategy of which none fits.
   std::vector<Prediction> fitting = {}, unfitting = {};
   std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, the fastest first
   std::vector<Advised> best = {};      // the fastest three of different meshes or strategies
 };
 
 LayoutPlan plan_layouts(const PlanRequest& asked);
+
+// Returns the place of a layout in plan.best, from 1; 0 if it is not there.
+size_t place_among_best(const LayoutPlan& plan, const Layout& layout);
 
 double tokens_per_s(const LayoutPlan& plan, const Prediction& prediction);
 

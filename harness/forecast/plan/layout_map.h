@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "harness/forecast/layout_plan.h"
+#include "harness/forecast/plan/layout_plan.h"
 
 namespace dpbench::forecast {
 

@@ -1,4 +1,4 @@
-#include "harness/forecast/fit.h"
+#include "harness/forecast/project/fit.h"
 
 #include <algorithm>
 #include <cmath>

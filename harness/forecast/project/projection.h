@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/forecast/fit.h"
+#include "harness/forecast/project/fit.h"
 #include "harness/report/record/report.h"
 
 namespace dpbench {

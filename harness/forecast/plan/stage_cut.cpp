@@ -1,4 +1,4 @@
-#include "harness/forecast/stage_cut.h"
+#include "harness/forecast/plan/stage_cut.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "harness/forecast/group_link.h"
+#include "harness/forecast/plan/group_link.h"
 
 #include <algorithm>
 

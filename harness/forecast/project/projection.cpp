@@ -1,4 +1,4 @@
-#include "harness/forecast/projection.h"
+#include "harness/forecast/project/projection.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/forecast/group_link.h"
 #include "harness/forecast/lanes.h"
-#include "harness/forecast/predict.h"
+#include "harness/forecast/plan/group_link.h"
+#include "harness/forecast/plan/predict.h"
 #include "strategies/schedule/simulate.h"
 
 namespace dpbench::forecast {
@@ -68,7 +68,7 @@ class Timing {
     return work_of(shape_, part, layout_.cut(), precision_, static_cast<double>(layout_.rows));
   }
   double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
-  double stored_bytes() const { return precision_ == gpt::Precision::float64 ? 8 : 4; }
+  double stored_bytes() const { return forecast::stored_bytes(precision_); }
   // Bytes of gradients on their way, of parameters that take this many bytes.
   double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
   double tokens() const {
@@ -279,7 +279,7 @@ std::vector<StageBlocks> stages_of(const gpt::Shape& shape, const Layout& layout
   if (!layout.schedule) return {{.embed = true, .norm = true, .head = true, .layers = shape.layers}};
   std::vector<StageBlocks> stages;
   int64_t first = 0;
-  const int64_t norm = shape.layers + 1;  // its number; those of the layers begin at 1
+  const int64_t norm = shape.layers + 1;  // number of its block; the layers are blocks 1 to norm - 1
   for (const int64_t size : layout.stage_sizes) {
     const int64_t last = first + size;
     stages.push_back({.embed = first == 0,

@@ -1,4 +1,4 @@
-#include "harness/forecast/step_model.h"
+#include "harness/forecast/project/step_model.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/forecast/predict.h"
+#include "harness/forecast/plan/predict.h"
 #include "strategies/schedule/simulate.h"
 
 namespace dpbench::forecast {
@@ -30,8 +30,6 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
   return ranks;
 }
 
-double stored_bytes(gpt::Precision precision) { return precision == gpt::Precision::float64 ? 8 : 4; }
-
 // Bytes of the parameters of one layer, and of a block outside of the layers.
 struct UnitBytes {
   double layer = 0, other = 0;
@@ -49,7 +47,7 @@ UnitBytes units_of(const gpt::Shape& shape, const Layout& layout, const gpt::Sta
 
 // Gradients that were not reduced during the backward passes are summed in a copy, with a divided copy of one tensor.
 Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
-  // ddp keeps its buckets, of which the gradients are views.
+  // Under ddp, the gradients are views of its buckets, which stay allocated.
   if (layout.overlapped) memory.gradients = memory.parameters;
   const bool summed = !layout.overlapped && layout.size("dp") * layout.size("cp") > 1;
   const Memory end{.parameters = memory.parameters,

@@ -1,9 +1,9 @@
-#include "harness/forecast/layout.h"
+#include "harness/forecast/plan/layout.h"
 
 #include <algorithm>
 
-#include "harness/forecast/stage_cut.h"
-#include "harness/forecast/work.h"
+#include "harness/forecast/plan/stage_cut.h"
+#include "harness/forecast/plan/work.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -27,12 +27,7 @@ bool divides_heads(const gpt::Shape& shape, int ranks) {
 struct Sizes {
   int dp = 1, shard = 1, cp = 1, pp = 1, tp = 1;
 
-  MeshShape mesh() const {
-    MeshShape all;
-    for (const AxisSize& axis : MeshShape{{"dp", dp}, {"shard", shard}, {"cp", cp}, {"pp", pp}, {"tp", tp}})
-      if (axis.size > 1) all.push_back(axis);
-    return all;
-  }
+  MeshShape mesh() const { return without_single({{"dp", dp}, {"shard", shard}, {"cp", cp}, {"pp", pp}, {"tp", tp}}); }
   bool data_alone() const { return cp * pp * tp == 1; }
 };
 
@@ -47,8 +42,8 @@ std::vector<Sizes> sizes_of(const Space& space) {
       for (const int cp : divisors(space.devices / tp / pp)) {
         if (cp > 1 && shape.seq % (int64_t{2} * cp) != 0) continue;
         const int data = space.devices / tp / pp / cp;
-        for (const int shard : divisors(data))
-          if (space.batch % data == 0) all.push_back({data / shard, shard, cp, pp, tp});
+        if (space.batch % data != 0) continue;
+        for (const int shard : divisors(data)) all.push_back({data / shard, shard, cp, pp, tp});
       }
     }
   }
@@ -58,7 +53,7 @@ std::vector<Sizes> sizes_of(const Space& space) {
 // Returns the strategies that store tensors in different ways on this mesh.
 std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
   if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = gpus ? "gpu" : "cpu"}};
-  if (!sizes.data_alone() || sizes.dp * sizes.shard == 1) {
+  if (!sizes.data_alone()) {
     const Sharding sharding = sizes.shard > 1 ? Sharding::parameters : Sharding::replicated;
     return {{.strategy = "layout", .mesh = sizes.mesh(), .sharding = sharding, .overlapped = sizes.shard > 1}};
   }
@@ -71,17 +66,20 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
           fsdp};
 }
 
-struct Pipelined {
-  const pipeline::Family* schedule = nullptr;
-  int stages = 1;
-};
-
-std::vector<Pipelined> schedules_for(const gpt::Shape& shape, int ranks, int64_t micro_batches) {
-  if (ranks == 1) return {{}};
-  std::vector<Pipelined> all = {{pipeline::find_family("1f1b"), 1}};
+// Returns the layout with each schedule that it can have.
+std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
+  const int ranks = layout.size("pp");
+  if (ranks == 1) return {layout};
+  std::vector<Layout> all;
+  const auto add = [&](const char* schedule, int stages) {
+    layout.schedule = pipeline::find_family(schedule), layout.stages = stages;
+    layout.stage_sizes = spread_blocks(shape, layout);
+    all.push_back(layout);
+  };
+  add("1f1b", 1);
   for (const int stages : {2, 4})
-    if (int64_t{stages} * ranks <= shape.layers + least_blocks && micro_batches % ranks == 0)
-      all.push_back({pipeline::find_family("interleaved"), stages});
+    if (int64_t{stages} * ranks <= shape.layers + least_blocks && layout.micro_batches % ranks == 0)
+      add("interleaved", stages);
   return all;
 }
 
@@ -95,22 +93,21 @@ std::vector<int64_t> micro_batch_rows(int64_t rows) {
   return sizes;
 }
 
-void each_option(const Space& space, const Layout& base, const std::function<void(const Layout&)>& take) {
+void each_option(const Space& space, Layout base, const std::function<void(const Layout&)>& take) {
   const int64_t rows = space.batch / base.size("dp") / base.size("shard");
+  const bool cuts_sequence = base.size("tp") > 1 && space.shape.seq / base.size("cp") >= base.size("tp");
+  const bool frees = base.sharding == Sharding::parameters;
+  base.narrow = frees && space.precision == gpt::Precision::bfloat16;
   for (const int64_t micro : micro_batch_rows(rows)) {
     if (rows / micro > most_micro_batches) continue;
-    for (const Pipelined& pipelined : schedules_for(space.shape, base.size("pp"), rows / micro))
+    base.rows = micro, base.micro_batches = rows / micro;
+    for (Layout layout : scheduled(space.shape, base))
       for (const bool recompute : choices(true))
-        for (const bool sequence : choices(base.size("tp") > 1 && space.shape.seq / base.size("cp") >= base.size("tp")))
-          for (const bool keep : choices(base.sharding == Sharding::parameters)) {
-            Layout layout = base;
-            layout.rows = micro, layout.micro_batches = rows / micro;
-            layout.schedule = pipelined.schedule, layout.stages = pipelined.stages;
+        for (const bool sequence : choices(cuts_sequence))
+          for (const bool keep : choices(frees)) {
             layout.recompute = recompute ? 1 : 0;
             layout.sequence = sequence;
-            layout.narrow = space.precision == gpt::Precision::bfloat16 && base.sharding == Sharding::parameters;
             layout.reshard = !keep;
-            if (layout.schedule) layout.stage_sizes = spread_blocks(space.shape, layout);
             take(layout);
           }
   }
@@ -131,6 +128,13 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
 void each_layout(const Space& space, const std::function<void(const Layout&)>& take) {
   for (const Sizes& sizes : sizes_of(space))
     for (const Layout& base : strategies_on(sizes, space.gpus)) each_option(space, base, take);
+}
+
+MeshShape without_single(const MeshShape& mesh) {
+  MeshShape all;
+  for (const AxisSize& axis : mesh)
+    if (axis.size > 1) all.push_back(axis);
+  return all;
 }
 
 std::string text_of(const Layout& layout) {

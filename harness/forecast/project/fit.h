@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/forecast/step_model.h"
+#include "harness/forecast/project/step_model.h"
 
 namespace dpbench {
 

@@ -1,14 +1,20 @@
-#include "harness/forecast/layout_map.h"
+#include "harness/forecast/plan/layout_map.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "harness/forecast/words.h"
+#include "harness/forecast/output.h"
+#include "harness/forecast/plan/words.h"
+#include "strategies/schedule/svg.h"
 
 namespace dpbench::forecast {
 namespace {
+
+using svg::escaped;
+using svg::number;
+using svg::text_at;
 
 constexpr double hidden_beyond = 4;  // layouts that need more than this many times the limit are not drawn
 
@@ -36,10 +42,7 @@ Map map_of(const LayoutPlan& plan) {
   const double limit = plan.asked.memory_bytes;
   const auto add = [&](const Prediction& one, bool fits) {
     if (!fits && one.memory.total() > hidden_beyond * limit) return;
-    const auto place = std::ranges::find_if(
-        plan.best, [&](const Advised& best) { return text_of(best.prediction.layout) == text_of(one.layout); });
-    map.points.push_back(
-        {&one, fits, place == plan.best.end() ? 0 : static_cast<size_t>(place - plan.best.begin()) + 1});
+    map.points.push_back({&one, fits, place_among_best(plan, one.layout)});
     map.memory.take(one.memory.total());
     map.time.take(one.time.step_s());
   };
@@ -49,26 +52,6 @@ Map map_of(const LayoutPlan& plan) {
   // The best are drawn last, on top of the others.
   std::ranges::stable_sort(map.points, {}, [](const Point& one) { return one.best > 0; });
   return map;
-}
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
-std::string number(double value) { return text_of_number(value, "%.6g"); }
-
-std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
-         "</text>\n";
 }
 
 std::string seconds_text(double seconds) {

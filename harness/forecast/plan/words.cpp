@@ -1,17 +1,12 @@
-#include "harness/forecast/words.h"
+#include "harness/forecast/plan/words.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
-namespace dpbench::forecast {
+#include "harness/forecast/output.h"
 
-std::string text_of_number(double number, const char* format) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, number);
-  return text;
-}
+namespace dpbench::forecast {
 
 std::string gigabytes(double bytes) { return text_of_number(bytes * 1e-9, bytes < 1e9 ? "%.3f" : "%.1f"); }
 

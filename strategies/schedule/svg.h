@@ -1,0 +1,36 @@
+// Parts of an SVG picture. Does not depend on the rest of the schedules.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+namespace dpbench::svg {
+
+inline std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+inline std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&')
+      safe += "&amp;";
+    else if (c == '<')
+      safe += "&lt;";
+    else if (c == '>')
+      safe += "&gt;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+// anchor: "start", "middle" or "end" of the text, which lies at x.
+inline std::string text_at(double x, double y, const std::string& anchor, const std::string& text) {
+  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
+         "</text>\n";
+}
+
+}  // namespace dpbench::svg
