@@ -200,6 +200,16 @@ TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
   EXPECT_LT(timed(ddp, request_for(2).machine).data_s, time.data_s);
 }
 
+TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
+  Machine slow = request_for(4).machine;
+  slow.network.intra = {1e9, 0};
+  Layout fsdp = layout_on({{"dp", 4}}, 1);
+  fsdp.strategy = "fsdp", fsdp.sharding = Sharding::parameters, fsdp.overlapped = true;
+  const double freed_s = timed(fsdp, slow).data_s;
+  fsdp.reshard = false;
+  EXPECT_LT(timed(fsdp, slow).data_s, 0.8 * freed_s);
+}
+
 TEST(PredictedTime, OfTensorParallelismAddsFourSumsForEachLayer) {
   const Time time = timed(layout_on({{"tp", 2}}, 1), request_for(2).machine);
   const double sum_s = 2e-6 + 4.0 * 16 * 32 * 64 / 100e9;
@@ -241,6 +251,18 @@ TEST(PredictedMemory, ShrinksWithEachKindOfSharding) {
   EXPECT_DOUBLE_EQ(fsdp.parameters, zero2.parameters / 8);
   EXPECT_GT(ddp.total(), zero1.total());
   EXPECT_GT(zero1.total(), zero2.total());
+}
+
+// On one device, memory is highest when the loss has just been computed. Under fsdp it is in the backward pass of the
+// last layer: this layer and the next are gathered, and this one has gradients.
+TEST(PredictedMemory, OfFsdpHasTheUnitsOfABackwardPass) {
+  const gpt::Shape shape = gpt::parse_shape("layers=6,hidden=256,heads=8,seq=128,vocab=2048");
+  const auto bytes = [&](gpt::Part part) { return 4 * static_cast<double>(gpt::parameters(shape, part, {})); };
+  const Layout one{.strategy = "cpu", .rows = 2};
+  EXPECT_EQ(memory_of(shape, gpt::Precision::float32, one).gradients, 0);
+  Layout fsdp{.strategy = "fsdp", .mesh = {{"dp", 4}}, .sharding = Sharding::parameters, .overlapped = true, .rows = 2};
+  EXPECT_DOUBLE_EQ(memory_of(shape, gpt::Precision::float32, fsdp).buffers,
+                   bytes(gpt::Part::embed) + 3 * bytes(gpt::Part::layer));
 }
 
 TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
@@ -295,13 +317,16 @@ TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
 }
 
 TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanRanks) {
-  PlanRequest asked = request_for(8);
+  PlanRequest asked = request_for(16);
   asked.shape = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=8,vocab=512");
-  asked.meshes = {{{"cp", 2}, {"tp", 4}}, {{"cp", 4}, {"tp", 2}}};
-  const LayoutPlan plan = plan_layouts(asked);
-  ASSERT_FALSE(plan.fitting.empty());
-  for (const Prediction& one : plan.fitting)
-    EXPECT_TRUE(!one.layout.sequence || 8 / one.layout.size("cp") >= one.layout.size("tp")) << text_of(one.layout);
+  const auto some_cut = [&](const MeshShape& mesh) {
+    asked.meshes = {mesh};
+    const LayoutPlan plan = plan_layouts(asked);
+    EXPECT_FALSE(plan.fitting.empty()) << text_of(mesh);
+    return std::ranges::any_of(plan.fitting, [](const Prediction& one) { return one.layout.sequence; });
+  };
+  EXPECT_FALSE(some_cut({{"cp", 4}, {"tp", 4}}));  // 2 tokens for 4 ranks
+  EXPECT_TRUE(some_cut({{"dp", 2}, {"cp", 2}, {"tp", 4}}));
 }
 
 TEST(LayoutPlan, ListsEveryOptionOfAMeshThatWasAskedFor) {
@@ -336,6 +361,9 @@ TEST(LayoutMap, MarksTheBestAndTheLimit) {
   for (size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1)
     longest = std::max(longest, to - from);
   EXPECT_LE(longest, 80u);
+  // A limit beyond all layouts is drawn at the right edge.
+  const std::string wide = map_text(plan_layouts(request_for(8, 1e12)), 80);
+  EXPECT_EQ(wide.substr(0, wide.find('\n')).size(), 79u);
   expect_contains(map_svg(plan), {"fill=\"white\"", "stroke-dasharray", "is the fastest that fits"});
 }
 
