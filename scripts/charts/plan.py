@@ -42,8 +42,8 @@ def plan(path):
         x, y = entry["memory_bytes"]["total"] / 1e9, entry["step_s"]
         (point,) = axes.plot([x], [y], "o", markersize=8 if place else 4, markerfacecolor="none", markeredgecolor=ink)
         chart.mark(point, said(entry))
-        if place:
-            axes.annotate(str(place), (x, y), ha="center", va="center", fontsize=6.5)
+        if place == 1:
+            axes.annotate("1", (x, y), ha="center", va="center", fontsize=6.5)
     if limit:
         axes.axvline(limit / 1e9, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
     decades(axes.xaxis, lambda value: f"{value:g}")
