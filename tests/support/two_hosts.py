@@ -13,8 +13,9 @@ def ip(*words):
 
 
 class TwoHosts:
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, a_core_each=False):
+        """With a_core_each, host 0 has CPU 0 alone and host 1 has CPU 1 alone."""
+        self.program, self.a_core_each = program, a_core_each
         self.names = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
         for name in self.names:
             ip("netns", "add", name)
@@ -51,6 +52,7 @@ class TwoHosts:
         for rank in range(2 * each):
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),
                    "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29512", "DPBENCH_NONCE": nonce, **variables}
-            started.append(subprocess.Popen(["ip", "netns", "exec", self.names[rank // each], self.program, *flags],
+            cores = ["taskset", "-c", str(rank // each)] if self.a_core_each else []
+            started.append(subprocess.Popen(["ip", "netns", "exec", self.names[rank // each], *cores, self.program, *flags],
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
         return started
