@@ -38,6 +38,29 @@ TensorPlan cuts_of_experts(const Model& model, const Axis& axis, const Options& 
   return plan;
 }
 
+// Returns the sum of the tensors of these ranks, of which this rank is one: at least two. Each rank receives all of
+// them and adds them in the order of ranks, so that the sums have equal bits.
+at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, const pipeline::Links& links, int here,
+                     int tag) {
+  std::vector<pipeline::Transfer> sent, all;
+  for (const int rank : ranks) {
+    if (rank == here) {
+      all.push_back({mine, {}});
+      continue;
+    }
+    // Gloo starts a message once it knows that the other side receives, so both receive first. With NCCL the two ranks
+    // must start their two messages in one order.
+    const bool receives_first = mine.is_cpu() || here > rank;
+    if (!receives_first) sent.push_back(links.send_like(mine, rank, tag));
+    all.push_back(links.receive_like(mine, rank, tag));
+    if (receives_first) sent.push_back(links.send_like(mine, rank, tag));
+  }
+  at::Tensor sum = all[0].wait() + all[1].wait();
+  for (size_t i = 2; i < all.size(); ++i) sum += all[i].wait();
+  for (pipeline::Transfer& one : sent) one.wait();
+  return sum;
+}
+
 }  // namespace
 
 Layout::Layout(const Setup& setup, Options options)
@@ -392,22 +415,15 @@ void Layout::sum_partial() const {
 void Layout::sum_tokens() const { sum_over(cp_, gradients_of(own_)); }
 
 void Layout::sum_tied() {
-  pipeline::Links& links = passes_->links();
   for (const Held& one : trainable()) {
     const std::vector<int> ranks = ranks_of(*one.placed);
     if (ranks.size() < 2) continue;
     const int tag = first_tie_tag + static_cast<int>(one.placed - parameters_.data());
     const at::Tensor gradient = one.stored.grad();
     // The last element counts the ranks that used the parameter.
-    at::Tensor sum = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
-                              at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
-    if (ranks.front() == pp_.rank) {
-      for (size_t i = 1; i < ranks.size(); ++i) sum += links.receive_like(sum, ranks[i], tag).wait();
-      for (size_t i = 1; i < ranks.size(); ++i) links.send_like(sum, ranks[i], tag).wait();
-    } else {
-      links.send_like(sum, ranks.front(), tag).wait();
-      sum = links.receive_like(sum, ranks.front(), tag).wait();
-    }
+    const at::Tensor mine = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
+                                     at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
+    const at::Tensor sum = sum_among(ranks, mine, passes_->links(), pp_.rank, tag);
     const bool used = sum[-1].item<double>() != 0;
     one.stored.mutable_grad() =
         used ? sum.narrow(0, 0, one.stored.numel()).view(one.stored.sizes()).clone() : at::Tensor();
