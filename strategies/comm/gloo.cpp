@@ -13,6 +13,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "strategies/comm/base/comm_work.h"
 #include "strategies/comm/base/logging_backend.h"
 #include "strategies/comm/base/route.h"
 #include "strategies/comm/base/staged.h"
@@ -24,8 +25,57 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
+// PyTorch's Gloo, whose reduce-scatter is an allreduce of the whole tensor. Here a sum of CPU tensors sends half as
+// much: each rank sends every other its piece, and adds what it receives in the order of ranks.
+class ExchangingGloo : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+  WorkPtr _reduce_scatter_base(at::Tensor& piece, at::Tensor& whole,
+                               const c10d::ReduceScatterOptions& options) override {
+    return is_exchanged(piece, whole, options) ? exchange_sum(piece, whole, options)
+                                               : ProcessGroupGloo::_reduce_scatter_base(piece, whole, options);
+  }
+#else
+  WorkPtr reduce_scatter_single(at::Tensor& piece, at::Tensor& whole,
+                                const c10d::ReduceScatterOptions& options) override {
+    return is_exchanged(piece, whole, options) ? exchange_sum(piece, whole, options)
+                                               : ProcessGroupGloo::reduce_scatter_single(piece, whole, options);
+  }
+#endif
+
+ private:
+  bool is_exchanged(const at::Tensor& piece, const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
+    return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu() && whole.is_contiguous() &&
+           whole.scalar_type() == piece.scalar_type() && whole.numel() == piece.numel() * getSize();
+  }
+
+  WorkPtr exchange_sum(const at::Tensor& piece, at::Tensor& whole, const c10d::ReduceScatterOptions& options) {
+    at::Tensor received = at::empty({getSize(), piece.numel()}, whole.options());
+    std::vector<int64_t> even;
+    c10d::AllToAllOptions limit;
+    limit.timeout = options.timeout;
+    at::Tensor sent = whole.view({getSize(), piece.numel()});
+    const auto exchanged = ProcessGroupGloo::alltoall_base(received, sent, even, even, limit);
+    auto done = c10::make_intrusive<CommWork>(getRank(), c10d::OpType::_REDUCE_SCATTER_BASE,
+                                              exchanged->getSequencenumber(), std::vector<at::Tensor>{piece});
+    exchanged->getFuture()->addCallback([done, received, piece](c10::ivalue::Future& exchange) {
+      if (exchange.hasError()) return done->fail(exchange.exception_ptr());
+      const at::NoGradGuard no_grad;
+      const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // added in float32, rounded once
+      at::Tensor sum = narrow ? received[0].to(at::kFloat) : received[0];
+      for (int64_t rank = 1; rank < received.size(0); ++rank) sum.add_(received[rank]);
+      at::Tensor(piece).copy_(sum.view(piece.sizes()));
+      done->succeed();
+    });
+    return done;
+  }
+};
+
 // Gloo itself copies a GPU's tensors through the host in collectives, but not in messages and all-to-alls.
-class Gloo : public LoggingBackend<c10d::ProcessGroupGloo> {
+class Gloo : public LoggingBackend<ExchangingGloo> {
  public:
   using LoggingBackend::LoggingBackend;
 

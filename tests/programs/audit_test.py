@@ -5,6 +5,8 @@ usage: audit_test.py DPBENCH CHEATING_PLUGIN
 """
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,17 @@ class Audit(unittest.TestCase):
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])
                 self.assertIsNone(case["stats"]["step_time_ns"])
+
+    def test_a_wrong_layout_is_reduced_to_two_ranks_and_a_command_that_repeats_it(self):
+        drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "38")  # one leaves out updates
+        done = subprocess.run([DPBENCH, *drawn], capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        command = shlex.split(re.search(r"smallest layout that fails like .*cpu:4.*:\n(.*)", done.stderr).group(1))
+        self.assertEqual((command[command.index("--mesh") + 1], "layers=1,heads=2" in " ".join(command)), ("dp=2", True))
+        again = subprocess.run([DPBENCH, *command[1:], "-o", "json"], capture_output=True, text=True, timeout=240)
+        self.assertEqual(again.returncode, 1, again.stderr)
+        (case,) = json.loads(again.stdout)["cases"]
+        self.assertIn("trajectory", {row["name"] for row in case["checks"] if row["status"] == "failed"})
 
     def test_an_honest_strategy_passes_its_audits_in_every_launch(self):
         code, case = self.measure("honest")

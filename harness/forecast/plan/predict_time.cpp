@@ -245,8 +245,19 @@ class Timing {
     time.computing_s = longest.computing * scale, time.tensor_s = longest.tensor * scale;
     time.context_s = longest.context * scale;
     time.data_s = longest.data * scale + *std::ranges::max_element(last);
-    time.bubble_s = makespan - longest.all() * scale;
+    time.bubble_s = makespan - longest.all() * scale + tied_s(schedule.rank_of.front(), schedule.rank_of.back());
     return time;
+  }
+
+  // Returns the time in which the first and the last stage exchange the gradients of a tied embedding, in both
+  // directions at once.
+  double tied_s(int first, int last) const {
+    if (!shape_.tied || first == last) return 0;
+    gpt::Shape untied = shape_;
+    untied.tied = false;
+    const auto count = static_cast<double>(gpt::parameters(untied, gpt::Part::head, layout_.cut()));
+    const Link& link = pipe_.between(first, last);
+    return link.latency_s + count * stored_bytes() / layout_.shards() / link.bytes_per_s;
   }
 
   // Adds what follows the backward passes: gradients that were not reduced during them, and the optimizer.

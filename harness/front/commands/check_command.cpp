@@ -31,6 +31,18 @@ std::string failed_names(const std::vector<CheckRow>& checks) {
   return names;
 }
 
+// True if one check failed in both, or neither ran to its end.
+bool fails_alike(const CaseRecord& record, const CaseOutcome& outcome) {
+  const bool ended = record.status != CaseStatus::failed;
+  if (!ended || outcome.kind == CaseOutcome::Kind::failed) return !ended && outcome.kind == CaseOutcome::Kind::failed;
+  return std::ranges::any_of(outcome.checks, [&](const CheckRow& row) {
+    const auto same = [&](const CheckRow& other) {
+      return other.status == CheckStatus::failed && other.name == row.name;
+    };
+    return row.status == CheckStatus::failed && std::ranges::any_of(record.checks, same);
+  });
+}
+
 class CheckRun : public ReportRun {
  public:
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
@@ -103,18 +115,26 @@ class CheckRun : public ReportRun {
     for (const CaseRecord& record : report_.cases) {
       const std::string failed = failed_names(record.checks);
       if (!record.bad() || known.size() == most || !known.insert(failed).second) continue;
-      const CaseSpec smallest = shrunk(record.spec, launcher, order);
-      smallest_.push_back("smallest layout that fails like " + record.spec.id + ":\n  " + repeating_command(smallest));
+      const CaseSpec smallest = shrunk(record, launcher, order);
+      smallest_.push_back("smallest layout that fails like " + record.spec.id + ":\n  " + repeating_command(smallest) +
+                          plugin_flags());
     }
   }
 
-  CaseSpec shrunk(CaseSpec spec, Launcher& launcher, const Json& order) {
+  std::string plugin_flags() const {
+    const Selection& what = check_options_.what;
+    std::string flags;
+    for (const std::string& file : what.plugins) flags += " --plugin " + shell_word(file);
+    return what.python.empty() ? flags : flags + " --python " + shell_word(what.python);
+  }
+
+  CaseSpec shrunk(const CaseRecord& record, Launcher& launcher, const Json& order) {
+    CaseSpec spec = record.spec;
     const WorkloadEntry& workload = *find_entry(prepared_.catalogue.workloads, spec.workload);
     int trials = 60;
     const auto fails = [&](const CaseSpec& one) {
       progress_->state(one.id, "shrinking");
-      const CaseOutcome outcome = launcher.run(one, order);
-      return outcome.kind == CaseOutcome::Kind::failed || any_failed(outcome.checks);
+      return fails_alike(record, launcher.run(one, order));
     };
     for (bool found = true; found;) {
       found = false;

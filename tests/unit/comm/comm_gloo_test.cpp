@@ -1,4 +1,4 @@
-// Rendezvous of ranks over gloo: after a failed attempt the ranks try again within the same timeout.
+// gloo: the rendezvous of ranks, which try again within the same timeout, its reduce-scatter and its log.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +59,22 @@ TEST(Gloo, ACollectiveHasItsFullTimeoutAfterASecondRendezvousAttempt) {
     std::vector<at::Tensor> list{at::ones(10)};
     backend->allreduce(list, {})->wait();
     require_equal(list[0], at::full({10}, 2.0F), "sum");
+  });
+}
+
+// 1, 2^24 and -2^24 give another sum in another order, and 1, 2^8 and -2^8 in bfloat16 one only if it is rounded once.
+TEST(Gloo, ReduceScatterAddsInTheOrderOfRanks) {
+  expect_ranks_succeed({.backend = "gloo", .world = 3}, [](const auto& backend, int rank) {
+    const std::vector<float> big = {1, 0x1p24F, -0x1p24F}, small = {1, 0x1p8F, -0x1p8F};
+    const auto reduced = [&](const at::Tensor& whole) {
+      at::Tensor piece = at::empty({2}, whole.options()), input = whole;
+      backend->_reduce_scatter_base(piece, input, {})->wait();
+      return piece.to(at::kFloat);
+    };
+    require_equal(reduced(at::full({6}, big[static_cast<size_t>(rank)])), at::zeros({2}), "in float32");
+    require_equal(reduced(at::full({6}, small[static_cast<size_t>(rank)], at::kBFloat16)), at::ones({2}),
+                  "in bfloat16");
+    require_equal(reduced(at::arange(6, at::kFloat)), 3 * (at::arange(2, at::kFloat) + 2 * rank), "its own piece");
   });
 }
 

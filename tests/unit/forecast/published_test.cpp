@@ -192,7 +192,8 @@ TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
                              .kv_heads = m.heads,
                              .mlp = 4 * m.hidden,
                              .seq = 1024,
-                             .vocab = 50304};
+                             .vocab = 50304,
+                             .tied = false};  // as in the authors' published training script
       const Layout base = layout_of(shape, {{"pp", m.ranks}}, m.rows * m.micro_batches[i], m.rows);
       const std::string of = std::string(m.name) + " m=" + std::to_string(m.micro_batches[i]);
       const auto add = [&](const char* family, int stages, double published, double most_off, bool ordered) {
