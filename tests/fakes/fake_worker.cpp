@@ -181,6 +181,14 @@ class Rank {
          }},
         {"nan", [this, &spec] { fail(spec, "nan", "gradient of n.1.weight"); }},
         {"oom", [this, &spec] { fail(spec, "oom", "asked for 3 GiB"); }},
+        {"oom-above-20",
+         [this, &spec] {
+           if (spec.batch > 20) fail(spec, "oom", "asked for 3 GiB");
+         }},
+        {"exit7-above-20",
+         [&spec] {
+           if (spec.batch > 20) std::_Exit(7);
+         }},
         {"usage", [this, &spec] { fail(spec, "usage", "fault 'usage' is no fault"); }},
         {"unavailable", [this, &spec] { fail(spec, "unavailable", "not on this machine"); }},
         {"slow",

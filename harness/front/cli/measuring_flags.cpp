@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/front/cli/flags.h"
+#include "harness/front/cli/quantities.h"
 #include "harness/front/cli/tags.h"
 #include "harness/front/text/paths.h"
 #include "harness/report/text/shell.h"
@@ -340,6 +341,9 @@ void add_tune_flags(CLI::App& app, TuneOptions& o) {
           ->delimiter(',')
           ->allow_extra_args(false),
       "NAME,..");
+  add(app.add_flag("--find-batch", o.find_batch, "find the largest batch that fits in the memory of a device"), "");
+  add(app.add_option("--memory", o.memory, "that memory, as in 80GB or 24GiB [all of a GPU]")->check(not_empty()),
+      "SIZE");
   add_what(app, o.what);
   add(app.add_option("--launches", o.launches, "process starts that judge the best values [5]")->check(between(3, 100)),
       "N");
@@ -421,12 +425,26 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
+// Derives the options of `tune --find-batch`: a few short blocks for each batch.
+void settle_find_batch(const CLI::App& app, TuneOptions& o) {
+  if (!o.over.empty() || o.what.batches.size() > 1)
+    throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");
+  o.memory_bytes = parse_memory(o.memory);
+  o.launches = 1;
+  if (app.count("--samples") == 0) o.sampling.samples = 3;
+  if (app.count("--warmup") == 0) o.sampling.warmup = 2;
+  if (app.count("--check") == 0) o.check = false;
+  if (app.count("--audit") == 0) o.sampling.audit = false;
+}
+
 // Derives the options of `tune`: cases of one strategy, measured in pairs with its default values.
 void settle_tune(const CLI::App& app, TuneOptions& o) {
   settle_selection(o.what);
   o.keep_disturbed = keeps_disturbed();
   o.what.baseline = o.takes_ranks = false;
   if (app.count("--gpus") + app.count("--cpus") == 0) o.what.default_worlds = {2};
+  if (o.find_batch) return settle_find_batch(app, o);
+  if (!o.memory.empty()) throw UsageError("--memory is for --find-batch");
   if (o.what.strategies.size() != 1) throw UsageError("tune needs one strategy: --strategy NAME");
   if (o.over.empty() && o.what.params.empty())
     throw UsageError("tune needs parameters: --over NAME,.. or --param NAME=V,..; " +

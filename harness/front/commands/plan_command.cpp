@@ -10,6 +10,7 @@
 #include "harness/forecast/plan/layout_plan.h"
 #include "harness/forecast/plan/words.h"
 #include "harness/front/cli/flags.h"
+#include "harness/front/cli/quantities.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/run/table.h"
@@ -17,7 +18,6 @@
 #include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/record/find_run.h"
-#include "harness/report/text/quantity.h"
 #include "harness/report/text/shell.h"
 #include "harness/report/validate/validate.h"
 #include "workloads/base/error.h"
@@ -83,24 +83,6 @@ void add_flags(CLI::App& app, PlanOptions& o) {
   add_named<PlanForm>(app, "-o,--output", o.output, "format on stdout [table]");
 }
 
-// Parses the value of a flag, which must be above 0. what: the name of the quantity.
-double positive(const std::string& flag, const std::string& text, const std::vector<Unit>& units,
-                const std::string& what) {
-  std::string names;
-  for (const Unit& unit : units) names += std::string(names.empty() ? "" : ", ") + unit.name;
-  const auto refuse = [&](const std::string& why) {
-    throw UsageError(flag + " '" + one_line(text, 40) + "': " + why + "; units: " + names);
-  };
-  const double value = quantity(text, units, what, refuse);
-  if (!(value > 0)) refuse("the " + what + " must be above 0");
-  return value;
-}
-
-double parse_memory(const std::string& text) {
-  if (text.empty()) return 0;
-  return positive("--memory", text, {{"MB", 1e6}, {"GB", 1e9}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}}, "size");
-}
-
 Network network_of(const PlanOptions& options, int devices) {
   if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};  // no collective runs
   if (options.link.empty())
@@ -122,7 +104,7 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     if (!options.stored.runs.empty())
       throw UsageError("--rate " + one_line(options.rate, 40) + " and the run '" +
                        one_line(options.stored.runs.front(), 80) + "' both give the device's speed. Leave out one");
-    const double rate = positive("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}}, "rate");
+    const double rate = positive_quantity("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}}, "rate");
     machine.speed = forecast::constant_speed(rate, "--rate " + options.rate + ", as given");
   } else {
     const Report report = read_consistent_report(

@@ -1,4 +1,4 @@
-// dpbench tune: finds the fastest parameter values of a strategy.
+// dpbench tune: finds the fastest parameter values of a strategy, or the largest batch that fits.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -8,6 +8,7 @@
 
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/run/find_batch.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/timed_run.h"
 #include "harness/front/text/text.h"
@@ -124,14 +125,20 @@ class TuneRun : public TimedRun {
 }  // namespace
 
 Command tune_command() {
-  return measuring_command<TuneOptions, TuneRun>(
+  Command command = measuring_command<TuneOptions, TuneRun>(
       {.name = "tune",
-       .arguments = "--strategy NAME --over NAME,.. [FLAGS]",
-       .summary = "find the fastest parameter values of a strategy",
+       .arguments = "--strategy NAME --over NAME,..|--find-batch [FLAGS]",
+       .summary = "find the fastest parameter values of a strategy, or its largest batch",
        .examples = {{"tune --strategy ddp --over bucket_mb,overlap --workload mnist-mlp --cpus 2", ""},
-                    {"tune --strategy ddp --param ddp.bucket_mb=1,5,25,100 --gpus 8", "the values to try"}},
+                    {"tune --strategy ddp --param ddp.bucket_mb=1,5,25,100 --gpus 8", "the values to try"},
+                    {"tune --find-batch --strategy ddp,fsdp --workload gpt --gpus 8", "what fits"}},
        .exit_codes = {1, 3, 4, 77, 128}},
       add_tune_flags, settle_tune);
+  command.start = [tune = command.start](const std::any& options, World* world) -> std::unique_ptr<Run> {
+    const auto& own = std::any_cast<const TuneOptions&>(options);
+    return own.find_batch ? std::make_unique<FindBatchRun>(own, world) : tune(options, world);
+  };
+  return command;
 }
 
 }  // namespace dpbench

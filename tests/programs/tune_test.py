@@ -1,0 +1,67 @@
+"""tune_test.py DPBENCH FAKE_WORKER: `dpbench tune` finds the largest batch that fits, with the real worker by the memory of
+tensors, and with a fake one by running out of memory; and the fastest parameter value.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reports  # importing this module validates every report that dpbench writes
+
+DPBENCH, FAKE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+
+
+def tune(*flags, code=0, worker=None):
+    with tempfile.TemporaryDirectory() as out:
+        environment = {**os.environ, "DPBENCH_KEEP_DISTURBED": "1", **({"DPBENCH_WORKER": worker} if worker else {})}
+        done = subprocess.run([DPBENCH, "tune", "--out", out, "--cpus", "1", *flags], capture_output=True, text=True, timeout=280,
+                              check=False, env=environment)
+    if done.returncode != code:
+        raise AssertionError(f"exit {done.returncode}: {done.stdout}{done.stderr}")
+    return done
+
+
+def batches(report, status):
+    return sorted(case["batch"] for case in report["cases"] if case["status"] == status)
+
+
+def step_bytes(case):
+    return max(rank["step_tensor_bytes"] for launch in case["launches"] for rank in launch["ranks"])
+
+
+class FindBatch(unittest.TestCase):
+    def test_the_largest_batch_fits_and_one_more_does_not(self):
+        limit = 12e6
+        report = json.loads(tune("--find-batch", "--memory", "12MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
+                                 "-o", "json").stdout)
+        fits, too_large = batches(report, "ok"), batches(report, "skipped")
+        self.assertEqual(fits[-1] + 1, too_large[0])
+        self.assertGreater(fits[-1], 4, "the search starts at a batch of 4")
+        for case in report["cases"]:
+            self.assertEqual(step_bytes(case) <= limit, case["status"] == "ok", case["id"])
+
+    def test_running_out_of_memory_is_a_result_and_any_other_end_a_failure(self):
+        toy = ("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy", "-o", "json")
+        report = json.loads(tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout)
+        self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (20, 21))
+        self.assertIn("out of memory", next(case for case in report["cases"] if case["batch"] == 21)["reason"])
+        report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
+        self.assertEqual(len(batches(report, "failed")), 1, "the search ends there")
+
+    def test_a_batch_that_does_not_even_fit_alone_is_a_result(self):
+        done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny", code=77)
+        self.assertRegex(done.stdout, r"cpu +gpt +1 +none fits .* takes 0\.\d+ MB")
+
+    def test_what_cannot_be_searched_is_refused(self):
+        for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"], ["--find-batch", "--over", "overlap"],
+                      ["--find-batch", "--batch", "1,2", "--memory", "1GB"], ["--memory", "1GB", "--over", "overlap"],
+                      ["--find-batch"]):
+            with self.subTest(words):
+                done = tune("--strategy", "ddp", "--workload", "random-linear", *words, code=2)
+                self.assertRegex(done.stderr, "--memory|--find-batch")
+
+
+if __name__ == "__main__":
+    unittest.main()
