@@ -20,7 +20,9 @@ def run(*flags, strategy, code=0, cores=None):
         done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", strategy, *flags], capture_output=True, text=True,
                               timeout=280, preexec_fn=cores and (lambda: os.sched_setaffinity(0, cores)))
         if done.returncode != code:
-            raise AssertionError(f"exit {done.returncode}: {done.stderr}")
+            cases = json.loads(done.stdout)["cases"] if done.stdout else []
+            failed = [row for case in cases for row in case["checks"] if row["status"] == "failed"]
+            raise AssertionError(f"exit {done.returncode}: {done.stderr}{failed}")
         return json.loads(done.stdout)
 
 
