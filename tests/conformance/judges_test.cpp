@@ -42,6 +42,17 @@ TEST(RelativeError, IgnoresNonFiniteElementsThatAreEqualInBothTensors) {
   EXPECT_EQ(error({1e200, 1e200}, {1, 1}), inf) << "finite, but its norm is not";
 }
 
+// Two equal rows or columns would hide a swap of two samples or of two elements.
+TEST(ExactProbe, HasDifferentRowsAndColumnsAndTermsThatDoNotCancel) {
+  const auto exact = workload_registry().at("probe-exact").make({});
+  const Batch all = exact->batch(at::arange(exact->samples()));
+  for (const at::Tensor& lines : {all.input, all.input.t()})
+    EXPECT_EQ(std::get<0>(at::unique_dim(lines.contiguous(), 0)).size(0), lines.size(0));
+  const auto parameters = exact->model(5)->named_parameters();
+  at::Tensor weights = at::cat({parameters["weight"].view(-1), parameters["bias"]}).detach();
+  EXPECT_TRUE((all.input * weights).lt(0).all().item<bool>());
+}
+
 class ConformanceChecks : public testing::Test {
  protected:
   ConformanceChecks()

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t features = 37, row_count = 64;
 
-// The sign of each column's inputs. The weights start with the other sign and move on in that direction, because the
-// loss is the sum of the outputs: no two terms of an output or of a loss cancel, so no rounding error is large beside
-// them.
+// Returns the sign of the inputs in each column. The weights start with the opposite sign. The loss is the sum of the
+// outputs, so training only increases their magnitude. All terms of an output and of a loss are therefore negative, and
+// rounding errors stay small relative to their sum.
 at::Tensor signs() {
   return at::where(at::arange(features + 1).remainder(3) == 0, at::full({}, -1.f), at::full({}, 1.f));
 }
@@ -41,8 +41,9 @@ class Exact : public Workload {
     auto values = input_.accessor<float, 2>();
     for (int64_t i = 0; i < row_count; ++i)
       for (int64_t j = 0; j <= features; ++j) {
-        // Each input is the world size times a power of two, whose exponent differs between rows and columns.
-        const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;
+        // Each input is the world size times a power of two. The exponents of any two rows differ, and those of any two
+        // columns, so that the gradient shows which sample and which feature it belongs to.
+        const int64_t mixed = (i + 1) * (j + 3) % 67 % 13;
         values[i][j] = static_cast<float>(options.scale) * static_cast<float>(1 << mixed);
       }
     input_ *= signs();
