@@ -25,8 +25,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// PyTorch's Gloo, whose reduce-scatter is an allreduce of the whole tensor. Here a sum of CPU tensors sends half as
-// much: each rank sends every other its piece, and adds what it receives in the order of ranks.
+// Gloo with a reduce-scatter that sends half as many bytes. PyTorch's Gloo implements a reduce-scatter as an allreduce
+// of the whole tensor. This class exchanges the pieces with an all-to-all, and each rank adds what it receives in the
+// order of ranks. It does so for sums of CPU tensors; other calls go to PyTorch's implementation.
 class ExchangingGloo : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -35,42 +36,52 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   WorkPtr _reduce_scatter_base(at::Tensor& piece, at::Tensor& whole,
                                const c10d::ReduceScatterOptions& options) override {
-    return is_exchanged(piece, whole, options) ? exchange_sum(piece, whole, options)
-                                               : ProcessGroupGloo::_reduce_scatter_base(piece, whole, options);
+    return is_exchanged(whole, options) ? exchange_sum(piece, whole, options)
+                                        : ProcessGroupGloo::_reduce_scatter_base(piece, whole, options);
   }
 #else
   WorkPtr reduce_scatter_single(at::Tensor& piece, at::Tensor& whole,
                                 const c10d::ReduceScatterOptions& options) override {
-    return is_exchanged(piece, whole, options) ? exchange_sum(piece, whole, options)
-                                               : ProcessGroupGloo::reduce_scatter_single(piece, whole, options);
+    return is_exchanged(whole, options) ? exchange_sum(piece, whole, options)
+                                        : ProcessGroupGloo::reduce_scatter_single(piece, whole, options);
   }
 #endif
 
  private:
-  bool is_exchanged(const at::Tensor& piece, const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
-    return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu() && whole.is_contiguous() &&
-           whole.scalar_type() == piece.scalar_type() && whole.numel() == piece.numel() * getSize();
+  // Depends only on what is equal on all ranks, so that all ranks call the same collective.
+  bool is_exchanged(const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
+    return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu();
   }
 
-  WorkPtr exchange_sum(const at::Tensor& piece, at::Tensor& whole, const c10d::ReduceScatterOptions& options) {
+  WorkPtr exchange_sum(const at::Tensor& piece, const at::Tensor& whole, const c10d::ReduceScatterOptions& options) {
+    TORCH_CHECK(whole.scalar_type() == piece.scalar_type() && whole.numel() == piece.numel() * getSize(),
+                "reduce_scatter: the input must have the output's dtype and ", getSize(), " times its elements");
     at::Tensor received = at::empty({getSize(), piece.numel()}, whole.options());
     std::vector<int64_t> even;
     c10d::AllToAllOptions limit;
     limit.timeout = options.timeout;
-    at::Tensor sent = whole.view({getSize(), piece.numel()});
+    at::Tensor sent = whole.contiguous().view({getSize(), piece.numel()});
     const auto exchanged = ProcessGroupGloo::alltoall_base(received, sent, even, even, limit);
     auto done = c10::make_intrusive<CommWork>(getRank(), c10d::OpType::_REDUCE_SCATTER_BASE,
                                               exchanged->getSequencenumber(), std::vector<at::Tensor>{piece});
     exchanged->getFuture()->addCallback([done, received, piece](c10::ivalue::Future& exchange) {
       if (exchange.hasError()) return done->fail(exchange.exception_ptr());
-      const at::NoGradGuard no_grad;
-      const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // added in float32, rounded once
-      at::Tensor sum = narrow ? received[0].to(at::kFloat) : received[0];
-      for (int64_t rank = 1; rank < received.size(0); ++rank) sum.add_(received[rank]);
-      at::Tensor(piece).copy_(sum.view(piece.sizes()));
+      try {
+        add_pieces(received, piece);
+      } catch (...) {
+        return done->fail(std::current_exception());
+      }
       done->succeed();
     });
     return done;
+  }
+
+  static void add_pieces(const at::Tensor& received, at::Tensor piece) {
+    const at::NoGradGuard no_grad;
+    const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // added in float32, rounded once
+    at::Tensor sum = narrow ? received[0].to(at::kFloat) : received[0];
+    for (int64_t rank = 1; rank < received.size(0); ++rank) sum.add_(received[rank]);
+    piece.copy_(sum.view(piece.sizes()));
   }
 };
 

@@ -38,8 +38,8 @@ TensorPlan cuts_of_experts(const Model& model, const Axis& axis, const Options& 
   return plan;
 }
 
-// Returns the sum of the tensors of these ranks, of which this rank is one: at least two. Each rank receives all of
-// them and adds them in the order of ranks, so that the sums have equal bits.
+// Returns the sum of `mine` over `ranks`: at least two ranks, of which `here` is one. Each rank receives all tensors
+// and adds them in the order of ranks, so that all ranks get the same bits.
 at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, const pipeline::Links& links, int here,
                      int tag) {
   std::vector<pipeline::Transfer> sent, all;
