@@ -228,6 +228,17 @@ TEST(PredictedTime, OfAPipelineHasTheBubbleOfItsFormula) {
   EXPECT_NEAR(time.bubble_s / time.computing_s, 3.0 / 8, 2e-3);
 }
 
+TEST(PredictedTime, OfATiedPipelineAddsOneExchangeOfTheEmbeddingsGradient) {
+  const Machine machine = request_for(4).machine;
+  const Layout layout = layout_on({{"pp", 4}}, 4);
+  gpt::Shape untied = small;
+  ASSERT_TRUE(small.tied);
+  untied.tied = false;
+  const double added_s =
+      timed(layout, machine).bubble_s - time_of(untied, gpt::Precision::float32, layout, machine).bubble_s;
+  EXPECT_NEAR(added_s, 1e-6 + 4.0 * 512 * 64 / 100e9, 1e-12);
+}
+
 TEST(PredictedTime, OfRanksThatShareCoresIsAtLeastTheirWorkOverTheCores) {
   Machine machine = request_for(4).machine;
   machine.cores = 2;
