@@ -243,6 +243,7 @@ class Rank {
       record.samples_ns.push_back(std::llround(fake_slowdown(spec) * 10 * 1000000 * (spec.world + 1) / 2));
     record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
+    record.step_tensor_bytes = 1 << 20;
     Json checks = Json::array();
     const bool check = command.value("check", false), untimed = fault_ == "untimed" || (check && fault_ == "wrong");
     if (rank_ == 0 && check)

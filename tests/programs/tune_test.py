@@ -1,5 +1,5 @@
-"""tune_test.py DPBENCH FAKE_WORKER: `dpbench tune` finds the largest batch that fits, with the real worker by the memory of
-tensors, and with a fake one by running out of memory; and the fastest parameter value.
+"""tune_test.py DPBENCH FAKE_WORKER: tests `dpbench tune --find-batch`. The real worker reports the memory of tensors.
+A fake one runs out of memory.
 """
 import json
 import os
@@ -16,8 +16,9 @@ DPBENCH, FAKE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 def tune(*flags, code=0, worker=None):
     with tempfile.TemporaryDirectory() as out:
         environment = {**os.environ, "DPBENCH_KEEP_DISTURBED": "1", **({"DPBENCH_WORKER": worker} if worker else {})}
-        done = subprocess.run([DPBENCH, "tune", "--out", out, "--cpus", "1", *flags], capture_output=True, text=True, timeout=280,
-                              check=False, env=environment)
+        where = () if {"--cpus", "--mesh"} & set(flags) else ("--cpus", "1")
+        done = subprocess.run([DPBENCH, "tune", "--out", out, *where, *flags], capture_output=True, text=True,
+                              timeout=280, check=False, env=environment)
     if done.returncode != code:
         raise AssertionError(f"exit {done.returncode}: {done.stdout}{done.stderr}")
     return done
@@ -34,8 +35,8 @@ def step_bytes(case):
 class FindBatch(unittest.TestCase):
     def test_the_largest_batch_fits_and_one_more_does_not(self):
         limit = 12e6
-        report = json.loads(tune("--find-batch", "--memory", "12MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
-                                 "-o", "json").stdout)
+        report = json.loads(tune("--find-batch", "--memory", "12MB", "--strategy", "cpu", "--workload", "gpt",
+                                 "--model", "tiny", "-o", "json").stdout)
         fits, too_large = batches(report, "ok"), batches(report, "skipped")
         self.assertEqual(fits[-1] + 1, too_large[0])
         self.assertGreater(fits[-1], 4, "the search starts at a batch of 4")
@@ -50,12 +51,32 @@ class FindBatch(unittest.TestCase):
         report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
         self.assertEqual(len(batches(report, "failed")), 1, "the search ends there")
 
+    def test_a_failure_keeps_the_largest_batch_so_far_with_its_reason(self):
+        done = tune("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy",
+                    "--param", "fault=exit7-above-20", worker=FAKE, code=3)
+        self.assertRegex(done.stdout, r"ddp fault=exit7-above-20 +toy +1 +16 .* failed: .* exit code 7")
+
+    def test_a_refused_case_is_skipped_and_the_others_are_searched(self):
+        report = json.loads(tune("--find-batch", "--memory", "8MB", "--strategy", "cp,tp", "--workload", "mnist-mlp",
+                                 "--mesh", "cp=2", "--mesh", "tp=2", "-o", "json").stdout)
+        self.assertEqual({case["strategy"] for case in report["cases"] if case["status"] == "ok"}, {"tp"})
+        reasons = {case["strategy"]: case["reason"] for case in report["cases"] if case["mesh"] == "cp=2"}
+        self.assertIn("no sequence", reasons["cp"])
+        self.assertIn("does not use the axis cp", reasons["tp"], "the plan skipped it")
+
+    def test_every_replica_gets_a_sample_under_strong_scaling(self):
+        done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
+                    "--cpus", "2", "--scaling", "strong", code=77)
+        self.assertRegex(done.stdout, r"ddp +gpt +2 +none fits .* takes 0\.\d+ MB")
+
     def test_a_batch_that_does_not_even_fit_alone_is_a_result(self):
-        done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny", code=77)
+        done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
+                    code=77)
         self.assertRegex(done.stdout, r"cpu +gpt +1 +none fits .* takes 0\.\d+ MB")
 
     def test_what_cannot_be_searched_is_refused(self):
-        for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"], ["--find-batch", "--over", "overlap"],
+        for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"],
+                      ["--find-batch", "--over", "overlap"], ["--find-batch", "--memory", "1GB", "--launches", "3"],
                       ["--find-batch", "--batch", "1,2", "--memory", "1GB"], ["--memory", "1GB", "--over", "overlap"],
                       ["--find-batch"]):
             with self.subTest(words):

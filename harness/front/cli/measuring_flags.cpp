@@ -341,8 +341,9 @@ void add_tune_flags(CLI::App& app, TuneOptions& o) {
           ->delimiter(',')
           ->allow_extra_args(false),
       "NAME,..");
-  add(app.add_flag("--find-batch", o.find_batch, "find the largest batch that fits in the memory of a device"), "");
-  add(app.add_option("--memory", o.memory, "that memory, as in 80GB or 24GiB [all of a GPU]")->check(not_empty()),
+  add(app.add_flag("--find-batch", o.find_batch, "find the largest batch that fits, by short unchecked runs"), "");
+  add(app.add_option("--memory", o.memory, "limit of a rank, as in 24GiB; CPU: of its tensors [all of a GPU]")
+          ->check(not_empty()),
       "SIZE");
   add_what(app, o.what);
   add(app.add_option("--launches", o.launches, "process starts that judge the best values [5]")->check(between(3, 100)),
@@ -429,7 +430,9 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
 void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (!o.over.empty() || o.what.batches.size() > 1)
     throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");
-  o.memory_bytes = parse_memory(o.memory);
+  if (app.count("--launches") > 0)
+    throw UsageError("--find-batch starts the processes once for each batch; leave out --launches");
+  (void)parse_memory(o.memory);  // refuses a bad value before anything runs
   o.launches = 1;
   if (app.count("--samples") == 0) o.sampling.samples = 3;
   if (app.count("--warmup") == 0) o.sampling.warmup = 2;

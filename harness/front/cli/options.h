@@ -116,8 +116,7 @@ struct RunOptions : MeasuringOptions {
 struct TuneOptions : RunOptions {
   std::vector<std::string> over;  // names of strategy parameters to try usual values of
   bool find_batch = false;        // search for the largest batch that fits instead
-  std::string memory;             // of a device, as text; empty: as much as it has
-  double memory_bytes = 0;        // 0: as much as it has
+  std::string memory;             // value of --memory; empty: all of a GPU
 };
 
 struct CheckingOptions : MeasuringOptions {

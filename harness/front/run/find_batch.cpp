@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "harness/front/run/choose_threads.h"
+#include "harness/front/cli/quantities.h"
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"
-#include "harness/report/figures/derived.h"
 #include "harness/report/figures/summarise.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_samples = 1 << 24;
-constexpr int usual_trials = 10;  // of a case, for the progress line
-
-// Memory of the fullest device: on the CPU, whose processes hold much else, that of tensors.
+// Returns the memory of the rank that uses most: of its tensors on the CPU, reserved memory on a GPU. 0: unknown.
 double bytes_of(const CaseRecord& record) {
   int64_t most = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -33,102 +29,120 @@ std::string size_text(double bytes) {
   return text;
 }
 
+// The smallest batch that gives each replica a sample for each micro-batch.
+int64_t least_batch(const CaseSpec& spec) {
+  return spec.accumulate * (spec.scaling == Scaling::strong ? spec.replicas() : 1);
+}
+
 }  // namespace
 
-int64_t largest_batch(int64_t start, int64_t most, const std::function<Fit(int64_t)>& fits) {
-  int64_t good = 0, bad = most + 1;
-  for (int64_t next = std::min(start, most); bad - good > 1;) {
+int64_t largest_batch(int64_t start, BatchRange range, const std::function<Fit(int64_t)>& fits) {
+  int64_t good = range.least - 1, bad = range.most + 1;
+  for (int64_t next = std::clamp(start, range.least, range.most); bad - good > 1;) {
     const Fit fit = fits(next);
     if (fit == Fit::stop) break;
     (fit == Fit::yes ? good : bad) = next;
-    next = bad > most ? std::min(2 * good, most) : good + (bad - good) / 2;
+    next = bad > range.most ? std::min(2 * good, range.most) : good + (bad - good) / 2;
   }
   return good;
 }
 
 std::vector<Cells> found_rows(const std::vector<FoundBatch>& all) {
-  std::vector<Cells> rows = {{"STRATEGY", "WORKLOAD", "WORLD", "LARGEST BATCH", "MEMORY", "SAMPLES/s", "ONE MORE"}};
+  std::vector<Cells> rows = {{"STRATEGY", "WORKLOAD", "WORLD", "LARGEST BATCH", "MEMORY", "SAMPLES/s", "WHY NOT MORE"}};
   for (const FoundBatch& one : all) {
     std::string strategy = one.spec.strategy;
     for (const auto& [name, value] : one.spec.params) strategy += " " + name + "=" + value;
-    const bool any = one.spec.batch > 0;
     char speed[32] = "-";
     if (one.samples_per_s) std::snprintf(speed, sizeof speed, "%.4g", *one.samples_per_s);
     rows.push_back({strategy, one.spec.workload, one.spec.mesh.empty() ? std::to_string(one.spec.world) : one.spec.mesh,
-                    any ? std::to_string(one.spec.batch) : "none fits", any ? size_text(one.bytes) : "-", speed,
+                    one.batch ? std::to_string(*one.batch) : "none fits", one.batch ? size_text(one.bytes) : "-", speed,
                     one.limit.empty() ? "-" : one.limit});
   }
   return rows;
 }
 
+FindBatchRun::FindBatchRun(const TuneOptions& options, World* world)
+    : TimedRun(options, world), memory_bytes_(parse_memory(options.memory)) {}
+
 void FindBatchRun::plan() {
   TimedRun::plan();
   const bool on_cpu =
       std::ranges::any_of(prepared_.plan.cases, [](const CaseSpec& s) { return s.device == Device::cpu; });
-  if (on_cpu && tune_options_.memory_bytes == 0)
+  if (on_cpu && memory_bytes_ == 0)
     throw UsageError("--find-batch needs --memory SIZE on the CPU, whose memory the ranks share with other programs");
 }
 
-Run::Start FindBatchRun::begin() {
-  Start start = TimedRun::begin();
-  start.cases = usual_trials * prepared_.plan.cases.size();
-  return start;
-}
-
 LoopEnding FindBatchRun::run_cases() {
-  const std::vector<CaseSpec> planned = prepared_.plan.cases;
-  for (const CaseSpec& spec : planned)
-    if (ending_.signal == 0 && ending_.usage.empty()) search(spec);
-  report_.answer.reset();  // it compares batches of one strategy
-  report_.cases = std::move(records_);
-  report_.status = ending_.signal == 0 ? RunStatus::complete : RunStatus::interrupted;
-  summarise(report_);
-  return ending_;
-}
-
-void FindBatchRun::search(const CaseSpec& spec) {
-  FoundBatch found;
-  found.spec = spec;
-  found.spec.batch = 0;
-  stopped_ = false;
-  largest_batch(spec.batch, most_samples, [&](int64_t batch) {
-    CaseSpec one = spec;
-    one.batch = batch;
-    one.id = case_id(one);
-    return tried(one, found);
-  });
-  if (!stopped_) found_.push_back(std::move(found));
-}
-
-// Measures a batch. A batch that does not fit is skipped, with the reason.
-Fit FindBatchRun::tried(const CaseSpec& spec, FoundBatch& found) {
-  prepared_.plan.cases = {spec};
-  report_.cases.assign(1, {});
-  report_.cases.front().spec = spec;
   const LoopEnding ended = TimedRun::run_cases();
-  stopped_ = ended.signal != 0;
-  if (stopped_) {
-    ending_ = ended;
-    return Fit::stop;
+  report_.answer.reset();  // it would compare batches of one strategy
+  return ended;
+}
+
+// Replaces the planned cases of the report by the batches that were tried.
+LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) {
+  const auto end_of_planned = report_.cases.begin() + static_cast<std::ptrdiff_t>(prepared_.plan.cases.size());
+  const std::vector<CaseRecord> planned(report_.cases.begin(), end_of_planned);
+  report_.cases.erase(report_.cases.begin(), end_of_planned);
+  std::string refusal;
+  for (const CaseRecord& one : planned) {
+    const LoopEnding ended = search(one, runner, make_command);
+    if (ended.signal != 0) return ended;
+    if (!ended.usage.empty()) refusal = ended.usage;
   }
-  CaseRecord& record = records_.emplace_back(std::move(report_.cases.front()));
-  const double bytes = bytes_of(record), limit = tune_options_.memory_bytes;
-  const bool out_of_memory = record.reason.starts_with("out of memory"), too_large = limit > 0 && bytes > limit;
-  const bool refused = !ended.usage.empty() || record.status == CaseStatus::skipped;
-  if (out_of_memory || too_large || (refused && found.spec.batch > 0)) {
-    found.limit = too_large ? "takes " + size_text(bytes) : one_line(record.reason, 200);
+  report_.status = RunStatus::complete;
+  // As in `run`: a strategy may refuse some cases, but not all.
+  return {.usage = measured() ? "" : refusal};
+}
+
+// Returns a signal that ended the search, or the reason with which the strategy refused the case.
+LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
+                                const LaunchLoop::MakeCommand& make_command) {
+  FoundBatch found;
+  found.spec = planned.spec;
+  LoopEnding ended;
+  const auto fits = [&](int64_t batch) {
+    Report one = report_;
+    one.cases = {planned};
+    CaseRecord& record = one.cases.front();
+    record.spec.batch = batch;
+    record.spec.id = case_id(record.spec);
+    progress_->add_work(found.batch || !found.limit.empty() ? 1 : 0);
+    LaunchLoop loop(
+        options_, one, 1, runner, *progress_, make_command, [] {}, cpu_times_reader(), cores_of_run(prepared_));
+    ended = loop.run();
+    if (ended.signal != 0) return Fit::stop;
+    const Fit fit = judge(record, ended, found);
+    report_.env = one.env;  // with the versions of the libraries that the workers loaded
+    report_.cases.push_back(record);
+    summarise(report_);
+    save(false);
+    return fit;
+  };
+  largest_batch(planned.spec.batch, {.least = least_batch(planned.spec)}, fits);
+  found_.push_back(std::move(found));
+  return ended;
+}
+
+// Judges a measured batch. One that does not fit becomes a skipped case with the reason.
+Fit FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const {
+  const auto refuse = [&](const std::string& why, Fit fit) {
     record.status = CaseStatus::skipped;
-    record.reason = too_large ? "does not fit: " + found.limit : record.reason;
-    return Fit::no;
-  }
-  if (record.bad() || refused) {
-    ending_.usage = ended.usage;
-    stopped_ = true;
+    record.reason = found.limit = one_line(why, 200);
+    return fit;
+  };
+  if (record.reason.starts_with("out of memory")) return refuse(record.reason, Fit::no);
+  // The worker refuses a batch with more samples than there are. A refused first batch ends the search.
+  if (!ended.usage.empty() || record.status == CaseStatus::skipped)
+    return refuse(record.reason, found.batch ? Fit::no : Fit::stop);
+  if (record.bad()) {
+    found.limit = one_line(record.status + ": " + record.reason, 200);
     return Fit::stop;
   }
-  found.spec.batch = spec.batch;
-  found.bytes = bytes;
-  found.samples_per_s = record.derived.samples_per_s;
+  const double bytes = bytes_of(record);
+  if (memory_bytes_ > 0 && bytes == 0) return refuse("the memory of its tensors is unknown", Fit::stop);
+  if (memory_bytes_ > 0 && bytes > memory_bytes_)
+    return refuse("takes " + size_text(bytes) + ", more than " + size_text(memory_bytes_), Fit::no);
+  found.batch = record.spec.batch, found.bytes = bytes, found.samples_per_s = record.derived.samples_per_s;
   return Fit::yes;
 }
 

@@ -1,5 +1,5 @@
-// Searches for the largest batch that fits in a device's memory. Each tried batch is measured as a case of its own; one
-// that runs out of memory is a result, not a failure.
+// Searches for the largest batch that fits in memory. Each batch that is tried is a case of its own. A batch that runs
+// out of memory is a result, not a failure.
 #pragma once
 
 #include <cstdint>
@@ -14,40 +14,42 @@ namespace dpbench {
 
 enum class Fit { yes, no, stop };
 
-// Returns the largest batch that fits, if every smaller one fits too: doubles or halves `start`, then bisects. Returns
-// 0 if a batch of 1 does not fit. Tries no batch above `most`, and none after a `stop`: then returns the largest so
-// far.
-int64_t largest_batch(int64_t start, int64_t most, const std::function<Fit(int64_t)>& fits);
-
-// The largest batch of a case that fits.
-struct FoundBatch {
-  CaseSpec spec;     // with that batch; 0: not even one sample fits
-  double bytes = 0;  // memory of the fullest device
-  std::optional<double> samples_per_s;
-  std::string limit;  // why the next batch does not fit; empty: none was tried
+// Range of the batches to try.
+struct BatchRange {
+  int64_t least = 1, most = 1 << 24;
 };
-// Returns a title row and a row for each case.
+
+// Returns the largest batch that fits, on the assumption that all smaller ones fit too. Doubles or halves `start`, then
+// bisects. Returns less than range.least if that does not fit. After a `stop` it returns the largest batch so far.
+int64_t largest_batch(int64_t start, BatchRange range, const std::function<Fit(int64_t)>& fits);
+
+// The result of one search.
+struct FoundBatch {
+  CaseSpec spec;  // as planned
+  std::optional<int64_t> batch;
+  double bytes = 0;  // memory with that batch
+  std::optional<double> samples_per_s;
+  std::string limit;  // why no larger batch was found; empty: none was tried
+};
+// Returns a title row and a row for each search.
 std::vector<std::vector<std::string>> found_rows(const std::vector<FoundBatch>& all);
 
 class FindBatchRun : public TimedRun {
  public:
-  FindBatchRun(const TuneOptions& options, World* world) : TimedRun(options, world), tune_options_(options) {}
+  FindBatchRun(const TuneOptions& options, World* world);
 
   void plan() override;
 
  private:
-  Start begin() override;
   LoopEnding run_cases() override;
+  LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override;
   std::string output() const override;
   std::vector<std::string> hints() const override { return {}; }
 
-  void search(const CaseSpec& spec);
-  Fit tried(const CaseSpec& spec, FoundBatch& found);
+  LoopEnding search(const CaseRecord& planned, CaseRunner& runner, const LaunchLoop::MakeCommand& make_command);
+  Fit judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const;
 
-  const TuneOptions& tune_options_;
-  LoopEnding ending_;
-  bool stopped_ = false;             // the search of a case ended without a result
-  std::vector<CaseRecord> records_;  // of all batches that were tried
+  const double memory_bytes_;  // 0: all of a GPU
   std::vector<FoundBatch> found_;
 };
 

@@ -79,6 +79,10 @@ LoopEnding TimedRun::run_pairs(LaunchLoop::MakeCommand make_command) {
                        .keep_disturbed = options_.keep_disturbed,
                        .cpu_times = cpu_times_reader(),
                        .long_blocks = run_options_.long_blocks});
+  return measure_with(runner, std::move(make_command));
+}
+
+LoopEnding TimedRun::measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) {
   return run_launches(runner, std::move(make_command), cpu_times_reader(), choose());
 }
 

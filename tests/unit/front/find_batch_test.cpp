@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
   for (const int64_t start : {1, 5, 64, 1000})
     for (const int64_t limit : {0, 1, 2, 7, 63, 64, 65, 999, 4096}) {
       std::set<int64_t> tried;
-      const int64_t found = largest_batch(start, 1 << 20, [&](int64_t batch) {
+      const int64_t found = largest_batch(start, {.most = 1 << 20}, [&](int64_t batch) {
         EXPECT_TRUE(batch > 0 && tried.insert(batch).second) << batch;
         return batch <= limit ? Fit::yes : Fit::no;
       });
@@ -26,20 +27,31 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
 }
 
 TEST(FindBatch, EndsAtTheMostAndAtAStop) {
-  EXPECT_EQ(largest_batch(3, 50, [](int64_t) { return Fit::yes; }), 50);
-  EXPECT_EQ(largest_batch(80, 50, [](int64_t) { return Fit::yes; }), 50);
+  const auto yes = [](int64_t) { return Fit::yes; };
+  EXPECT_EQ(largest_batch(3, {.most = 50}, yes), 50);
+  EXPECT_EQ(largest_batch(80, {.most = 50}, yes), 50);
   int trials = 0;
-  EXPECT_EQ(largest_batch(4, 1 << 20, [&](int64_t) { return ++trials == 3 ? Fit::stop : Fit::yes; }), 8);
+  EXPECT_EQ(largest_batch(4, {}, [&](int64_t) { return ++trials == 3 ? Fit::stop : Fit::yes; }), 8);
   EXPECT_EQ(trials, 3);
+}
+
+TEST(FindBatch, TriesNoBatchBelowTheLeast) {
+  for (const int64_t limit : {0, 5, 6, 7}) {
+    const auto fits = [&](int64_t batch) {
+      EXPECT_GE(batch, 6);
+      return batch <= limit ? Fit::yes : Fit::no;
+    };
+    EXPECT_EQ(largest_batch(40, {.least = 6}, fits), std::max<int64_t>(limit, 5));
+  }
 }
 
 TEST(FindBatch, SaysWhatTheBatchTakesAndWhyOneMoreDoesNotFit) {
   FoundBatch found;
-  found.spec.strategy = "fsdp", found.spec.workload = "gpt", found.spec.world = 2, found.spec.batch = 37;
+  found.spec.strategy = "fsdp", found.spec.workload = "gpt", found.spec.world = 2, found.batch = 37;
   found.spec.params = {{"reshard", "off"}};
   found.bytes = 1.5e9, found.samples_per_s = 123.4, found.limit = "takes 2.1 GB";
   FoundBatch none = found;
-  none.spec.batch = 0, none.spec.mesh = "dp=2,tp=2", none.samples_per_s.reset(), none.limit = "out of memory: rank 0";
+  none.batch.reset(), none.spec.mesh = "dp=2,tp=2", none.samples_per_s.reset(), none.limit = "out of memory: rank 0";
   const std::vector<Cells> rows = found_rows({found, none});
   EXPECT_EQ(rows.at(1), (Cells{"fsdp reshard=off", "gpt", "2", "37", "1.5 GB", "123.4", "takes 2.1 GB"}));
   EXPECT_EQ(rows.at(2),
