@@ -64,6 +64,8 @@ class Shards {
     }
   }
 
+  const std::vector<at::Tensor>& gradient_buffers() const { return gradients_.buffers(); }
+
   // Returns the gradients of own().
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
@@ -183,6 +185,12 @@ class Zero1 : public Strategy {
       for (auto& one : named(slot == "step" ? counts() : shards_->gather_whole(state_shards(slot)), "." + slot))
         all.push_back(std::move(one));
     return all;
+  }
+
+  KeptTensors kept_tensors() override {
+    KeptTensors kept{.parameters = replica_.detached(), .gradients = shards_->gradient_buffers()};
+    for (const auto& [name, tensor] : optimizer_->state()) kept.state.push_back(tensor);
+    return kept;
   }
 
   void load(const Snapshot& snapshot) override {

@@ -7,6 +7,9 @@ from data import count, groups, outliers
 from palette import LIGHT, SERIES
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
+# Parts of the memory of tensors, with the role of their colour.
+MEMORY = {"parameters": "forward", "gradients": "backward", "state": "optimizer", "activations": "scatter", "buffers": "communication",
+          "temporary": "waiting"}
 MOST_ROWS, MOST_POINTS = 24, 150
 ROW, FRAME = 0.25, 0.95  # inches: height of a row, and of a chart without rows
 
@@ -134,6 +137,33 @@ def quartiles(ordered):
         return ordered[0], ordered[0]
     cut = statistics.quantiles(ordered, n=4, method="inclusive")
     return cut[0], cut[2]
+
+
+def memory_parts(cases):
+    for group in groups(cases):
+        rows, note = rows_of(group, lambda case: case.memory_parts)
+        if not rows:
+            continue
+        first, least = rows[0], min(rows, key=lambda case: sum(case.memory_parts.values()))
+        message = f"Memory by part: {least.series} × {least.world} needs least" if len(rows) > 1 else "Memory by part"
+        chart = Chart(name_of("memory-parts", first), message, first.workload, first.setting)
+        axes = row_axes(chart, rows, 0.25)
+        colours = [LIGHT[role] for role in MEMORY.values()]
+        for row, case in enumerate(rows):
+            left, total = 0.0, sum(case.memory_parts.values())
+            for (part, role), colour in zip(MEMORY.items(), colours):
+                size = case.memory_parts[part] / 2**20
+                if size == 0:
+                    continue
+                (bar,) = axes.barh([row], [size], 0.66, left, color=colour, edgecolor=LIGHT["ground"], linewidth=0.5, zorder=2)
+                left += size
+                chart.mark(bar, f"{case.series}, world {case.world}: {part} {size:,.1f} MiB, {case.memory_parts[part] / total:.0%} of the tensors")
+        axes.set_xlim(left=0)
+        axes.set_xlabel("MiB of tensors, largest rank")
+        chart.legend([axes.barh([0], [0], color=colour) for colour in colours], list(MEMORY))
+        chart.caption = (f"Tensors of 8 KiB or more at the peak of a step. Buffers: gathered parameters, gradients on their way and other "
+                         f"tensors kept between steps. {words.origin({case.run for case in rows})}{note}")
+        yield chart
 
 
 def memory(cases, looks):

@@ -151,6 +151,12 @@ class Case:
         return [size for size in sizes if size]
 
     @property
+    def memory_parts(self):
+        """Returns the bytes of each part of the memory of tensors, of the rank that needs most; {} if unknown."""
+        found = [of(rank, "profile", "memory") for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
+        return max(filter(None, found), key=lambda parts: sum(parts.values()), default={})
+
+    @property
     def group(self):
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype,

@@ -63,6 +63,11 @@ struct Snapshot {
   NamedTensors parameters = {}, buffers = {}, state = {};
 };
 
+// Tensors that a process keeps between steps.
+struct KeptTensors {
+  std::vector<at::Tensor> parameters = {}, gradients = {}, state = {};  // parameters: with the model's buffers
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -87,6 +92,11 @@ class Strategy {
   // Returns the parts of the snapshot that this rank stores. The parts of all ranks together hold each element once.
   // Collective. The default, nullopt, means that no rank stores less than whole tensors.
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
+
+  // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
+  // Collective. The default returns the tensors of the accessors. Override it if the accessors return gathered copies,
+  // or if the process has several replicas.
+  virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
   // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors that

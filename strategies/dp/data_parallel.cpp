@@ -65,6 +65,16 @@ class DataParallel : public BuiltInStrategy {
     return result;
   }
 
+  KeptTensors kept_tensors() override {
+    KeptTensors kept = BuiltInStrategy::kept_tensors();
+    for (const auto& one : replicas_) {
+      const std::vector<at::Tensor> tensors = one->replica.detached();
+      kept.parameters.insert(kept.parameters.end(), tensors.begin(), tensors.end());
+      for (const auto& [name, gradient] : one->replica.gradients()) kept.gradients.push_back(gradient);
+    }
+    return kept;
+  }
+
  private:
   const Replica& main() const { return replicas_[0]->replica; }
 

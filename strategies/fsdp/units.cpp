@@ -72,7 +72,7 @@ void Units::need(size_t unit, int direction, Phases& phases) {
     next += direction;
     if (next < 0 || next >= static_cast<int64_t>(units_.size())) break;
     if (plan_.units[static_cast<size_t>(next)].stage != plan_.units[unit].stage) break;
-    units_[static_cast<size_t>(next)].begin_gather();
+    communicate(phases, [&] { units_[static_cast<size_t>(next)].begin_gather(); });
   }
   note_peak(0);
 }

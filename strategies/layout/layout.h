@@ -37,6 +37,7 @@ class Layout : public Strategy {
   NamedTensors buffers() override;
   NamedTensors state() override;
   std::optional<std::vector<StatePart>> stored_parts() override;
+  KeptTensors kept_tensors() override;
   void load(const Snapshot& snapshot) override;
   std::map<std::string, std::vector<double>> figures() override;
 

@@ -201,4 +201,15 @@ std::optional<std::vector<StatePart>> Layout::stored_parts() {
   return all;
 }
 
+KeptTensors Layout::kept_tensors() {
+  KeptTensors kept;
+  for (const Held& one : own_) {
+    kept.parameters.push_back(one.stored);
+    kept.gradients.push_back(one.stored.grad());
+  }
+  for (const Placed& one : buffers_) kept.parameters.push_back(one.tensor);
+  for (const auto& [name, tensor] : optimizer_->state()) kept.state.push_back(tensor);
+  return kept;
+}
+
 }  // namespace dpbench::layout

@@ -104,11 +104,31 @@ std::optional<double> peak_memory(const CaseRecord& r) {
   return r.derived.peak_memory_bytes ? std::optional(static_cast<double>(*r.derived.peak_memory_bytes)) : std::nullopt;
 }
 
+template <int64_t MemoryParts::* part>
+std::optional<double> memory_part(const CaseRecord& r) {
+  const auto parts = largest_memory(r);
+  return parts ? std::optional(static_cast<double>((*parts).*part)) : std::nullopt;
+}
+
 using Text = std::string (*)(const Report&, const CaseRecord&);
 
 // Returns a column whose cells are the same in the table and in the CSV.
 Column same(const char* name, const char* title, Text text, bool right = false) {
   return {name, "", title, right, text, text};
+}
+
+// Returns the column of a part of the memory: MiB in the table, bytes in the CSV.
+template <int64_t MemoryParts::* part>
+Column memory_column(const char* name, const char* alias, const char* title) {
+  return {name,
+          alias,
+          title,
+          true,
+          [](const Report&, const CaseRecord& r) {
+            const auto bytes = memory_part<part>(r);
+            return number("%.1f", bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt);
+          },
+          [](const Report&, const CaseRecord& r) { return exact(memory_part<part>(r)); }};
 }
 
 const std::vector<Column>& all_columns() {
@@ -171,6 +191,12 @@ const std::vector<Column>& all_columns() {
          return number("%.0f", bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt);
        },
        [](Rp, Rc r) { return exact(peak_memory(r)); }},
+      memory_column<&MemoryParts::parameters>("parameter_bytes", "parameters", "PARAMETERS MiB"),
+      memory_column<&MemoryParts::gradients>("gradient_bytes", "gradients", "GRADIENTS MiB"),
+      memory_column<&MemoryParts::state>("state_bytes", "state", "STATE MiB"),
+      memory_column<&MemoryParts::activations>("activation_bytes", "activations", "ACTIVATIONS MiB"),
+      memory_column<&MemoryParts::buffers>("buffer_bytes", "buffers", "BUFFERS MiB"),
+      memory_column<&MemoryParts::temporary>("temporary_bytes", "temporary", "TEMPORARY MiB"),
       same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
       same("notes", "NOTES", [](Rp report, Rc r) { return one_line(notes(report, r), notes_width); })};
   return all;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "harness/report/answer/words.h"
+#include "harness/report/figures/derived.h"
 #include "harness/report/figures/disturbance.h"
 
 namespace dpbench {
@@ -101,6 +102,27 @@ bool compares_memory(const GroupFacts& facts) {
                      [&](const RankedCase& m) { return &m != &fastest && memory_compares(m, fastest); });
 }
 
+constexpr double most_of_it = 0.5;  // a part that makes this share of the difference explains it
+
+// Returns a sentence on the part of the tensors' memory that makes most of the difference of two cases; empty if no
+// part does, or if the parts are unknown.
+std::string saved_part_text(const CaseRecord& least, const CaseRecord& other) {
+  const auto mine = largest_memory(least), theirs = largest_memory(other);
+  if (!mine || !theirs) return "";
+  int64_t all = 0, most = 0;
+  std::string text;
+  const auto look_at = [&](const auto& field) {
+    const int64_t own = (*mine).*field.member, more = (*theirs).*field.member;
+    all += std::max<int64_t>(more - own, 0);
+    if (more - own <= most) return;
+    most = more - own;
+    text = std::string(" Most of the difference is in its ") + field.key + ": " + mebibytes_text(own) + " instead of " +
+           mebibytes_text(more) + ".";
+  };
+  std::apply([&](const auto&... field) { (look_at(field), ...); }, Table<MemoryParts>::fields);
+  return static_cast<double>(most) > most_of_it * static_cast<double>(all) ? text : "";
+}
+
 std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest) {
   const RankedCase& least = least_memory(facts);
   const Choice& choice = facts.choice_of(least);
@@ -109,7 +131,8 @@ std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest)
                            : choice.time_ratio ? "no more time that this run can tell"
                                                : "an unknown time";
   return least.label + " needs " + percent_text(*choice.memory_ratio) + " of " + fastest.label + "'s memory (" +
-         range_text_of(*choice.memory_low, *choice.memory_high) + ") and takes " + time + ".";
+         range_text_of(*choice.memory_low, *choice.memory_high) + ") and takes " + time + "." +
+         saved_part_text(*least.record, *fastest.record);
 }
 
 // True for the fastest case and those tied with it, to which the rules on losses apply.

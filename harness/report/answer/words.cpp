@@ -31,6 +31,12 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string mebibytes_text(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
 std::string launches_text(int launches) { return std::to_string(launches) + (launches == 1 ? " launch" : " launches"); }
 
 std::string speed_number(const CaseRecord& record) {

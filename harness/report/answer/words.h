@@ -1,6 +1,7 @@
 // Formats the figures of an answer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace dpbench {
 std::string percent_text(double share);                     // "7 %", below 2 % "1.4 %"
 std::string range_text_of(double low, double high);         // shares as "3 to 11 %"
 std::string listed(const std::vector<std::string>& words);  // "a, b and c"
+std::string mebibytes_text(int64_t bytes);                  // "3.4 MiB"
 std::string launches_text(int launches);                    // "1 launch", "5 launches"
 // Returns the speed-up with its interval, "1.66x (1.61 to 1.71)", or the throughput if the report has no speed-up.
 std::string speed_number(const CaseRecord& record);

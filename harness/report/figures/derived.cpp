@@ -205,6 +205,16 @@ void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
 
 }  // namespace
 
+std::optional<MemoryParts> largest_memory(const CaseRecord& record) {
+  std::optional<MemoryParts> largest;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) {
+      const auto& found = rank.profile ? rank.profile->memory : std::nullopt;
+      if (found && (!largest || found->total() > largest->total())) largest = found;
+    }
+  return largest;
+}
+
 bool above_ideal(const CaseRecord& record) {
   return !record.spec.baseline && record.derived.efficiency_low.value_or(0) > 1;
 }

@@ -27,6 +27,9 @@ std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const Cas
 // device for weak) as `spec`, or null if the report has no such measured case.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
+// Returns the memory by part of the rank that needs most, over all launches; nullopt if no rank has it.
+std::optional<MemoryParts> largest_memory(const CaseRecord& record);
+
 // True if the case's efficiency is above 100 % by more than its interval.
 bool above_ideal(const CaseRecord& record);
 

@@ -57,6 +57,31 @@ struct Table<LedgerEntry> {
             "bytes by the strategy's formula; 0: it lacks the operation; null: no formula", range::not_negative}};
 };
 
+// Memory of the tensors of one rank at the peak of a step, in bytes. The parts add up to it.
+struct MemoryParts {
+  int64_t parameters = 0, gradients = 0, state = 0, activations = 0, buffers = 0, temporary = 0;
+  int64_t total() const { return parameters + gradients + state + activations + buffers + temporary; }
+};
+
+template <>
+struct Table<MemoryParts> {
+  using M = MemoryParts;
+  static constexpr const char* name = "memory parts";
+  static constexpr std::tuple fields{
+      Field{"parameters", "bytes", &M::parameters,
+            "parameters and buffers of the model that the process keeps, of all its replicas", range::not_negative},
+      Field{"gradients", "bytes", &M::gradients,
+            "gradients, with buckets of which they are views, and with buckets in memory that ranks share",
+            range::not_negative},
+      Field{"state", "bytes", &M::state, "state of the optimizer", range::not_negative},
+      Field{"activations", "bytes", &M::activations, "tensors allocated in forward passes", range::not_negative},
+      Field{"buffers", "bytes", &M::buffers,
+            "tensors allocated for communication, such as gathered parameters, and others kept between steps",
+            range::not_negative},
+      Field{"temporary", "bytes", &M::temporary,
+            "other tensors, such as those of a backward pass or of an optimizer's step", range::not_negative}};
+};
+
 struct Profile {
   int64_t steps = 0;
   double step_ns = 0;
@@ -67,6 +92,7 @@ struct Profile {
   bool disturbed = false;
   std::map<std::string, std::vector<double>> strategy_figures{};
   std::optional<int64_t> flop{};
+  std::optional<MemoryParts> memory{};
 };
 
 template <>
@@ -102,7 +128,10 @@ struct Table<Profile> {
       later(Field{"strategy_figures", "-", &P::strategy_figures,
                   "figures reported by the strategy; each name ends with its unit"}),
       later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step",
-                  range::not_negative})};
+                  range::not_negative}),
+      later(Field{"memory", "-", &P::memory,
+                  "memory of CPU tensors of 8 KiB or more at the peak of a step, by part; null on a GPU, or if the "
+                  "strategy shows only copies of its tensors; since 1.9"})};
 };
 
 // Peak compute and memory rates of the machine, measured in the same run as the case, with the threads or the GPU of

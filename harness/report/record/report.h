@@ -174,7 +174,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
-inline constexpr int report_minor_version = 8;
+inline constexpr int report_minor_version = 9;
 Json to_json(const Report& report);
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);

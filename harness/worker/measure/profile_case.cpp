@@ -19,7 +19,9 @@
 #include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/kineto_trace.h"
 #include "harness/worker/measure/ledger.h"
+#include "harness/worker/measure/memory_watch.h"
 #include "harness/worker/rank/core_use.h"
+#include "harness/worker/rank/tensor_memory.h"
 
 namespace dpbench {
 namespace {
@@ -28,7 +30,7 @@ using Time = Phases::Clock::time_point;
 // Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The machine needs no warm-up: the
 // timed blocks of steps ran before.
 constexpr int64_t warmup_steps = 5;
-constexpr int64_t max_steps = 500, traced_steps = 5;
+constexpr int64_t max_steps = 500, traced_steps = 5, memory_steps = 2;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
 // samples. With longer epochs, the FLOP count is that of one step.
 constexpr int64_t short_epoch = 16;
@@ -95,6 +97,19 @@ class ProfiledCase {
     phases_.switch_on(false);
     phases_.clear();
     return flop.mean_of_last(counted);
+  }
+
+  // Returns the memory of CPU tensors at the peak of two steps, by part. before: bytes of the tensors that existed
+  // before the strategy.
+  std::optional<MemoryParts> memory(int64_t before) {
+    MemoryWatch watch(*strategy_, before);
+    phases_.switch_on(true);
+    phases_.listen(&watch);
+    for (int64_t i = 0; i < memory_steps; ++i) step(step_++);
+    phases_.listen(nullptr);
+    phases_.switch_on(false);
+    phases_.clear();
+    return device_.is_cpu() ? watch.peak() : std::nullopt;
   }
 
   // Runs the profiled steps. Fills the record's times, its collectives and the figures that the strategy itself
@@ -273,10 +288,12 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
                   const Group& group, Pulse& pulse, RankRecord& record) {
   const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
-  source.prepare(0, warmup_steps + counted_steps + steps + traced_steps);
+  const int64_t before_profile = warmup_steps + counted_steps + memory_steps;
+  source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();
-  const Formula formula = formula_of(spec, setup, group.rank(), warmup_steps + counted_steps, steps);
+  const Formula formula = formula_of(spec, setup, group.rank(), before_profile, steps);
+  const int64_t tensors_before = tensor_bytes();
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
@@ -284,6 +301,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }
+  record.profile->memory = profiled.memory(tensors_before);
   profiled.run(steps, formula, record);
   if (!sampling.trace_dir.empty()) profiled.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   profiled.finish();

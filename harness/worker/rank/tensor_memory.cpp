@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <mutex>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -16,6 +17,17 @@ namespace {
 constexpr size_t most_uncounted = 4096, least_counted = 8192;
 
 std::atomic<int64_t> allocated = 0, peak = 0;
+
+std::atomic<bool> watched = false;
+std::mutex watching;
+TensorWatcher* watcher = nullptr;  // protected by `watching`
+
+template <class Tell>
+void tell(const Tell& tell_watcher) {
+  if (!watched.load(std::memory_order_relaxed)) return;
+  const std::scoped_lock lock(watching);
+  if (watcher) tell_watcher(*watcher);
+}
 
 // Returns the bytes to count for a block; 0 for small ones. Depends on the block alone, so that allocating and freeing
 // it agree.
@@ -37,18 +49,24 @@ class CountedTensors : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes <= most_uncounted) return inner_->allocate(bytes);
     void* const block = inner_->allocate(bytes).release_context();
-    add(counted(block));
+    if (const int64_t counted_size = counted(block); counted_size > 0) {
+      add(counted_size);
+      tell([&](TensorWatcher& one) { one.allocated(block, counted_size); });
+    }
     return {block, block, &CountedTensors::release, c10::DeviceType::CPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &CountedTensors::release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
- private:
   static void release(void* block) {
-    if (const int64_t bytes = counted(block); bytes > 0) allocated.fetch_sub(bytes, std::memory_order_relaxed);
+    if (const int64_t bytes = counted(block); bytes > 0) {
+      allocated.fetch_sub(bytes, std::memory_order_relaxed);
+      tell([&](TensorWatcher& one) { one.freed(block, bytes); });
+    }
     inner_->raw_deleter()(block);
   }
 
+ private:
   static inline c10::Allocator* inner_ = nullptr;
 };
 
@@ -63,5 +81,16 @@ void count_tensor_memory() {
 int64_t tensor_bytes() { return allocated; }
 int64_t tensor_peak_bytes() { return peak; }
 void restart_tensor_peak() { peak = allocated.load(); }
+
+std::optional<int64_t> counted_bytes(const c10::Storage& storage) {
+  if (storage.data_ptr().get_deleter() != &CountedTensors::release) return std::nullopt;
+  return counted(storage.data_ptr().get_context());
+}
+
+void watch_tensors(TensorWatcher* next) {
+  const std::scoped_lock lock(watching);
+  watcher = next;
+  watched = next != nullptr;
+}
 
 }  // namespace dpbench

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include <c10/core/Storage.h>
 
 namespace dpbench {
 
@@ -13,5 +16,19 @@ void count_tensor_memory();
 int64_t tensor_bytes();
 int64_t tensor_peak_bytes();
 void restart_tensor_peak();
+
+// Returns the counted bytes of a storage; 0 if it is too small; nullopt if another allocator made it, such as one of
+// memory that ranks share.
+std::optional<int64_t> counted_bytes(const c10::Storage& storage);
+
+// Observer of all tensors that count. It is called on the thread that allocates or frees.
+class TensorWatcher {
+ public:
+  virtual ~TensorWatcher() = default;
+  virtual void allocated(const void* block, int64_t bytes) = 0;
+  virtual void freed(const void* block, int64_t bytes) = 0;
+};
+// Sets the only observer; null: none. When it returns, no call to the former observer is in progress.
+void watch_tensors(TensorWatcher* watcher);
 
 }  // namespace dpbench

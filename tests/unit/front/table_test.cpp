@@ -213,6 +213,20 @@ TEST(View, ChoosesColumnsOfTableAndCsv) {
   EXPECT_TRUE(report_markdown(all, view).find("| STRATEGY | MEMORY MiB | STEP ms |") != std::string::npos);
 }
 
+TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
+  const TableView view{.columns = {"strategy", "parameters", "activations"}};
+  Report all = report();
+  RankRecord small, large;
+  small.profile = Profile{.memory = MemoryParts{.parameters = 5 << 20}};
+  large.profile = Profile{.memory = MemoryParts{.parameters = 3 << 20, .activations = 1 << 22}};
+  all.cases[0].launches = {{.ranks = {small, large}}, {.ranks = {small, RankRecord{}}}};
+  EXPECT_EQ(words(split(report_table(all, true, view), '\n')[2]), (std::vector<std::string>{"cpu", "3.0", "4.0"}));
+  const auto lines = split(report_csv(all, view), '\n');
+  EXPECT_EQ(lines[0], "strategy,parameter_bytes,activation_bytes");
+  EXPECT_EQ(lines[1], "cpu,3145728,4194304");
+  EXPECT_TRUE(lines[2].ends_with(",,")) << lines[2];
+}
+
 TEST(View, SortsByAColumnWithMissingFiguresLast) {
   Report all;
   for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {

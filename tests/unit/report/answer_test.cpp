@@ -367,6 +367,26 @@ TEST(AnswerRules, EachHasAHandMadeRun) {
   EXPECT_EQ(rules, tested);
 }
 
+TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
+  const auto text = [](const MemoryParts& of_ddp, const MemoryParts& of_fsdp) {
+    const auto with = [](CaseRecord record, int64_t megabytes, const MemoryParts& parts) {
+      record = with_memory(std::move(record), megabytes);
+      RankRecord rank;
+      rank.profile = Profile{.memory = parts};
+      record.launches.push_back({.ranks = {rank}});
+      return record;
+    };
+    const Report report =
+        run_of({with(timed("ddp", 2, 1.8, 0.01), 400, of_ddp), with(timed("fsdp", 2, 1.6, 0.01), 164, of_fsdp)});
+    return texts_by(answer_of(report), "less-memory").at(0);
+  };
+  EXPECT_TRUE(text({.state = 8 << 20, .activations = 1 << 20}, {.gradients = 1 << 20, .state = 4 << 20})
+                  .ends_with("Most of the difference is in its state: 4.0 MiB instead of 8.0 MiB."));
+  // No part makes more than half of it, or none is smaller.
+  EXPECT_TRUE(text({.state = 1 << 20, .activations = 1 << 20}, {}).ends_with("more time (11 to 14 %)."));
+  EXPECT_TRUE(text({.state = 1 << 20}, {.state = 1 << 20}).ends_with("more time (11 to 14 %)."));
+}
+
 // A rule may hold only where it is meant to.
 TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));

@@ -135,7 +135,9 @@ RankRecord full_record() {
       .hidden_ns = 100,
       .waiting_ns = 9,
       .strategy_figures = {{"reducer_bucket_bytes", {4096}}},
-      .flop = 123456789};
+      .flop = 123456789,
+      .memory =
+          MemoryParts{.parameters = 1, .gradients = 2, .state = 3, .activations = 4, .buffers = 5, .temporary = 6}};
   record.first_loss = 2.5;
   record.last_loss = 0.1;
   record.parameters_hash = "abcd";
