@@ -17,7 +17,7 @@ constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is ca
 // most three normal ones, then the recorded one (see StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
-// Returns a replica's share of a step's samples: of n replicas every n-th sample, as DistributedSampler assigns them.
+// Returns a replica's share of a step's samples: with n replicas every n-th sample, as DistributedSampler assigns them.
 at::Tensor share(const at::Tensor& rows, const DataPlace& place) {
   return rows.slice(0, place.replica, std::nullopt, place.replicas).contiguous();
 }
