@@ -108,7 +108,8 @@ std::string in_one_line(std::string text) {
 // Returns this rank's result of a check: an empty string if correct, "- reason" if the backend lacks the collective,
 // otherwise the first difference.
 std::string run_check(const RawCheck& check, const CheckRequest& request) {
-  // The first difference. Further collectives are called in spite of it, because the other ranks wait for this rank.
+  // The first difference. The remaining collectives are still called after it, because the other ranks wait for this
+  // rank.
   std::string found;
   try {
     for (const auto type : {at::kFloat, at::kLong})

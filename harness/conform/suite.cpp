@@ -129,7 +129,7 @@ class Suite {
       if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
-      // With a power of two as the number of micro-batches, dividing whole numbers by it is exact.
+      // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.
       if (workload_->sum_loss())
         scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
       scenarios_.push_back(std::move(scenario));

@@ -254,7 +254,8 @@ class Comparison {
   void buffers(size_t rank) {
     for (const auto& [name, due] : expected_.ranks[rank].buffers) {
       const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
-      if (!found || found->sizes() != due.sizes()) continue;  // the check `buffers` reports these
+      // The check `buffers` reports missing buffers and wrong sizes.
+      if (!found || found->sizes() != due.sizes()) continue;
       const bool counts = !due.is_floating_point();
       double bound = counts ? 0.5 : relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30);
       if (rounded_ && !counts)
@@ -279,7 +280,7 @@ class Comparison {
     // If the gradient is zero by cancellation, the slot holds only rounding errors. Therefore the bound is relative to
     // the largest slot of the same kind.
     double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
-    if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
+    if (name.ends_with(".step")) bound = 0.5;  // a step count must be equal
     if (rounded_ && !name.ends_with(".step"))
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
         bound += course_factor * distance(*rough, due);

@@ -16,8 +16,8 @@ using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>
 
 // Bytes that a rank passes to collectives in a step, by the strategy's formula or as recorded.
 struct Bytes {
-  BytesOfOperations own;     // compared for each rank
-  BytesOfOperations summed;  // compared as the sum over all ranks
+  BytesOfOperations own;     // bytes that are compared for each rank
+  BytesOfOperations summed;  // bytes that are compared as the sum over all ranks
 };
 
 Bytes bytes_of(const std::vector<Traffic>& formula) {

@@ -1,4 +1,5 @@
-// A course: several consecutive steps that the oracle takes by itself, from the state in which a strategy began them.
+// A course: several consecutive training steps computed by the oracle (the reference computation), from the state in
+// which the strategy began them.
 #pragma once
 
 #include <optional>

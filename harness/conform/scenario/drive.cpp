@@ -283,7 +283,7 @@ class Driver {
     seen.state = snapshot(strategy.state());
   }
 
-  // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
+  // Returns the ids of samples to evaluate. They differ between ranks, because evaluation must work on one rank alone.
   at::Tensor evaluated_ids(int64_t step) const {
     const auto first = static_cast<int64_t>(bench_.seed % 1000) * 17 + step * 5 + bench_.rank;
     return at::arange(first, first + 3).remainder(bench_.layout.samples);
@@ -302,7 +302,7 @@ class Driver {
   const Bench& bench_;
   const Scenario& scenario_;
   std::optional<double> clip_norm_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one for each group of the mesh
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one recorder for each process group of the mesh
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   Mesh mesh_;
   LiveMemory live_;

@@ -47,7 +47,7 @@ struct Scenario {
   // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
   // come in shuffled epochs, as in a timed run.
   bool unwatched = false;
-  bool short_batches = true;  // in an unwatched run: the last batch of an epoch is shorter
+  bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
   int64_t first = 0;          // number of the scenario's first step in the training run
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
   int64_t rows_per_rank = 0;  // samples in a rank's micro-batch; 0: Layout::rows_per_rank

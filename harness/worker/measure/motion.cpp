@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_elements = 256;  // number of elements of each parameter that are remembered
+constexpr int64_t most_elements = 256;  // number of elements of each parameter to store after an audit
 // Limit on the distance that SGD moves an element between audits, relative to the learning rates: this many times the
 // largest distance in any audit. Gradients change in training, so this bound detects only parameters that were
 // replaced.

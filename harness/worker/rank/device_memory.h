@@ -11,7 +11,7 @@ struct DeviceMemory {
   int64_t allocated = 0, reserved = 0;  // reserved: including free memory that the allocator caches
 };
 
-// Tracks the peak of the GPU with the largest peak.
+// Tracks the largest memory peak among the process's GPUs.
 class DevicePeak {
  public:
   DevicePeak(c10::DeviceAllocator& allocator, int devices) : allocator_(allocator), devices_(devices) {}

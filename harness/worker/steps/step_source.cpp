@@ -29,7 +29,7 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     : workload_(workload), ids_only_(strategy.loads_rows) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
-  // Smallest batch: one sample per micro-batch and rank.
+  // Smallest batch: one sample per micro-batch and replica; for a single process, one per micro-batch.
   const DataPlace place = data_place(parse_mesh(spec.mesh), spec.world, rank);
   const int64_t least = (ranks ? place.replicas : 1) * spec.accumulate;
   if (batch > samples)
