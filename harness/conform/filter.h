@@ -11,7 +11,7 @@ namespace dpbench {
 
 class CheckFilter {
  public:
-  // text: a pattern for check names; an empty text selects all checks. Throws UsageError if it is invalid.
+  // text: a pattern for check names; an empty text selects all checks. Throws UsageError if the pattern is invalid.
   explicit CheckFilter(const std::string& text) : all_(text.empty()), pattern_(text) {}
 
   bool takes_all() const { return all_; }

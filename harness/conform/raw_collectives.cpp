@@ -65,8 +65,8 @@ class RawCalls {
  private:
   using Tensors = std::vector<at::Tensor>;
 
-  // Returns the numbers that a rank contributes. Their sums are exact in float32; the int64 numbers are odd and so
-  // large that no floating-point type can represent them.
+  // Returns the numbers that a rank contributes. In float32 their sums are exact. In int64 they are multiples of a
+  // large odd number, and float64 cannot represent most of them.
   at::Tensor numbers(int rank, int64_t length) const {
     const at::Tensor small = (at::arange(length) * 7 + rank * 13).remainder(2 * largest_number + 1) - largest_number;
     const int64_t large = std::numeric_limits<int64_t>::max() / (largest_number * group_.getSize()) | 1;
@@ -108,7 +108,8 @@ std::string in_one_line(std::string text) {
 // Returns this rank's result of a check: an empty string if correct, "- reason" if the backend lacks the collective,
 // otherwise the first difference.
 std::string run_check(const RawCheck& check, const CheckRequest& request) {
-  // The first difference. Further collectives are called in spite of it, because the other ranks wait for this rank.
+  // The first difference. The remaining collectives are still called after it, because the other ranks wait for this
+  // rank.
   std::string found;
   try {
     for (const auto type : {at::kFloat, at::kLong})

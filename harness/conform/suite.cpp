@@ -48,8 +48,8 @@ Layout layout_of(const CheckRequest& request, const Workload& workload) {
           .mesh = request.mesh.shape()};
 }
 
-// Returns the requested parameter values. An interval that the user did not set (e.g. between two averagings) becomes
-// short enough for a scenario.
+// Returns the requested parameter values. An interval that the user did not set (e.g. steps between two averages of
+// the parameters) becomes short enough for a scenario.
 ParamValues params_of(const CheckRequest& request) {
   auto params = request.params;
   const ParamValues& interval = request.strategy.settings.short_interval;
@@ -57,7 +57,8 @@ ParamValues params_of(const CheckRequest& request) {
   return params;
 }
 
-// True for a probe with a large parameter: it shows mistakes that depend on sizes, and every step of it is slow.
+// Returns true for a probe (small test model) with a large parameter. This probe exposes bugs that depend on tensor
+// sizes, but each of its steps is slow.
 bool is_large(const CheckRequest& request, const Workload& workload) {
   constexpr int64_t large = 1 << 18;
   if (!request.workload.probe) return false;
@@ -116,19 +117,19 @@ class Suite {
   }
 
   void choose_scenarios() {
-    // A --filter enables the checks of costly scenarios too.
+    // The flag --filter enables the checks of costly scenarios too.
     const bool costly = request_.long_form || (request_.workload.thorough && !large_) || !filter_.takes_all();
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly, request_.seed)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
       if (large_ && !scenario.sizes) continue;
-      // Brief cases run at most two steps per scenario: mistakes in later steps are found by the workloads that run the
-      // costly scenarios, and by the unwatched run.
+      // Brief cases run at most two steps per scenario. Mistakes in later steps are found by the workloads that run
+      // the costly scenarios, and by the scenario `unwatched`.
       const bool brief = !costly || (request_.brief && !request_.workload.probe);
       if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
       // A probe (small test model) is cheap, so all of its steps are checked.
       if (request_.workload.probe) scenario.judged_from = 0;
-      // With a power of two as the number of micro-batches, dividing whole numbers by it is exact.
+      // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.
       if (workload_->sum_loss())
         scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
       scenarios_.push_back(std::move(scenario));
@@ -143,15 +144,15 @@ class Suite {
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
   }
 
-  // Gives an unwatched run the case's own batch, and as many steps as the oracle can compute in the time that it has.
-  // If even a few steps of that batch take too long, the batch is smaller.
+  // Gives the scenario `unwatched` the case's own batch, and as many steps as the oracle (reference computation)
+  // finishes within its time limit. If even a few steps of that batch take too long, the batch becomes smaller.
   void shape_as_timed(Scenario& scenario) {
     const bool probe = request_.workload.probe;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
     scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
     scenario.small_buckets = probe && !large_;
-    // A strategy that records its steps records each batch size once. Ranks whose sizes differ would do so in different
-    // steps.
+    // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different
+    // batch sizes would record in different steps.
     scenario.short_batches = !strategy_.recorded;
     const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
     const std::string shape = from_rank0([&] {
@@ -162,7 +163,7 @@ class Suite {
     scenario.steps = std::stoll(shape.substr(shape.find(' ')));
   }
 
-  // Returns on every rank what rank 0 computes.
+  // Calls compute() on rank 0 and returns its result on every rank.
   std::string from_rank0(const std::function<std::string()>& compute) {
     std::string text;
     if (request_.rank == 0) {
@@ -179,7 +180,7 @@ class Suite {
     const auto start = std::chrono::steady_clock::now();
     first_step(bench_, scenario);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    constexpr double at_most = 4;  // least_steps may take this multiple of the time limit
+    constexpr double at_most = 4;  // `least_steps` steps may take this multiple of the time limit
     const double row_s = took.count() / static_cast<double>(scenario.rows_per_rank),
                  rows = at_most * request_.unwatched_s / (row_s * static_cast<double>(least_steps));
     const int64_t chosen = std::max(scenario.rows_per_rank, std::min(own, static_cast<int64_t>(rows)));
@@ -204,7 +205,7 @@ class Suite {
     enlarged_.emplace(*workload_, factor);
     enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.mesh, bench_.devices,
                                   bench_.params, bench_.seed, bench_.enters});
-    here.reset();  // the rest waits for other ranks
+    here.reset();  // the calls below wait for other ranks, so this thread no longer counts as computing
     run_on(*enlarged_bench_, scenario);
   }
 

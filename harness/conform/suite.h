@@ -22,15 +22,16 @@ struct CheckRequest {
   int world = 1;  // number of ranks, or of replicas in a single process
   // Rendezvous store with a prefix unique to this call; null for a single process.
   c10::intrusive_ptr<c10d::Store> store;
-  Mesh mesh = {};                     // of all ranks; without groups for a single process
+  Mesh mesh = {};                     // mesh of all ranks; has no process groups for a single process
   std::vector<at::Device> devices;    // the process's devices, one per replica that it runs
   at::ScalarType dtype = at::kFloat;  // working dtype of the checks; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
-  // Samples of a rank's micro-batch and number of micro-batches in an unwatched run; 0: depending on the seed.
+  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. Both apply to the scenario
+  // `unwatched`, which runs like a timed case. 0: chosen by the seed.
   int64_t own_rows = 0, own_micros = 0;
-  std::optional<double> own_clip = {};  // limit on the gradient's norm in an unwatched run
-  double unwatched_s = 1;               // how long the oracle may compute an unwatched run
+  std::optional<double> own_clip = {};  // limit on the gradient's norm in the scenario `unwatched`
+  double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
   bool brief = false;      // if true, scenarios run at most two steps on workloads that are not test models
   std::string filter;      // an extended regular expression on check names; an empty one selects all checks
@@ -39,7 +40,8 @@ struct CheckRequest {
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
-  std::function<void(const std::string& place)> enters = {};  // see Bench::enters
+  // Called when a part of a scenario begins, see Bench::enters.
+  std::function<void(const std::string& place)> enters = {};
 };
 
 // Runs all selected checks of a case. Returns the result rows on rank 0 and an empty list on the others. Every rank

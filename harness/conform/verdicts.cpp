@@ -64,8 +64,8 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
     broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
   }
   if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
-  // Evidence of the first rank whose error is not merely a consequence of another rank's; if there is none, of the
-  // first rank with an error.
+  // Evidence of the first rank with an error that is not a consequence of another rank's error. If every error is a
+  // consequence, evidence of the first rank with an error.
   const Evidence* cause = nullptr;
   for (const auto& one : evidence)
     if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
@@ -74,7 +74,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
   return completed;
 }
 
-// True if every rank stopped with an error that names all unused parameters: that is a correct response too.
+// True if every rank stopped with an error that names all unused parameters. This response is correct too.
 bool Verdicts::refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   if (unused_.empty()) return false;
   for (const auto& one : evidence)

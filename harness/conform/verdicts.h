@@ -16,13 +16,13 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // Accepts an error that names these parameters, which the model does not use, as a refusal and not as a failure.
+  // An error that names all of these parameters, which the model does not use, passes the check unused-parameters.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
   // The arguments `bench` and `scenario` must exist until finish() returns, because the judging thread reads them.
   void skip(const Scenario& scenario, const std::string& why);
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence);
-  // Judges the second run of a scenario. baseline: the single-device run that a world of 1 must equal.
+  // Judges the second run of a scenario. baseline: the single-device run that a world of 1 must match bit for bit.
   void judge_again(const Bench& bench, const Scenario& scenario, std::vector<Evidence> evidence,
                    std::optional<Evidence> baseline);
 
@@ -44,7 +44,7 @@ class Verdicts {
   int refused_ = 0, judged_ = 0;
   bool broken_ = false;
   Rows rows_;
-  std::optional<ReductionCount> counted_;  // reductions counted in a step without micro-batches
+  std::optional<ReductionCount> counted_;  // reductions counted in a step of one micro-batch
   std::vector<Evidence> first_;            // evidence of the first run of a scenario that runs twice
   Judging judging_{rows_};                 // declared last: its thread ends before the other members are destroyed
 };

@@ -27,7 +27,7 @@ Json text_of(const ParamValues& values) {
   return text;
 }
 
-// Returns the promises of a strategy's registration, without its gradient, buffers and devices.
+// Returns the properties that a strategy declares, without its gradient, buffers and devices.
 Json declarations_of(const StrategyInfo& info) {
   const Json reduced_in = info.reduced_in ? Json(at::toString(*info.reduced_in)) : Json(nullptr);
   const Settings& settings = info.settings;

@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// Returns what a strategy's step does with the gradient, in the words of a report, for example "batch mean".
+// Returns the text with which a report describes a strategy's gradient, for example "batch mean".
 std::string meaning_of(Gradient gradient);
 
 // Returns the catalogue as JSON. with_cuda = false: the CUDA library is not loaded and its strategies and backends are

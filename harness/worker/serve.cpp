@@ -139,7 +139,8 @@ class CommandLoop {
       const CheckedCase checked = check_case(
           spec, {.filter = checks_before_timing(spec), .brief = true, .unwatched_s = 0.25, .begins = checking(spec)},
           *group_, pulse_, variables_.run_dir);
-      if (const auto tell = checking(spec)) tell(0, 0);  // the checks are over
+      // Tell the front (the dpbench process) that the checks are over.
+      if (const auto tell = checking(spec)) tell(0, 0);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
@@ -147,7 +148,7 @@ class CommandLoop {
     pulse_.forget_calls();
     if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
     const RankRecord record = timed_case_->block(sampling);
-    // A duel never sends an order to end a case, so a failed audit is reported at once.
+    // `dpbench duel` never sends the order to end a case, so a failed audit is reported at once.
     if (const auto audits = timed_case_->audits(); any_failed(audits))
       for (const Json& row : rows_of(audits)) checks.push_back(row);
     return ran(spec, record, checks);

@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Runs the worker and returns its exit code. A rank ends the process and does not return.
+// Runs the worker and returns its exit code. After serving as a rank, it ends the process instead.
 int worker_main(const std::vector<std::string>& arguments);
 
 }  // namespace dpbench

@@ -13,12 +13,12 @@ namespace {
 struct Marked {
   clockid_t clock;
   int64_t begin_ns;
-  int depth;  // number of marks on the thread, which may be nested
+  int depth;  // number of nested Computing objects on the thread
 };
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // CPU time under marks that have ended
+int64_t ended_ns = 0;  // CPU time of the threads' marked periods that have ended
 
 }  // namespace
 

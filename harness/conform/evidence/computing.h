@@ -1,4 +1,4 @@
-// Marks threads that compute a check's expectation, so that a long computation does not look like a hang.
+// Marks threads that compute the expected result of a check, so that a long computation does not look like a hang.
 #pragma once
 
 #include <cstdint>

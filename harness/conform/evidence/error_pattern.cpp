@@ -9,11 +9,11 @@
 namespace dpbench {
 namespace {
 
-// Minimum share of wrong elements in a part that is reported as wrong. The others may be right by chance, such as zeros
-// behind a ReLU.
+// Minimum share of wrong elements in a part that is reported as wrong. The remaining elements may be right by chance,
+// e.g. zeros after a ReLU.
 constexpr double most = 0.9;
 
-// Returns the name of the slice that holds all wrong elements, e.g. "row 2"; an empty string if there is none.
+// Returns the name of the slice that holds all wrong elements, e.g. "row 2"; an empty string if no single slice does.
 std::string slice_of(const at::Tensor& wrong) {
   const at::Tensor places = wrong.nonzero();
   for (int64_t d = 0; d < wrong.dim() && wrong.dim() > 1; ++d) {
@@ -26,8 +26,8 @@ std::string slice_of(const at::Tensor& wrong) {
   return "";
 }
 
-// Returns a text that tells from or up to which element, in row-major order, nearly all elements are wrong; otherwise
-// how many are wrong, or an empty string if more than half are.
+// Returns e.g. "everything from index [3, 0] on is wrong" if nearly all elements after (or before) a row-major
+// position are wrong. Otherwise returns the number of wrong elements, or an empty string if more than half are wrong.
 std::string part_of(const at::Tensor& wrong) {
   const at::Tensor places = wrong.flatten().nonzero().flatten();
   const auto first = places[0].item<int64_t>(), last = places[-1].item<int64_t>();

@@ -12,15 +12,15 @@
 
 namespace dpbench {
 
-// A collective called by a training step, or by an accessor after the step. Its input and output tensors are stored
-// only if the scenario asks for them.
+// A collective called by a training step, or by an accessor such as Strategy::gradients() after the step. Its input
+// and output tensors are stored only if the scenario asks for them.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
   int64_t bytes = 0;
   bool floating = true;
   std::vector<at::Tensor> input = {}, output = {};
-  std::string axis = "dp";   // the axis of the mesh in whose group it was called
+  std::string axis = "dp";   // mesh axis of the process group that ran the collective
   bool by_accessor = false;  // true if an accessor called it, after the step
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
@@ -55,8 +55,8 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  // Memory of the model's parameters and of all-gathers in flight at the moment when their sum was largest, measured at
-  // every loss and collective of a step.
+  // Bytes of the model's parameters and of the outputs of all-gathers in flight, at the moment when their sum was
+  // largest. They are measured at every loss and collective of a step.
   int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
   std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
@@ -65,8 +65,8 @@ struct Evidence {
   bool echo = false;  // true if the error of this rank is only a consequence of another rank's failure
 };
 
-// Serialization of evidence. `known` lists the hashes of rank 0's tensors, sorted. A tensor whose hash is in this list
-// is sent as its hash only, so a rank with the same results as rank 0 sends little data.
+// Functions that serialize evidence. `known`: sorted hashes of rank 0's tensors. A tensor with a hash in this list is
+// sent as its hash only, so a rank with the same results as rank 0 sends little data.
 using TensorPool = std::map<uint64_t, at::Tensor>;
 uint64_t content_hash(const at::Tensor& tensor);
 TensorPool pool_of(const Evidence& evidence);

@@ -1,4 +1,4 @@
-// Returns the message of an exception and recognises out-of-memory errors.
+// Returns the message of an exception and recognizes out-of-memory errors.
 #pragma once
 
 #include <exception>
@@ -22,8 +22,8 @@ inline bool out_of_memory(const std::exception& error) {
          message_of(error).find("can't allocate memory") != std::string::npos;
 }
 
-// True if the error is c10d's report that the backend lacks an operation, which it names with the backend. c10d reports
-// it before communicating.
+// True if the error is c10d's report that the backend does not support an operation. c10d throws it before any
+// communication.
 inline bool lacks_operation(const std::exception& error) {
   return dynamic_cast<const c10::Error*>(&error) && message_of(error).starts_with("Backend ") &&
          message_of(error).find(" does not support ") != std::string::npos;

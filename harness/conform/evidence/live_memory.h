@@ -1,5 +1,5 @@
-// For strategies that free parameters: measures how much of the model they hold, as the memory of its parameters and
-// the outputs of all-gathers in flight.
+// Measures the memory of a model under a strategy that frees parameters: the parameters in memory and the outputs of
+// all-gathers in flight.
 #pragma once
 
 #include <atomic>
@@ -26,16 +26,17 @@ class LiveMemory {
   void in_step(bool on) { in_step_ = on; }
   // Measures now; does nothing outside a step.
   void measure();
-  // Returns a backend that measures at each call. A gather is under way until its work has been waited for. This object
-  // must outlive the backend's calls.
+  // Returns a wrapper of `inner` that calls measure() at each collective. An all-gather is in flight until its Work
+  // has been waited for or destroyed. This object must outlive the wrapper's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the live bytes at the moment when parameters and gathers together were largest.
+  // Returns the live bytes at the moment when parameters and all-gathers in flight together were largest.
   LiveBytes most() const;
 
  private:
   std::weak_ptr<torch::nn::Module> model_;
   std::atomic<bool> in_step_ = false;
-  std::shared_ptr<std::atomic<int64_t>> gathers_ = std::make_shared<std::atomic<int64_t>>(0);  // bytes under way
+  // Output bytes of all-gathers in flight.
+  std::shared_ptr<std::atomic<int64_t>> gathers_ = std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
   LiveBytes most_;
 };

@@ -17,12 +17,12 @@ constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
 
-// True where both are equal or both NaN.
+// True where the elements of both tensors are equal or both are NaN.
 at::Tensor equal_elements(const at::Tensor& f, const at::Tensor& e) {
   return f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
 }
 
-// Returns the norm of the difference as a share of the norm of `e`, at least of `floor`.
+// Returns `difference`, the norm of a difference from `e`, divided by max(norm of `e`, `floor`).
 double share_of(double difference, const at::Tensor& e, double floor) {
   return difference == 0 ? 0 : difference / std::max(e.norm().item<double>(), floor);
 }

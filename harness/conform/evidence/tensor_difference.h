@@ -9,8 +9,8 @@
 
 namespace dpbench {
 
-// Returns |found - expected| in the L2 norm, divided by max(|expected|, floor). Returns infinity if an element is
-// finite in only one of the two tensors.
+// Returns |found - expected| in the L2 norm, divided by max(|expected|, floor). Returns infinity if the shapes differ
+// or if any non-finite element differs.
 double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor);
 
 // Returns e.g. "index [3, 1], expected 0.25, found 0.75" for the first element whose difference is at least half of the
@@ -38,7 +38,7 @@ double pass_bound(at::ScalarType type);
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b);
 
 std::string short_number(double value, int digits = 6);
-// Returns "expected X, found Y" with as many digits as it takes to tell them apart.
+// Returns "expected X, found Y" with 6 to 17 digits, as many as needed to show that the numbers differ.
 std::string expected_and_found(double expected, double found);
 
 }  // namespace dpbench

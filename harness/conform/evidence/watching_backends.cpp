@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// Delay of a late collective, longer than a faulty strategy takes to read a result for which it does not wait.
+// Unit of the delay of a collective, longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
@@ -101,7 +101,8 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
           future->setError(std::current_exception());
         }
       };
-      // A send waits for its receiver, which may first have to start a send of its own.
+      // A send waits for its receiver, which may first have to start a send of its own. So its end is awaited on
+      // another thread.
       is_point_to_point(call.op) ? ends_.push_back(std::async(std::launch::async, end)) : end();
     } catch (...) {
       future->setError(std::current_exception());

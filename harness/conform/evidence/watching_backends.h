@@ -21,10 +21,10 @@ class RecordingBackend : public ForwardingBackend {
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string axis)
       : ForwardingBackend(std::move(inner)), axis_(std::move(axis)) {}
 
-  // Discards the old record and starts a new one. keep: also copy inputs and outputs of reductions, which makes each
-  // reduction blocking.
+  // Discards the old record and starts a new one. keep: if true, also copies the inputs and outputs of reductions,
+  // which makes each reduction blocking.
   void start(bool keep);
-  // Attributes the collectives that this thread calls from now on to accessors. Other threads may still be finishing
+  // Marks all further collectives of the calling thread as called by accessors. Other threads may still be finishing
   // the step.
   void step_returned();
   std::vector<Collective> stop();
@@ -59,7 +59,7 @@ class LateBackend : public ForwardingBackend {
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
   int late_calls_ = 0;
-  std::vector<std::future<void>> ends_;  // of sends and receives; used by the thread only
+  std::vector<std::future<void>> ends_;  // futures of sends and receives in flight; used only by `thread_`
   std::thread thread_;
 };
 

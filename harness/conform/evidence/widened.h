@@ -5,7 +5,7 @@
 
 namespace dpbench {
 
-// Returns a floating-point tensor in float64 if `dtype` is float64; any other tensor unchanged. Detached.
+// Returns the tensor detached. A floating-point tensor is also cast to float64 if `dtype` is float64.
 inline at::Tensor widened(const at::Tensor& tensor, at::ScalarType dtype) {
   return tensor.is_floating_point() && dtype == at::kDouble ? tensor.detach().to(at::kDouble) : tensor.detach();
 }

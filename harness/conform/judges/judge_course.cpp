@@ -12,14 +12,14 @@
 namespace dpbench {
 namespace {
 
-// Allowed error of a course in float64, relative to how far the parameters move: 15 times the largest error measured
-// for a correct strategy (convnet, where Adam enlarges gradients that are zero by cancellation), and a hundredth of the
-// smallest measured for a wrong one.
+// Allowed error of a course (several steps computed by the oracle) in float64, relative to how far the parameters move.
+// It is 15 times the largest error measured for a correct strategy (convnet, where Adam enlarges gradients that cancel
+// to zero), and a hundredth of the smallest measured for a wrong one.
 constexpr double course_bound = 1e-8;
-// A strategy may differ from the float64 course by this multiple of the oracle's own rounding error, measured by
-// computing the course in the strategy's dtype too.
+// A strategy may differ from the float64 course (steps computed by the oracle) by this multiple of the oracle's own
+// rounding error, which is measured by computing the course in the strategy's dtype too.
 constexpr double course_factor = 8;
-// Allowed relative error of a course, in units of roundoff of the dtype in which gradients are communicated.
+// Allowed relative error after several steps, in units of roundoff of the dtype in which gradients are communicated.
 constexpr double communicated_roundings = 64;
 
 constexpr char diverged_text[] =
@@ -66,9 +66,9 @@ class Comparison {
     deviation_.error = std::max(deviation_.error, error);
   }
 
-  // Measures the rounding error of the course. That of a single loss, or of a parameter with few elements, may be small
-  // by chance. Therefore all losses use the largest error of any rank and step, and every parameter uses at least the
-  // typical error of all parameters.
+  // Measures the rounding error of the course, i.e. of the steps computed by the oracle. A single loss, or a parameter
+  // with few elements, may have a small error by chance. Therefore all losses use the largest error of any rank and
+  // step, and every parameter uses at least the typical error of all parameters.
   void measure_rounding() {
     std::vector<at::Tensor> errors, changes;
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
@@ -93,7 +93,8 @@ class Comparison {
     return found ? trial_.scenario.sample.of(*found) : at::Tensor();
   }
 
-  // Describes which elements were compared, if not all of the parameter.
+  // Returns e.g. " (of 100 elements from number 7 on)" if only some elements of the parameter were compared; otherwise
+  // an empty string.
   std::string sampled(const at::Tensor& compared, const std::string& name) const {
     const at::Tensor* whole = find(trial_.ranks[0].parameters, name);
     if (!whole || trial_.scenario.sample.takes_all(whole->numel())) return "";
@@ -117,7 +118,7 @@ class Comparison {
            std::to_string(trial_.scenario.steps) + " steps after the last look at the strategy";
   }
 
-  // Compares the parameters before the first step with rank 0's.
+  // Checks that a rank's parameters before the first step equal rank 0's.
   void start(size_t rank) {
     if (trial_.bench.strategy.gradient == Gradient::local) return;
     for (const auto& [name, whole] : trial_.ranks[0].parameters) {
@@ -188,7 +189,7 @@ class Comparison {
     const OptimizerSpec spec = trial_.workload().optimizer();
     const double most = moved(rank), steps = static_cast<double>(trial_.scenario.steps);
     const double rates = sum_of_learning_rates(spec, trial_.scenario.first, trial_.scenario.steps);
-    const double roundings = (spec.weight_decay == 0 ? 1 : 3) * steps + 4;  // of a parameter
+    const double roundings = (spec.weight_decay == 0 ? 1 : 3) * steps + 4;  // roundings of a parameter over all steps
     for (const auto& [name, due] : expected_.ranks[rank].parameters) {
       const at::Tensor *found = find(evidence.steps.back().parameters, name), start = before(rank, name);
       if (!found || !start.defined() || found->sizes() != due.sizes()) {
@@ -253,7 +254,8 @@ class Comparison {
   void buffers(size_t rank) {
     for (const auto& [name, due] : expected_.ranks[rank].buffers) {
       const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
-      if (!found || found->sizes() != due.sizes()) continue;  // the check `buffers` reports these
+      // The check `buffers` reports missing buffers and wrong sizes.
+      if (!found || found->sizes() != due.sizes()) continue;
       const bool counts = !due.is_floating_point();
       double bound = counts ? 0.5 : relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30);
       if (rounded_ && !counts)
@@ -278,7 +280,7 @@ class Comparison {
     // If the gradient is zero by cancellation, the slot holds only rounding errors. Therefore the bound is relative to
     // the largest slot of the same kind.
     double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
-    if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
+    if (name.ends_with(".step")) bound = 0.5;  // a step count must be equal
     if (rounded_ && !name.ends_with(".step"))
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
         bound += course_factor * distance(*rough, due);

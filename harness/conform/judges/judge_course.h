@@ -23,7 +23,8 @@ Deviation course_deviation(const Trial& trial, const Course& expected, const Cou
 // Compares the optimizer's state, slot by slot. Slots that the strategy does not report are not compared.
 Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded);
 
-// Judges an unwatched scenario: runs the checks trajectory and optimizer-state.
+// Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which nothing reads the strategy's
+// tensors between steps.
 void judge_unwatched(const Trial& trial, Rows& rows);
 
 }  // namespace dpbench

@@ -20,10 +20,11 @@ namespace {
 // A parameter's gradient error is divided by the norm of its gradient, but by at least this fraction of the norm of all
 // gradients together.
 constexpr double floor_share = 1e-3;
-// Multiple of one device's rounding error that a gradient may have if it does not match the recomputation bit for bit.
+// Multiple of one device's rounding error that is allowed in a gradient if it does not match the recomputation bit for
+// bit.
 constexpr double allowed_factor = 8;
-// If the gradient by the declared semantics and that of one device differ by less than this, the two definitions are
-// considered equal.
+// If the gradient by the declared semantics and the single-device gradient differ by less than this relative error, the
+// two definitions are considered equal.
 constexpr double by_definition = 1e-9;
 
 struct Finding {
@@ -135,7 +136,8 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
 // True if `found` was rounded to `type` and at most divided by `divisor` afterwards: all of its elements, times the
 // divisor, are representable in `type`, and many elements of `expected` are not.
 bool was_rounded_to(at::ScalarType type, const at::Tensor& found, const at::Tensor& expected, double divisor) {
-  constexpr int64_t enough = 16;  // this many elements are not all representable in `type` by chance
+  // Minimum number of elements of `expected` that are not representable in `type`, to rule out a match by chance.
+  constexpr int64_t enough = 16;
   const double slack = divisor == 1 ? 0 : 4 * unit_roundoff(at::kFloat);
   const auto count_others = [&](const at::Tensor& tensor) {
     const at::Tensor value = tensor.to(at::kDouble) * divisor;
@@ -155,13 +157,14 @@ bool sent_narrower(const Trial& trial, const at::Tensor& found, const at::Tensor
   return false;
 }
 
-// True if a gradient is much closer to the float64 gradient than a pass in bfloat16 can be: autocast was ignored.
+// True if a gradient is much closer to the float64 gradient than a pass in bfloat16 can be, because autocast was
+// ignored.
 bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tensor& exact, double rounding) {
   if (trial.scenario.dtype != at::kBFloat16 || found.numel() == 0) return false;
   return (found.to(at::kDouble) - exact).abs().max().item<double>() < rounding / 64;
 }
 
-// Returns the names of experts' parameters if ranks exchange their tokens.
+// Returns the names of the experts' parameters if the mesh uses expert parallelism; otherwise an empty set.
 std::set<std::string> exchanged_experts(const Trial& trial) {
   std::set<std::string> names;
   const int ranks = size_of(trial.bench.layout.mesh_of_ranks(), "ep");
@@ -170,9 +173,9 @@ std::set<std::string> exchanged_experts(const Trial& trial) {
   return names;
 }
 
-// Compares gradients with a recomputation. Without `other`, every shard's gradient must be bit-identical to it, and
-// only their sum may round differently. With `other`, the passes may round differently too (as with a scaled loss), by
-// a multiple of the rounding error of the oracle's own pass.
+// Compares gradients with a recomputation. Without `other`, each shard's (forward pass's) gradient must be
+// bit-identical, and only the sum of the shards may round differently. With `other`, the passes may round differently
+// too, by a multiple of the rounding error of the oracle's own pass.
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
   const std::set<std::string> experts = other ? exchanged_experts(trial) : std::set<std::string>();
@@ -196,8 +199,8 @@ Finding replay(const Trial& trial, const OtherPass* other) {
     if (fresh) entry->second = clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of);
     const auto [factor, slack] = entry->second;
     const at::Tensor due = gradient[p] * factor;
-    // A gradient that is zero up to rounding, such as that of a key's bias, does not show its dtype: its few bits are
-    // representable in any.
+    // A gradient that is zero up to rounding, such as that of the bias of an attention key, does not show its dtype:
+    // its few bits are representable in any dtype.
     const bool cancels = other && largest_element(gradient[p]) <= allowed_factor * other->rounding[p];
     if (other && !narrow && !cancels) {
       const at::Tensor exact = other->expected[static_cast<size_t>(step)].gradient_of(rank)[p] * factor;
@@ -267,9 +270,9 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
                finding.error);
 }
 
-// True if multiplying each shard's gradient by the rounded reciprocal of the world size gives exactly the same as
-// dividing it by the world size. Always true for powers of two. In float32, false for whole numbers in worlds of 7, 13
-// and some others.
+// True if multiplying each shard's gradient by the rounded reciprocal of the world size equals dividing it by the world
+// size. Always true if the world size is a power of two. In float32, false for some multiples of the world size in
+// worlds of 7, 13 and others.
 bool divides_exactly(const Trial& trial) {
   const double world = trial.world();
   for (const auto& expected : trial.expected)
@@ -320,7 +323,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
     const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
-    // The sign of a zero depends on the order of its sum: adding +0 clears it.
+    // The sign of a zero sum depends on the order of summation. Adding +0 turns -0 into +0.
     return found.defined() && same_bits(found + 0.0, expected.to(found.scalar_type()) + 0.0) ? 0.0 : 1.0;
   });
   row(trial, rows, "gradient-exact", "bits of a gradient with sums that are exact in any order", 0, exact);
@@ -336,7 +339,7 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
       return std::max(4 * u, relative_error(single[p], expected.whole[p], floor));
     };
     double single = error_of(expected.single);
-    // Kernels of a GPU round differently, but not much worse: TF32 would be a thousand times as bad.
+    // GPU kernels may round differently, but only by a small factor: TF32 would have about a thousand times the error.
     if (!expected.single_on_device.empty())
       single = std::max(single, std::min(error_of(expected.single_on_device), allowed_factor * single));
     const double bound = allowed_factor * single;

@@ -1,4 +1,4 @@
-// Checks that a strategy which frees parameters holds no more of them than it declares.
+// Checks that a strategy that frees parameters keeps no more parameter memory than its formula declares.
 #include <algorithm>
 #include <string>
 

@@ -21,8 +21,8 @@ at::ScalarType due_dtype(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }
 
-// The rule for a value of a forward pass: it is compared with the oracle (the reference computation) in float64, and
-// with a recomputation in the same dtype otherwise.
+// How a value of a forward pass is checked: in float64 against the oracle (the reference computation), otherwise
+// against a recomputation in the same dtype.
 struct Value {
   bool judged;
   std::string suffix, with;

@@ -80,7 +80,7 @@ void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
-// Checks that a rank reports a loss as not finite if it is.
+// Checks that a rank reports a non-finite loss if its expected loss is non-finite.
 void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank) {
     const at::Tensor due = expected_loss(trial, trial.expected[static_cast<size_t>(step)], static_cast<int>(rank)),
@@ -188,7 +188,7 @@ void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence
 
 namespace {
 
-// The sign of a zero depends on the order of its sum. Adding +0 clears it.
+// Adds +0 to the tensors, which turns -0 into +0, because the sign of a zero sum depends on the order of summation.
 NamedTensors with_positive_zeros(const NamedTensors& tensors) {
   NamedTensors all;
   for (const auto& [name, tensor] : tensors) all.emplace_back(name, tensor.defined() ? tensor + 0.0 : tensor);

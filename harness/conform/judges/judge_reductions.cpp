@@ -49,11 +49,11 @@ std::string likely_of_backend(const Reduction& reduction, const at::Tensor& outp
   return "the backend lost a part, added it twice, or delivered it late: " + first_difference(output, due);
 }
 
-// The collectives of one step in one group of an axis, for each of its ranks. Without sends and receives, which differ
-// between ranks by nature.
+// Collectives of one step in one group of a mesh axis, indexed by rank. Sends and receives are left out, because they
+// differ between ranks.
 using CallsOfRanks = std::vector<std::vector<Collective>>;
 struct Group {
-  std::vector<int> ranks;  // numbers among all ranks
+  std::vector<int> ranks;  // global rank numbers
   CallsOfRanks calls;
 };
 struct AxisCalls {
@@ -86,7 +86,7 @@ std::vector<AxisCalls> calls_of_axes(const Trial& trial, size_t step) {
   return all;
 }
 
-// A rank's call number `i`; null if it made fewer calls.
+// Returns a rank's call number `i`; null if the rank made fewer calls.
 const Collective* call_at(const std::vector<Collective>& calls, size_t i) {
   return i < calls.size() ? &calls[i] : nullptr;
 }
@@ -109,8 +109,8 @@ size_t votes(const AxisCalls& axis, const Collective* call, size_t i) {
   return count;
 }
 
-// Names the first rank of a group whose call differs from the usual one: of the calls in the group, the one that most
-// ranks in all groups of the axis make at this position.
+// Names the first rank of a group with a call that differs from the usual one; an empty string if there is none. The
+// usual call at a position is the group's call that most ranks of the axis make there.
 std::string mismatch_of(const AxisCalls& axis, const Group& group) {
   size_t most = 0;
   for (const auto& calls : group.calls) most = std::max(most, calls.size());
@@ -224,8 +224,8 @@ void judge_reductions(const Trial& trial, Rows& rows) {
   }
 }
 
-// Leaves out axes whose ranks compute one replica together, because these also sum its activations in every
-// micro-batch.
+// Ignores axes on which several ranks compute one replica (e.g. tensor parallelism), because their ranks also sum
+// activations in every micro-batch.
 ReductionCount count_reductions(const Trial& trial) {
   const auto over_activations = [](const std::string& name) {
     const KnownAxis* axis = mesh_text::known_axis(name);

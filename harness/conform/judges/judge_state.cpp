@@ -59,7 +59,7 @@ std::string buffers_meaning(Buffers buffers) {
 
 struct Moved {
   at::Tensor expected, slack;
-  OptimizerReplay start = {};  // the recomputed optimizer before the step
+  OptimizerReplay start = {};  // state of the recomputed optimizer before the step
 };
 
 // Compares parameter updates with a recomputation of the optimizer. It uses rank 0's optimizer only, or every rank's if

@@ -12,12 +12,12 @@
 namespace dpbench {
 namespace {
 
-using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // by operation and axis
+using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // bytes by operation and mesh axis
 
-// What a formula says of a rank's step, or what the rank called.
+// Bytes that a rank passes to collectives in a step, by the strategy's formula or as recorded.
 struct Bytes {
-  BytesOfOperations own;     // compared for each rank
-  BytesOfOperations summed;  // compared as the sum over all ranks
+  BytesOfOperations own;     // bytes that are compared for each rank
+  BytesOfOperations summed;  // bytes that are compared as the sum over all ranks
 };
 
 Bytes bytes_of(const std::vector<Traffic>& formula) {
@@ -27,7 +27,7 @@ Bytes bytes_of(const std::vector<Traffic>& formula) {
   return bytes;
 }
 
-// due: the formula's bytes, which say what is summed.
+// due: the formula's bytes. Bytes of operations in due.summed are compared as the sum over all ranks.
 Bytes bytes_of(const std::vector<Collective>& called, const Bytes& due) {
   Bytes bytes;
   for (const Collective& one : called) {
@@ -68,7 +68,7 @@ std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
   return text;
 }
 
-// Returns the formula's bytes of a step of a rank; nothing if the strategy has no formula for this step.
+// Returns the formula's bytes for a rank's step; nullopt if the strategy has no formula for this step.
 std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Params& params, const Evidence& evidence,
                                int64_t step) {
   int64_t samples = 0;
@@ -92,7 +92,7 @@ std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Par
 
 void judge_traffic(const Trial& trial, Rows& rows) {
   const StrategyInfo& strategy = trial.bench.strategy;
-  // A strategy may end a step with a NaN early, without its other collectives.
+  // A strategy may end a step with a NaN early, without calling its remaining collectives.
   if (!strategy.traffic || trial.scenario.poison) return;
   const char compared[] = "bytes of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
@@ -110,7 +110,7 @@ void judge_traffic(const Trial& trial, Rows& rows) {
         },
         [&] { return differences(due, found); });
   };
-  std::map<size_t, BytesOfOperations> all_due, all_found;  // over all ranks, by step
+  std::map<size_t, BytesOfOperations> all_due, all_found;  // summed over all ranks, indexed by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
       const auto due = bytes_due(trial, *model, params, evidence, static_cast<int64_t>(step));

@@ -33,7 +33,7 @@ void judge_buffers(const Trial& trial, Rows& rows);     // runs the checks buffe
 void judge_optimizer(const Trial& trial, Rows& rows);   // runs the check optimizer-replay
 void judge_poison(const Trial& trial, Rows& rows);      // runs the checks non-finite, non-finite-skipped
 void judge_evaluation(const Trial& trial, Rows& rows);  // runs the checks evaluation, evaluation-replay
-void judge_reductions(const Trial& trial, Rows& rows);  // runs the check reduction
+void judge_reductions(const Trial& trial, Rows& rows);  // runs the checks reduction, reduction-agrees, collective-order
 void judge_traffic(const Trial& trial, Rows& rows);     // runs the check collective-bytes
 void judge_memory(const Trial& trial, Rows& rows);      // runs the check live-parameters
 void judge_learning(const Trial& trial, Rows& rows);    // runs the check loss-falls

@@ -1,5 +1,5 @@
-// The rows that a sharded strategy gives each rank: dimension 0 is cut into equal pieces, of which the last ones may be
-// smaller or empty.
+// Selects the rows of a tensor that a sharded strategy stores on one rank. Dimension 0 is cut into equal pieces, but
+// the last pieces may be smaller or empty.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace dpbench {
 
-// Returns the number of ranks over which a strategy cuts: those of the axis shard if the mesh has it, else of dp.
+// Returns the number of ranks between which a sharded strategy splits rows: the size of the mesh axis "shard" if it is
+// larger than 1, otherwise of "dp".
 inline int row_pieces(const Trial& trial) {
   if (trial.bench.layout.parallelism != Parallelism::ranks) return 1;
   const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
   return size_of(mesh, size_of(mesh, "shard") > 1 ? "shard" : "dp");
 }
 
-// Returns the rows of a piece, at most `most` of them. The tensor has at least one dimension.
+// Returns the rows of a piece, but at most `most` rows. The tensor has at least one dimension.
 inline at::Tensor rows_of_piece(const at::Tensor& tensor, int piece, int pieces, int64_t most = INT64_MAX) {
   const int64_t rows = tensor.size(0), each = (rows + pieces - 1) / pieces, first = std::min(rows, each * piece);
   return tensor.narrow(0, first, std::min({rows - first, each, most}));

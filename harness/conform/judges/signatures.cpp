@@ -15,8 +15,8 @@ namespace {
 
 std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
 
-// Returns the number of terms of a rank's loss: the mean over ranks if the gradient is a mean over all terms, else that
-// of a single shard.
+// Returns the number of terms (samples or tokens) of a rank's loss. If the gradient is a mean over all terms, returns
+// the mean number over ranks; otherwise the number of the first shard (forward pass).
 double terms_of_rank(const WrongGradient& c) {
   const auto& shards = c.expected.shards;
   if (shards.empty()) return 1;
@@ -179,8 +179,8 @@ std::string listed(const std::vector<double>& numbers) {
   return text;
 }
 
-// Returns a diagnosis if the gradient is a linear combination of the shards' gradients with unexpected weights;
-// otherwise an empty string.
+// Returns a diagnosis if the gradient is a linear combination of the gradients of the shards (forward passes) with
+// unexpected weights; otherwise an empty string.
 std::string by_shares(const WrongGradient& c) {
   const auto count = static_cast<int64_t>(c.expected.shards.size());
   const at::Tensor found = joined(c, c.found);
@@ -202,8 +202,8 @@ std::string by_shares(const WrongGradient& c) {
          listed(seen) + ", expected " + listed(c.expected.shares);
 }
 
-// Returns a diagnosis if the sum of the gradients over the ranks of one replica is as expected, so that this sum is
-// missing.
+// Returns a diagnosis if the ranks of one replica report gradients that add up to the expected gradient, because the
+// strategy did not sum them. Otherwise returns an empty string.
 std::string by_axes(const WrongGradient& c) {
   const MeshShape& mesh = c.trial.bench.layout.mesh;
   for (size_t axis = 0; axis < mesh.size(); ++axis)
@@ -261,7 +261,7 @@ std::string by_exchange(const WrongGradient& c) {
   return "";
 }
 
-// The gradient in the rows of one rank, and the expected one.
+// The reported and the expected gradient, restricted to the rows that one rank stores.
 struct RowsOfRank {
   RowsOfRank(const WrongGradient& c, int piece, int pieces) : expected(c.expected), found(c.found) {
     for (const size_t p : c.wrong) {
@@ -278,11 +278,11 @@ struct RowsOfRank {
   std::vector<size_t> wrong;
 };
 
-// True if the gradient in the rows of each rank is a multiple of the expected one.
+// True if the gradient in the rows of each rank is a multiple of the expected gradient.
 bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   for (int piece = 0; piece < pieces; ++piece) {
     const RowsOfRank rows(c, piece, pieces);
-    if (rows.wrong.empty()) continue;  // not clipped
+    if (rows.wrong.empty()) continue;  // the gradient in these rows was not clipped
     double products = 0, squares = 0;
     for (const size_t p : rows.wrong) {
       products += (rows.found[p] * rows.expected.gradient[p]).sum().item<double>();
@@ -294,7 +294,7 @@ bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   return true;
 }
 
-// Returns a diagnosis of a mistake that only a sharded strategy makes, found by examining each rank's rows separately.
+// Returns a diagnosis of a bug that only a sharded strategy can have, found by examining each rank's rows separately.
 std::string by_pieces(const WrongGradient& c) {
   const int pieces = row_pieces(c.trial);
   if (c.trial.clip_norm && pieces > 1 && each_piece_is_scaled(c, pieces))

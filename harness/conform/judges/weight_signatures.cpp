@@ -37,7 +37,7 @@ Gradients mean_by(const WrongGradient& c, std::vector<double> weights) {
   return combine(c.expected.shards, weights);
 }
 
-// Bugs in a mean over all samples or tokens.
+// Returns the gradients that known bugs in a mean over all samples or tokens produce.
 std::vector<Signature> term_signatures(const WrongGradient& c) {
   if (c.trial.bench.strategy.gradient != Gradient::global_mean || c.trial.workload().sum_loss()) return {};
   std::vector<double> rows, means;
@@ -53,7 +53,7 @@ std::vector<Signature> term_signatures(const WrongGradient& c) {
            mean_by(c, means)}};
 }
 
-// Bugs in adding up micro-batches.
+// Returns the gradients that known bugs in adding up micro-batches produce.
 std::vector<Signature> micro_signatures(const WrongGradient& c) {
   const int64_t micros = c.trial.scenario.accumulate, last = micros - 1;
   if (micros == 1) return {};

@@ -59,11 +59,11 @@ struct Signature {
   Gradients gradients;
 };
 
-// Bugs in the weights of micro-batches, ranks, samples and tokens.
+// Returns the gradients that bugs in the weights of micro-batches, ranks, samples and tokens produce.
 std::vector<Signature> weight_signatures(const WrongGradient& c);
-// Bugs in clipping.
+// Returns the gradients that bugs in clipping produce.
 std::vector<Signature> clip_signatures(const WrongGradient& c);
-// Returns the bug that clips by the norm `used`; an empty string if none is known.
+// Returns a description of the bug that clips by the norm `used`; an empty string if no known bug does.
 std::string wrong_norm(const WrongGradient& c, double used);
 // Returns each rank's own gradient, without reduction; an empty list for strategies without ranks.
 std::vector<Gradients> of_each_rank(const WrongGradient& c);

@@ -100,7 +100,8 @@ class Walk {
     expected.gradient = combine(expected.shards, expected.shares);
   }
 
-  // True if the parameter got a gradient on any rank, or on this rank if it is not reduced.
+  // True if any rank computed a gradient for the parameter. For a parameter that is not reduced, only this rank's
+  // counts.
   bool used(const ExpectedStep& expected, size_t rank, size_t p) const {
     if (!expected.unreduced[p]) return expected.used[p];
     return std::any_of(expected.shards.begin(), expected.shards.end(),
@@ -112,7 +113,7 @@ class Walk {
     return std::min(1.0, *trial_.clip_norm / (norm(gradient) + 1e-6));
   }
 
-  // Returns a rank's parameters after a step; of a large model the sampled elements.
+  // Returns a rank's parameters after a step. For a large model, only the elements selected by Scenario::sample.
   NamedTensors stepped(int64_t step, size_t rank, const ExpectedStep& expected) {
     NamedTensors parameters = trial_.parameters_before(step, static_cast<int>(rank));
     for (auto& [name, tensor] : parameters) tensor = trial_.scenario.sample.of(tensor);
@@ -121,7 +122,7 @@ class Walk {
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       if (!used(expected, rank, p)) continue;
       const at::Tensor before = find(parameters, trial_.names[p])->to(at::kDouble);
-      // The sampled elements of a parameter are flat, so their dimensions are not the parameter's.
+      // The selected elements are a flat tensor, so the number of dimensions comes from the whole parameter.
       const int64_t dimensions = find(trial_.ranks[rank].parameters, trial_.names[p])->dim();
       const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, dimensions);
       const at::Tensor change = replays_[rank][p].step(spec_, rates, before, gradient[p] * factor, 0).first;
@@ -141,7 +142,7 @@ class Walk {
     const StrategyInfo& strategy = trial_.bench.strategy;
     if (strategy.gradient == Gradient::local && (trial_.scenario.first + step + 1) % strategy.average_every == 0)
       average(step);
-    // Steps before the last are not needed any more.
+    // The tensors of the previous step are freed, because the next step starts from those of this step.
     if (step > 0)
       for (Evidence& rank : trial_.ranks) rank.steps[static_cast<size_t>(step - 1)] = {};
   }
@@ -180,8 +181,9 @@ class Walk {
   Expectation expectation_;
   OptimizerSpec spec_;
   bool exact_;
-  bool own_steps_;                                     // true if ranks step with different gradients
-  std::vector<std::vector<OptimizerReplay>> replays_;  // by rank (only rank 0 if all step alike), then by parameter
+  bool own_steps_;  // true if the optimizers of different ranks get different gradients
+  // Replayed optimizers, indexed by rank (only rank 0 if all ranks get the same gradients), then by parameter.
+  std::vector<std::vector<OptimizerReplay>> replays_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A course: several consecutive steps that the oracle takes by itself, from the state in which a strategy began them.
+// A course: several consecutive training steps computed by the oracle (the reference computation), from the state in
+// which the strategy began them.
 #pragma once
 
 #include <optional>
@@ -13,17 +14,17 @@ namespace dpbench {
 struct CourseEnd {
   NamedTensors parameters, buffers, state;
   std::vector<at::Tensor> losses;  // a tensor is undefined if the rank had no samples in that step
-  at::Tensor output;               // of the last step
+  at::Tensor output;               // output of the last step
 };
 
 struct Course {
   std::vector<CourseEnd> ranks;
-  std::string unknown;  // why the course cannot be computed; empty if it could
+  std::string unknown;  // reason why the course cannot be computed; empty if it was computed
 };
 
 // Computes the steps of a scenario. ranks: each rank's parameters, buffers and optimizer state before the first step,
-// and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's dtype
-// and parameters are rounded to their own dtype after every step, as a strategy does.
+// and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's
+// dtype and parameters are rounded to their own dtype after every step, as in a strategy.
 Course course_of(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  const std::vector<Evidence>& ranks, bool exact);
 

@@ -18,7 +18,8 @@ std::vector<Batch> pieces(const Batch& batch, int replicas) {
   return result;
 }
 
-// Returns the number of micro-batches of a step. A batch of few samples may be split into fewer than were asked for.
+// Returns the number of micro-batches of a step. A batch with few samples may have fewer micro-batches than
+// requested.
 int64_t micros_of(const Trial& trial, int64_t step) {
   size_t most = 1;
   for (const Evidence& rank : trial.ranks) most = std::max(most, rank.steps[static_cast<size_t>(step)].ids.size());

@@ -1,4 +1,5 @@
-// Computes the expected result of one step of a trial with the oracle, from the state that the trial holds before it.
+// Computes the expected result of one step with the oracle (reference computation), from the recorded state before
+// that step.
 #pragma once
 
 #include <optional>

@@ -29,7 +29,8 @@ struct Narrowing {
   Gradients of_rounded_parts(at::ScalarType type, Rounds rounds) const {
     double due = 0;
     for (const double share : expected.shares) due += share;
-    // A rank's gradient is divided by the world size only when it is communicated.
+    // Rounding precedes the division by the world size, because a rank's gradient is divided only when it is
+    // communicated.
     const double undivided = trial.world() / due;
     Gradients sum;
     for (const auto& gradient : expected.gradient) sum.push_back(at::zeros_like(gradient));

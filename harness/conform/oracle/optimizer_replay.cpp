@@ -31,12 +31,13 @@ std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spe
   if (rates.decay != 0) {
     const at::Tensor whole = parameter.to(at::kDouble);
     change = change - rates.learning * rates.decay * whole;
-    rounding = rounding + whole.abs() * (2 * u);  // the kernel rounds the factor and the product
+    rounding = rounding + whole.abs() * (2 * u);  // two roundings: of the decay factor and of the product
   }
   return {change, rounding};
 }
 
-// A rounding error of the momentum buffer decays in it as slowly as a gradient does.
+// A rounding error in the momentum buffer decays by the factor `momentum` in each step, so the bound adds up over
+// steps.
 std::pair<at::Tensor, at::Tensor> OptimizerReplay::sgd(const OptimizerSpec& spec, double rate, const at::Tensor& g,
                                                        double u) {
   if (spec.momentum == 0) return {-rate * g, g.abs() * (2 * u * rate)};

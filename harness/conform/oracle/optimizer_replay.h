@@ -13,7 +13,7 @@ namespace dpbench {
 // quotient of a running sum and a root, so dozens of roundings add up.
 inline constexpr double adam_roundings = 64;
 
-// The settings of a parameter's update that depend on the training step or on the parameter.
+// Learning rate and weight decay of one parameter in one step.
 struct UpdateRates {
   double learning = 0, decay = 0;
 };

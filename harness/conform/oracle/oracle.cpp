@@ -121,8 +121,8 @@ void Oracle::pass_alone(int64_t step, const Batch& batch, Shard& shard) {
   shard.output = output.detach().cpu(), shard.loss = loss.detach().cpu();
 }
 
-// The first pass of each replica computes the outputs and the gradient of the loss with respect to them, the second
-// pass computes the gradients of the parameters.
+// Computes one loss over the outputs of all replicas. The first pass of each replica computes its output and the
+// loss's gradient with respect to it. The second pass computes the gradients of the parameters.
 void Oracle::pass_through_one_loss(int64_t step, Parts& parts) {
   std::vector<at::Tensor> outputs, targets;
   for (size_t i = 0; i < parts.shards.size(); ++i) {

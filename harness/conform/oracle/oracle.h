@@ -28,7 +28,8 @@ struct Shard {
 // forward pass (synchronised BatchNorm).
 enum class Coupling { none, loss, batch };
 
-// Holds one model, which takes the parameters and buffers of one replica after the other.
+// Computes the passes of all replicas with one model, into which it loads each replica's parameters and buffers in
+// turn.
 class Oracle {
  public:
   // Settings of a strategy that change how its replicas compute. onednn: float32 matrix products use oneDNN. used_in:
@@ -40,7 +41,7 @@ class Oracle {
     explicit Replicas(const StrategyInfo& strategy) : onednn(strategy.onednn), used_in(strategy.used_in) {}
     Replicas() = default;
   };
-  // sample: the elements of each gradient that the shards keep.
+  // sample: selects the elements of each gradient that the shards keep.
   Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, const Replicas& replicas,
          Sample sample = {});
 
@@ -82,10 +83,10 @@ class Oracle {
   at::Device device_;
   Sample sample_;
   std::shared_ptr<Model> model_;
-  NamedTensors trainable_;  // the model's
+  NamedTensors trainable_;  // trainable parameters of `model_`
   std::vector<std::string> names_;
   std::vector<bool> used_;
-  const std::vector<NamedTensors>* parameters_ = nullptr;  // during shards()
+  const std::vector<NamedTensors>* parameters_ = nullptr;  // the argument of shards(); valid only during the call
   int loaded_ = -1;                                        // the replica whose parameters were loaded last; -1: none
   std::vector<NamedTensors> buffers_;
 };

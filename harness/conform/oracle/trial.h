@@ -23,8 +23,8 @@ struct ExpectedStep {
   // Gradient of the whole batch on one device in the scenario's dtype; only if the scenario uses softplus instead of
   // ReLU.
   std::vector<at::Tensor> single;
-  std::vector<at::Tensor> single_on_device;  // the same, computed on the strategy's device if that is no CPU
-  std::vector<bool> used;                    // `used`: true for each parameter that got a gradient on some replica
+  std::vector<at::Tensor> single_on_device;  // `single` computed on the strategy's device; empty if that is a CPU
+  std::vector<bool> used;                    // true for each parameter that got a gradient on some replica
   std::vector<NamedTensors> buffers;         // expected buffers of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const {

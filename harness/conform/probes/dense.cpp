@@ -44,7 +44,8 @@ class Mlp : public Model {
   }
 
  private:
-  static constexpr int64_t features = 9;  // of the first layer, which tensor parallelism cuts
+  // Output features of the first layer, which tensor parallelism splits between ranks.
+  static constexpr int64_t features = 9;
   struct Layer {
     at::Tensor forward(const at::Tensor& x) const { return at::linear(x, weight, bias_); }
     at::Tensor without_bias(const at::Tensor& x) const { return at::linear(x, weight); }

@@ -41,8 +41,8 @@ class Exact : public Workload {
     auto values = input_.accessor<float, 2>();
     for (int64_t i = 0; i < row_count; ++i)
       for (int64_t j = 0; j <= features; ++j) {
-        // Each input is the world size times a power of two. The exponents of any two rows differ, and those of any two
-        // columns, so that the gradient shows which sample and which feature it belongs to.
+        // Each input is the world size times a power of two. Rows differ in their exponents, and so do columns. The
+        // gradient therefore shows which sample and which feature it comes from.
         const int64_t mixed = (i + 1) * (j + 3) % 67 % 13;
         values[i][j] = static_cast<float>(options.scale) * static_cast<float>(1 << mixed);
       }

@@ -62,7 +62,7 @@ inline OptimizerSpec probe_momentum() {
   spec.momentum = 0.75;
   return spec;
 }
-// SGD with a learning rate that rises in 4 steps, falls in 12 and stays at a quarter.
+// SGD with a learning rate that rises for 4 steps, falls for 12 and then stays at a quarter of its peak.
 inline OptimizerSpec probe_schedule() {
   OptimizerSpec spec = probe_sgd();
   spec.warmup_steps = 4;

@@ -22,7 +22,7 @@ class AlteredWorkload : public WrappedWorkload {
     alter_(*model);
     return model;
   }
-  // Calls watch() whenever a loss is computed.
+  // Sets a function that is called whenever a loss is computed.
   void watch_losses(std::function<void()> watch) { watch_ = std::move(watch); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return scaled(watched().loss(output, target));

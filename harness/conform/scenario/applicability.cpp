@@ -92,7 +92,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   return plan;
 }
 
-// One line per parameter, an empty line, and the reason, which may have several lines.
+// Format: one line "name=value" per strategy parameter, an empty line, and the reason why the strategy cannot run the
+// model, which may have several lines.
 std::string text_of(const UnusedPlan& plan) {
   std::string text;
   for (const auto& [name, value] : plan.params) text += name + "=" + value + "\n";

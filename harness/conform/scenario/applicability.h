@@ -24,7 +24,8 @@ struct UnusedPlan {
 // small test model), so more than its first two steps are searched for unused parameters.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
-// Convert a plan without its pattern, to send it to other ranks.
+// text_of() and plan_from() convert a plan to text and back, to send it to other ranks. The field `pattern` is left
+// out.
 std::string text_of(const UnusedPlan& plan);
 UnusedPlan plan_from(const std::string& text);
 

@@ -7,8 +7,8 @@ StrategyInfo with(const StrategyInfo& info, const ParamValues& params) {
   return promised(info, Params(info.params, params, info.name));
 }
 
-// Returns parameter values for the baseline (the single-device strategy) that make it use the strategy's library for
-// matrix products, oneDNN or not.
+// Returns parameter values for the baseline (the single-device strategy) with which it uses oneDNN for matrix
+// products if the strategy does.
 ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& strategy) {
   for (const Variant& variant : baseline.variants)
     if (strategy.onednn && with(baseline, variant.params).onednn) return variant.params;

@@ -8,7 +8,7 @@
 namespace dpbench {
 
 // Returns the baseline's evidence, which the strategy must equal bit for bit in a world of 1. Returns nullopt for a
-// larger world, or if the strategy does not promise equal bits.
+// larger world, for a single-device strategy, and for a strategy that uses a narrower dtype than the baseline.
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

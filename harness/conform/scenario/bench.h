@@ -17,7 +17,7 @@ struct Bench {
   const Workload& workload;
   Layout layout;
   int rank = 0;
-  Mesh mesh;  // of all ranks; without groups unless the strategy runs one process per rank
+  Mesh mesh;  // mesh of all ranks; has no process groups unless the strategy runs one process per rank
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
@@ -40,7 +40,7 @@ Params params_of(const Bench& bench, const Scenario& scenario);
 std::shared_ptr<Model> first_model(const Bench& bench);
 
 // Return the tensors with which a rank must start: rank 0's, or its own for parameters and buffers that the strategy
-// does not synchronize. Floating-point ones are float64 if `dtype` is.
+// does not synchronize. Floating-point tensors are cast to float64 if `dtype` is float64.
 NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dtype);
 NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype);
 

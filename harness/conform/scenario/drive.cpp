@@ -60,8 +60,8 @@ std::string first_modified(const std::vector<Batch>& before, const std::vector<B
   return "";
 }
 
-// Returns the first gradient that breaks torch's rule for .grad: it has the parameter's strides if those are dense,
-// otherwise it is row-major contiguous.
+// Returns the first gradient that breaks torch's rule for .grad: a gradient has its parameter's strides if those are
+// dense, otherwise it is row-major contiguous.
 std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensors& parameters) {
   for (const auto& [name, gradient] : gradients) {
     const at::Tensor* parameter = find(parameters, name);
@@ -110,7 +110,8 @@ class Driver {
     throw;
   }
 
-  // Ends the comparison of calls in all groups at once: a rank of one group may wait for this rank in another.
+  // Tells all groups at the same time that this rank makes no more calls. One group after the other could deadlock,
+  // because ranks of one group may wait for this rank in another group.
   void finish_agreeing(const std::string& how) {
     std::vector<std::future<void>> ends;
     for (const auto& one : agreeing_) ends.push_back(std::async(std::launch::async, [&] { one->finish(how); }));
@@ -185,7 +186,8 @@ class Driver {
     scenario_.unwatched ? drive_unwatched() : drive_watched();
   }
 
-  // Reads the strategy's tensors only after the last step.
+  // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last
+  // one.
   void drive_unwatched() {
     evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
@@ -207,7 +209,7 @@ class Driver {
     strategy->finish();
   }
 
-  // Waits for all ranks. If a rank skipped a collective, the backend detects the mismatch here and names both calls.
+  // Waits for all ranks. If a rank skipped a collective, the backend can detect the mismatch here.
   // ProcessGroup::barrier() is not used, because ranks that are threads would share its static tensor.
   void meet() const {
     if (!mesh_.group() || mesh_.group()->getSize() == 1) return;
@@ -281,7 +283,7 @@ class Driver {
     seen.state = snapshot(strategy.state());
   }
 
-  // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
+  // Returns the ids of samples to evaluate. They differ between ranks, because evaluation must work on one rank alone.
   at::Tensor evaluated_ids(int64_t step) const {
     const auto first = static_cast<int64_t>(bench_.seed % 1000) * 17 + step * 5 + bench_.rank;
     return at::arange(first, first + 3).remainder(bench_.layout.samples);
@@ -300,7 +302,7 @@ class Driver {
   const Bench& bench_;
   const Scenario& scenario_;
   std::optional<double> clip_norm_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one for each group of the mesh
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one recorder for each process group of the mesh
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   Mesh mesh_;
   LiveMemory live_;

@@ -16,7 +16,7 @@ struct Epoch {
 };
 
 Epoch epoch_of(const Scenario& scenario, const Layout& layout, uint64_t seed) {
-  const int64_t least = layout.world * scenario.accumulate;  // each replica gets a sample of each micro-batch
+  const int64_t least = layout.world * scenario.accumulate;  // at least one sample per replica and micro-batch
   const int64_t rows = scenario.rows_per_rank > 0 ? scenario.rows_per_rank : layout.rows_per_rank;
   const int64_t batch = std::min(least * rows, layout.samples);
   const int64_t full = std::max<int64_t>(1, std::min(scenario.steps / 2, layout.samples / batch));

@@ -1,4 +1,4 @@
-// Makes a workload with all options of a case, including those that a wrapper implements for every workload.
+// Makes a workload with all options of a case, including --recompute, which a wrapper implements for every workload.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// A workload whose models run blocks again in the backward pass (see Model::recompute).
+// A workload with activation checkpointing: its models recompute blocks in the backward pass (see Model::recompute).
 class RecomputingWorkload : public WrappedWorkload {
  public:
   RecomputingWorkload(std::unique_ptr<Workload> inner, int64_t blocks)

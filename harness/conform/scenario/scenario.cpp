@@ -15,7 +15,8 @@ namespace {
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
-// Returns a number from `from` to `to` that depends on the seed and on `purpose`, which differs between uses.
+// Returns a pseudo-random number in [from, to], derived from the seed and from `purpose`, a number that is unique to
+// each use.
 int64_t drawn(uint64_t seed, uint64_t purpose, int64_t from, int64_t to) {
   const uint64_t words[] = {seed, purpose};
   return from + static_cast<int64_t>(fnv1a_words(words, sizeof words) % static_cast<uint64_t>(to - from + 1));
@@ -153,8 +154,8 @@ int64_t stride_for(int64_t samples, uint64_t seed) {
   return stride;
 }
 
-// Returns the split of a step's samples. With Split::few the first step is still even: a replica without samples later
-// must not reuse state of the first step.
+// Returns the split of a step's samples. With Split::few the first step is still even. This detects a replica without
+// samples in later steps that reuses state of the first step.
 Split split_of(const Scenario& scenario, int64_t step) {
   return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
 }

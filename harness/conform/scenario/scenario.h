@@ -13,7 +13,8 @@
 
 namespace dpbench {
 
-// few: from the second step on there are fewer samples than replicas, so some replicas get none
+// How the samples of a step are split between replicas. few: from the second step on there are fewer samples than
+// replicas, so some replicas get none.
 enum class Split { even, uneven, few };
 
 struct Scenario {
@@ -27,10 +28,12 @@ struct Scenario {
   int64_t steps = 3;
   // First step whose gradients, outputs and buffers are compared with the oracle (the reference computation).
   int64_t judged_from = 0;
-  bool same_rows = false;             // true: all micro-batches have equal size; false: the last one is smaller
+  // If true, all micro-batches and steps use the same samples; if false, the last micro-batch is smaller.
+  bool same_rows = false;
   double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0 means no clipping
-  std::optional<double> poison = {};  // value (NaN or infinity) that replaces one sample of one rank in the last step
-  // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but their mean does not.
+  std::optional<double> poison = {};  // NaN or infinity that is put into one sample of one rank in the last step
+  // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but no rank's gradient
+  // does.
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
@@ -44,12 +47,12 @@ struct Scenario {
   // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
   // come in shuffled epochs, as in a timed run.
   bool unwatched = false;
-  bool short_batches = true;  // in an unwatched run: the last batch of an epoch is shorter
-  int64_t first = 0;          // number of the first step
-  Sample sample = {};         // elements that are compared; if any are left out, the run has a single step
-  int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
-  bool sizes = false;   // if true, the short form of `check` runs the scenario on probes with large parameters too
-  bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
+  bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
+  int64_t first = 0;          // number of the scenario's first step in the training run
+  Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
+  int64_t rows_per_rank = 0;  // samples in a rank's micro-batch; 0: Layout::rows_per_rank
+  bool sizes = false;         // if true, probes with large parameters run the scenario even without --long
+  bool costly = false;        // if true, only workloads marked as thorough run the scenario without --long
 };
 
 // How samples are distributed: over ranks, or over the replicas of one process.
@@ -60,10 +63,10 @@ struct Layout {
   int64_t samples = 0;
   MeshShape mesh = {};  // mesh of the ranks; without axes: one rank per replica
 
-  // Number of processes.
+  // Returns the number of processes; 1 if all replicas run in a single process.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }
   MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{"dp", owners()}} : mesh; }
-  // Returns the replica to which a rank belongs, and the first rank of a replica.
+  // replica_of() returns the replica to which a rank belongs. rank_of() returns the first rank of a replica.
   int replica_of(int rank) const { return data_place(mesh, world, rank).replica; }
   int rank_of(int replica) const {
     int rank = 0;
@@ -92,8 +95,7 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, u
 // one. There may be fewer pieces than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
-// Returns where the poisoned sample (with a NaN or infinity) goes: the replica among the ranks, or 0 for a single
-// process, and the step.
+// Returns the replica (0 for a single process) and the step of the poisoned sample, which contains a NaN or infinity.
 std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout);
 
 }  // namespace dpbench

@@ -59,7 +59,7 @@ std::vector<Scenario> with_distinct_samples(const Layout& layout, uint64_t seed)
 
 }  // namespace
 
-// Returns true if the model throws, because the strategy's own run will then throw too and report the step.
+// Also returns true if the model throws, because the strategy's own run will then throw too and report the step.
 bool first_steps_use_all(const Bench& bench) try {
   Trials trials(bench);
   // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.

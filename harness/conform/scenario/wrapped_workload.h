@@ -1,4 +1,4 @@
-// A workload that forwards every call to another one. Derived classes override what differs.
+// A workload that forwards every call to another one. Derived classes override the calls that they change.
 #pragma once
 
 #include <memory>

@@ -13,12 +13,13 @@
 namespace dpbench {
 namespace {
 
-constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
-constexpr int64_t most_steps = 64;     // rounding errors grow with the number of steps
+constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits may take
+constexpr int64_t most_steps = 64;  // steps of an audit at most, because rounding errors grow with the number of steps
 // Estimated time of an audit of one step, per replica, relative to a timed step. An audit recomputes the replicas one
 // after another, each in float64 and in the case's dtype. The first audit replaces the estimate by a measured time.
 constexpr double cost_of_replica = 7;
-constexpr int64_t large_model = 1 << 22;                // elements; of a larger model an audit compares a random sample
+// Number of parameter elements of a model above which an audit compares only some elements, chosen at random.
+constexpr int64_t large_model = 1 << 22;
 constexpr int64_t compared_elements = large_model / 4;  // elements of a large model that an audit compares
 constexpr char check_name[] = "audit";
 constexpr char compared[] = "steps of the timed run";
@@ -27,13 +28,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns a key of the rendezvous store that no earlier audit of this process uses. Every rank gets the same.
+// Returns a key of the rendezvous store that no earlier audit of this process uses. All ranks get the same key.
 std::string next_key() {
   static int made = 0;
   return "audit" + std::to_string(made++) + "/";
 }
 
-// Copies the sampled elements to the CPU.
+// Copies the elements that `sample` selects to the CPU.
 NamedTensors copies_of(const NamedTensors& tensors, const Sample& sample) {
   NamedTensors copies;
   for (const auto& [name, tensor] : tensors) {
@@ -74,11 +75,12 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
   if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, compared_elements / tensors);
 }
 
-// Returns the largest number of steps that an audit may take now if `reserved_s` is left for others; 0: none.
+// Returns the maximum number of steps that an audit may take now so that `reserved_s` of the time limit remains; 0:
+// none.
 int64_t Audit::affordable(int64_t block_steps, double reserved_s) const {
   const double left_s = share_of_time * seconds_since(begin_) - spent_s_ - reserved_s;
   if (left_s <= shortest_s_) return 0;
-  if (audits_ == 0 || samples()) return 1;  // the first audit shows what they cost
+  if (audits_ == 0 || samples()) return 1;  // the first audit measures the time of an audit
   return std::min({1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps, most_steps});
 }
 
@@ -88,7 +90,7 @@ void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   const double last_audit_s = shortest_s_ + step_s_;
   if (group_.rank() == 0)
     if (const int64_t most = affordable(block_steps, last_audit_s); most > 0 && random_() % 2 == 0)
-      // The logarithm of the number of steps is uniform, so short and long stretches are equally frequent.
+      // The logarithm of the number of steps is uniform, so short and long audits are equally frequent.
       steps = std::llround(std::exp(std::uniform_real_distribution(0.0, std::log(static_cast<double>(most)))(random_)));
   steps = group_.agree(steps);
   if (steps > 0) run(steps);
@@ -142,7 +144,7 @@ void Audit::run(int64_t steps) {
                  ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
                  : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
-  // The store waits without a limit, unlike the process group.
+  // The ranks wait for rank 0 through the store, because a wait on the process group would end with a timeout.
   if (ranks) broadcast_text(*group_.store(), key_ + std::to_string(audits_) + "/judged", group_.rank(), "");
   ++audits_;
   steps_ += steps;

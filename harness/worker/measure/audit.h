@@ -1,5 +1,5 @@
-// Audits a timed case: between timed blocks, at random moments that the strategy does not know, a stretch of steps like
-// the timed ones is compared with the oracle.
+// Audits a timed case: between timed blocks, at random moments that the strategy cannot predict, compares a few steps
+// like the timed ones with the oracle (the reference computation).
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class Audit {
   // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
   // number of steps of a timed block. timed_step_s: time of a step. Collective.
   void between_blocks(int64_t block_steps, double timed_step_s);
-  // Audits at least two steps, or one of a large model, after the last block. Collective.
+  // Audits at least two steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;

@@ -1,4 +1,4 @@
-// Tells if torch's autograd engine runs backward passes.
+// Detects whether torch's autograd engine runs backward passes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The ledger of a profile: the traffic of each collective operation, counted and by the strategy's own formula.
+// The ledger of a profile: the bytes of each collective operation, as counted and as predicted by the strategy's
+// formula.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ namespace dpbench {
 // The formula's traffic of all profiled steps; nullopt if the strategy has no formula.
 using Formula = std::optional<std::vector<Traffic>>;
 
-// first: number of the first profiled step. Builds the workload's model for the formula.
+// Returns the formula's traffic of the profiled steps. first: number of the first one. Builds the workload's model.
 Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first, int64_t steps);
 
-// Returns one entry per operation and axis, with means over the steps.
+// Returns one entry per collective operation and mesh axis, with means over the steps.
 std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls, const Formula& formula, int64_t steps);
 
 }  // namespace dpbench

@@ -12,9 +12,9 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_elements = 256;  // number of elements of each parameter that are remembered
-// Between audits, SGD may move an element at most this many times as far as in the audit with the largest movement,
-// relative to the learning rates. Gradients change in training, so this bound detects only parameters that were
+constexpr int64_t most_elements = 256;  // number of elements of each parameter to store after an audit
+// Limit on the distance that SGD moves an element between audits, relative to the learning rates: this many times the
+// largest distance in any audit. Gradients change in training, so this bound detects only parameters that were
 // replaced.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -38,14 +38,14 @@ double moved_by_audit(const Evidence& seen, const std::string& name, const at::T
 
 // Returns the largest ratio of Adam's mean of gradients to the root of its mean of squares. By Cauchy and Schwarz it is
 // the root of the sum of w^2 / u over all steps, where w and u are a step's weights in the two means. Gradients that
-// grow by beta2 / beta1 from step to step reach it.
+// grow by beta2 / beta1 from step to step reach this bound.
 double largest_adam_update(const OptimizerSpec& spec) {
   const double ratio = spec.beta1 * spec.beta1 / spec.beta2;
   if (ratio >= 1) return infinite;
   return std::max(1.0, (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - ratio)));
 }
 
-// True if the steps of an audit moved a parameter by more than rounding errors, which is not so after convergence.
+// True if the steps of an audit moved a parameter by more than rounding errors. False after convergence.
 bool still_learns(const Evidence& seen, const Sample& sample) {
   return std::ranges::any_of(seen.steps.back().parameters, [&](const auto& named) {
     const auto& [name, after] = named;
@@ -55,7 +55,7 @@ bool still_learns(const Evidence& seen, const Sample& sample) {
 
 }  // namespace
 
-// Returns how far an element with an absolute value of at most `largest` can move in these steps.
+// Returns the largest distance that an element with an absolute value of at most `largest` can move in `steps` steps.
 double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   const double rates = sum_of_learning_rates(optimizer_, first, steps);
   const double most =

@@ -1,5 +1,5 @@
-// Bounds the change between two audits: a strategy's parameters must move, but not further than the optimizer can move
-// them in the steps between, and the optimizer must not have counted more steps than these.
+// Checks the steps between two audits of a timed case: parameters must move, but not further than the optimizer can
+// move them in these steps, and the optimizer must not count more steps than these.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace dpbench {
 class Motion {
  public:
   explicit Motion(const OptimizerSpec& optimizer) : optimizer_(optimizer) {}
-  // Compares the state before step `first` with the one that remember() saw. The first call compares nothing.
-  // sample: the elements that the evidence has after the steps.
+  // Compares the state before step `first` with the state stored by remember(). The first call compares nothing.
+  // sample: the elements that `seen` contains of each tensor after its steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
-  // Keeps some elements of each parameter as they are after an audit of `steps` steps, which ended before step `next`.
+  // Stores some elements of each parameter after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
 
  private:

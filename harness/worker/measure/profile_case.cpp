@@ -229,7 +229,7 @@ class ProfiledCase {
     return known;
   }
 
-  // Returns the largest value of any rank of the group for each element.
+  // Returns, for each element, the largest value of any rank of the group.
   at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group) const {
     std::vector<at::Tensor> box = {values.to(device_)};
     c10d::AllreduceOptions options;
@@ -264,7 +264,7 @@ class ProfiledCase {
   const Group& group_;
   Pulse& pulse_;
   at::Device device_;
-  Mesh mesh_;  // with groups whose collectives are not logged
+  Mesh mesh_;  // mesh with process groups that do not log collectives
   Phases phases_;
   CommunicationSpans blocked_;
   CollectiveLog log_;

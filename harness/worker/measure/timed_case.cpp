@@ -97,7 +97,7 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   const int64_t ns = timer_.block(steps_, &readings_.emplace_back());
   const CoreUse::Spent spent = use.spent();
   step_tensor_bytes_ = std::max(step_tensor_bytes_, tensor_peak_bytes() - tensors_before_);
-  group_.barrier();  // if a rank skipped a collective, the backend detects the mismatch here and names both calls
+  group_.barrier();  // if a rank skipped a collective, the backend can detect the mismatch here
   gpus_.read();
   call_accessors();
   RankRecord record = figures();
@@ -142,7 +142,8 @@ void TimedCase::finish() {
   group_.barrier();  // wait until all ranks are done before any rank tears down the process group
 }
 
-// True if a rank did not have its cores in its profile. Collective.
+// True if a rank's threads had to wait for CPU cores during its profile, although the replicas do not share cores.
+// Collective.
 bool TimedCase::profile_lacked_cores(const RankRecord& record) const {
   at::Tensor lacked = at::tensor({int64_t{profile_starved(spec_, {record}, /*cores=*/0)}}, at::kLong);
   group_.max(lacked);

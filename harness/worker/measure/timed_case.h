@@ -25,8 +25,8 @@ class TimedCase {
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
   // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of `blocks`,
-  // numbered from 0, without the times of the single blocks. retake: repeat the profile once if a rank did not have its
-  // cores in it and --max-time allows. Collective.
+  // numbered from 0, without the times of the single blocks. retake: profile once more if a rank had to wait for CPU
+  // cores during its profile and --max-time allows it. Collective.
   RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:

@@ -1,4 +1,4 @@
-// Tells if this process's threads had their cores: CPU time, involuntary switches and time in the kernel's run queue.
+// Measures whether this process's threads wait for CPU cores: CPU time, involuntary switches, time in the run queue.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class CoreUse {
     int64_t switches = 0;  // involuntary context switches of all threads
     // Time for which a thread was ready to run but had no core: the longest time of one thread, among the calling
     // thread and the threads that were ready or running for a quarter of the measurement. Unset if the kernel does not
-    // tell.
+    // report this time.
     std::optional<int64_t> queue_ns{};
   };
   // Returns the CPU time, context switches and queueing time since the start.

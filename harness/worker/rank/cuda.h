@@ -14,7 +14,7 @@ std::string load_cuda();
 // Returns the versions of the loaded CUDA and NCCL libraries by their keys in the report, e.g. {"cuda_loaded", "13.0"},
 // {"nccl_loaded", "2.28.9"}. LibTorch may load the CUDA runtime even without a GPU.
 std::map<std::string, std::string> loaded_versions();
-// Returns the PCI bus ids, in CUDA's form, of the GPUs with these CUDA indices; omits a GPU whose id CUDA cannot tell.
+// Returns the PCI bus ids, in CUDA's form, of the GPUs with these CUDA indices; omits GPUs without a known id.
 std::vector<std::string> pci_buses(const std::vector<int>& gpus);
 
 }  // namespace dpbench

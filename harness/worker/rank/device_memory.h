@@ -1,4 +1,4 @@
-// Memory that this process has on its GPUs, as LibTorch's allocator counts it: the peak of each case.
+// Tracks the peak of this process's GPU memory in each case, as counted by LibTorch's allocator.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 namespace dpbench {
 
 struct DeviceMemory {
-  int64_t allocated = 0, reserved = 0;  // reserved: with free memory that the allocator keeps
+  int64_t allocated = 0, reserved = 0;  // reserved: including free memory that the allocator caches
 };
 
-// Follows the peak of the GPU that has the most.
+// Tracks the largest memory peak among the process's GPUs.
 class DevicePeak {
  public:
   DevicePeak(c10::DeviceAllocator& allocator, int devices) : allocator_(allocator), devices_(devices) {}
 
-  // Begins a case. Free memory is returned to the GPUs first, so that the next case is not charged for it.
+  // Resets the peak before a case. Cached free memory is returned to the GPUs first, so that it does not count for the
+  // case.
   void reset();
   DeviceMemory peak() const;
-  // Between these two calls, allocated memory does not count. Memory that the allocator reserved for it does, because
-  // returning it to a GPU would slow down the next step.
+  // Memory allocated between pause() and resume() does not count as allocated. It counts as reserved, because returning
+  // it to a GPU would slow down the next step.
   void pause() { earlier_ = peak(); }
   void resume() { restart(); }
 
@@ -30,7 +31,7 @@ class DevicePeak {
 
   c10::DeviceAllocator& allocator_;
   int devices_;
-  DeviceMemory earlier_;  // before the last pause
+  DeviceMemory earlier_;  // peak up to the last pause()
 };
 
 // Returns the peak of this process's GPUs; null without a GPU.

@@ -28,8 +28,8 @@ int64_t own_peak_memory_bytes();
 // Writes the current case's peaks, on the host and on GPUs, into the record.
 void record_peaks(RankRecord& record);
 
-// While an object exists, the process's memory does not count towards the case's peaks. If it raised one, freed
-// memory is returned to the kernel, so the next step is slower: it gets the pages back, zeroed.
+// Memory that the process uses while an object of this class exists does not count towards the case's peaks. If it
+// raises the host's peak, the destructor returns free memory to the kernel. The next step is then slower.
 class UncountedMemory {
  public:
   UncountedMemory();

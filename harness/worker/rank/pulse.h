@@ -29,8 +29,8 @@ class Pulse {
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
   // grown. By this number, the front distinguishes a rank that waits in a collective from one that never entered it. A
-  // growing `computed_ns`, the CPU time spent on checks' expectations, sends heartbeats too. `collectives` may be
-  // empty.
+  // growing `computed_ns`, the CPU time spent on the expected results of checks, sends heartbeats too. `collectives`
+  // may be empty.
   void follow(std::function<uint64_t()> collectives, std::function<int64_t()> computed_ns);
   void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 

@@ -47,8 +47,8 @@ Addresses addresses_of(const Rendezvous& rendezvous) {
   return {found, &freeaddrinfo};
 }
 
-// Tries to connect to the rendezvous address. Returns an empty string if it accepts connections, otherwise the reason
-// for the failure.
+// Tries to connect to the rendezvous address. Returns an empty string if the address accepts connections, otherwise the
+// reason for the failure.
 std::string connection_error(const Rendezvous& rendezvous, Clock::time_point until) try {
   std::string why = "no address";
   const Addresses addresses = addresses_of(rendezvous);

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Counting costs some nanoseconds, which would show in steps of many small tensors. A block may be larger than what was
-// asked for, so what is allocated without counting must be far smaller than the smallest block that counts.
+// Tensors of at most most_uncounted bytes are not counted, because counting would slow down steps of many small
+// tensors. malloc may return a larger block than requested, so blocks count only from least_counted bytes.
 constexpr size_t most_uncounted = 4096, least_counted = 8192;
 
 std::atomic<int64_t> allocated = 0, peak = 0;
@@ -29,8 +29,8 @@ void tell(const Tell& tell_watcher) {
   if (watcher) tell_watcher(*watcher);
 }
 
-// Returns the bytes to count for a block; 0 for small ones. Depends on the block alone, so that allocating and freeing
-// it agree.
+// Returns the bytes to count for a block; 0 for a small block. The result depends only on the block, so that allocating
+// and freeing it count the same bytes.
 int64_t counted(void* block) {
   const size_t bytes = malloc_usable_size(block);
   return bytes >= least_counted ? static_cast<int64_t>(bytes) : 0;

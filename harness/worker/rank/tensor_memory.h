@@ -1,4 +1,4 @@
-// Counts the memory of this process's CPU tensors, without tensors below 8 KiB.
+// Counts the memory of this process's CPU tensors, except tensors below 8 KiB.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace dpbench {
 
-// Counts tensors that are allocated from now on, by whatever allocator torch has at this moment. Call it before other
-// threads start.
+// Counts the CPU tensors allocated after this call, by wrapping torch's current allocator. Call it before other threads
+// start.
 void count_tensor_memory();
 
-// Bytes that are allocated, and the most since restart_tensor_peak().
+// tensor_bytes() returns the bytes allocated now; tensor_peak_bytes() returns their peak since restart_tensor_peak().
 int64_t tensor_bytes();
 int64_t tensor_peak_bytes();
 void restart_tensor_peak();

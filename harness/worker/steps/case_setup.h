@@ -15,8 +15,8 @@ namespace dpbench {
 at::ScalarType scalar_type(Dtype dtype);
 // Returns the names of the parameters that the case's strategy does not synchronize between ranks.
 std::vector<std::string> own_parameters(const CaseSpec& spec);
-// Returns the settings from which the case's strategy is made, the same on every rank. `workload` must outlive the
-// strategies made from them.
+// Returns the settings from which this rank makes the case's strategy. `workload` must outlive the strategies made from
+// them.
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group);
 WorkloadOptions workload_options(const CaseSpec& spec, const std::string& shared_dir);
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir);

@@ -17,7 +17,7 @@ constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is ca
 // most three normal ones, then the recorded one (see StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
-// Returns a replica's share of a step's samples: of n replicas every n-th sample, as DistributedSampler assigns them.
+// Returns a replica's share of a step's samples: with n replicas every n-th sample, as DistributedSampler assigns them.
 at::Tensor share(const at::Tensor& rows, const DataPlace& place) {
   return rows.slice(0, place.replica, std::nullopt, place.replicas).contiguous();
 }
@@ -29,7 +29,7 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     : workload_(workload), ids_only_(strategy.loads_rows) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
-  // Smallest batch: one sample per micro-batch and rank.
+  // Smallest batch: one sample per micro-batch and replica; for a single process, one per micro-batch.
   const DataPlace place = data_place(parse_mesh(spec.mesh), spec.world, rank);
   const int64_t least = (ranks ? place.replicas : 1) * spec.accumulate;
   if (batch > samples)

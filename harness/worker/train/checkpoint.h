@@ -1,6 +1,6 @@
 // Checkpoints of a training run, taken between two steps: model, optimizer state and progress, in a safetensors file or
-// in a directory to which each rank writes what it stores. Sample order and dropout are functions of seed, epoch and
-// step, so no generator state is stored.
+// in a directory with one file per rank. Sample order and dropout are functions of seed, epoch and step, so no
+// generator state is stored.
 #pragma once
 
 #include <string>
@@ -30,11 +30,12 @@ struct Checkpoint {
 // Writes a checkpoint. Throws FileError if the file cannot be written; an existing file is then left unchanged.
 void save_checkpoint(const std::string& path, const RunIdentity& identity, const Checkpoint& checkpoint);
 
-// Writes one rank's part of a checkpoint to a directory. stored: what the rank stores; `state` is stored with the first
-// part. Throws FileError if a file cannot be written.
+// Writes one rank's part of a checkpoint to a directory. number: the rank. stored: the parts of the model and of the
+// optimizer state that this rank holds. Rank 0 also writes `state`. Throws FileError if a file cannot be written.
 void save_stored_parts(const std::string& directory, const Save& save, int number, const std::vector<StatePart>& stored,
                        const TrainingState& state);
-// Commits a checkpoint after all ranks have written their parts: from then on the directory holds only this one.
+// Commits a checkpoint after all ranks have written their parts. After this call the directory holds only this
+// checkpoint.
 void commit_checkpoint(const std::string& directory, const Save& save, const RunIdentity& identity,
                        const TrainingState& state);
 

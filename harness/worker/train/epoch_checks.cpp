@@ -53,7 +53,8 @@ bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
   return reached_target(strategy, state) || differ;
 }
 
-// True if the parameters or optimizer state of any rank differ from rank 0's in a single bit. Every rank must call it.
+// True if the parameters or optimizer state of any rank differ from rank 0's in at least one bit. Every rank must call
+// it.
 bool EpochChecks::ranks_differ(Strategy& strategy, int64_t epoch) {
   if (job_.info.gradient == Gradient::local)
     // With local gradients (local SGD), ranks may differ until the parameters are averaged, at the latest at the end of

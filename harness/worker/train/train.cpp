@@ -87,7 +87,7 @@ class Trainer {
     source_.prepare();
   }
 
-  // Every rank evaluates the same text; rank 0 prints it.
+  // Generates the same text on every rank; rank 0 prints it.
   void generate() const {
     if (job_.options.generate == 0) return;
     const auto forward = [&](const Batch& batch) {

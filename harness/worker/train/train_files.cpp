@@ -22,7 +22,7 @@ void pool_running(TrainingState& state, int world) {
   state.running.assign(static_cast<size_t>(world), mean);
 }
 
-// A --checkpoint that ends in / is a directory.
+// True if the --checkpoint path ends in a slash, which means a directory.
 bool is_directory(const std::string& path) { return path.ends_with('/'); }
 
 // Returns a random number that identifies one save of a checkpoint.
@@ -149,9 +149,9 @@ void TrainFiles::write_stored_parts(Strategy& strategy, const TrainingState& sta
   const Save save{.mark = hex(job_.group.agree(drawn_mark())), .files = job_.group.world()};
   save_stored_parts(directory, save, job_.group.rank(), *parts, state);
   job_.pulse.beat();
-  job_.group.barrier();  // until all files are there
+  job_.group.barrier();  // wait until every rank has written its file
   if (job_.is_rank0()) commit_checkpoint(directory, save, identity(), state);
-  job_.group.barrier();  // until the files of the save before it are gone
+  job_.group.barrier();  // wait until rank 0 has deleted the files of the previous save
 }
 
 void TrainFiles::save(Strategy& strategy) const {

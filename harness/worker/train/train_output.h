@@ -1,4 +1,4 @@
-// Prints the output of a training run: rank 0 prints the lines of the tutorial program that the workload comes from.
+// Prints the output of a training run: rank 0 prints the lines of the tutorial program that the workload reproduces.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns which samples this process gets. A single process gets all, whatever its number of replicas.
+// Returns the replica whose samples this process gets. A single process gets all samples, even if it has several
+// replicas.
 DataPlace place_of(const CaseSpec& spec, int rank) {
   return spec.processes == 1 ? DataPlace{} : data_place(parse_mesh(spec.mesh), spec.world, rank);
 }
