@@ -33,7 +33,7 @@ Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector
                           const PythonHost& host = {});
 
 // Returns the catalogue from catalogue.json next to the worker program. Queries the worker instead if the file may be
-// stale or if there are plug-ins, which only the worker can load. python: the flag --python.
+// stale or if there are plug-ins, which only the worker can load. `python` is the value of --python.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
                          const std::string& python = "");
 
