@@ -114,7 +114,7 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     if (!gpus) machine.cores = cores_of(report);
     if (overlap) machine.overlap = *overlap, machine.overlap_measured = true;
   }
-  // Ranks that use all cores copy with the cores that compute.
+  // If the ranks use all cores, collectives run on the cores that compute, so nothing overlaps.
   if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
   return machine;
 }
