@@ -35,7 +35,7 @@ constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; a sc
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
-  int stages = 0, chunks = 0, microbatches = 0;  // 0: not given
+  int stages = 0, chunks = 0, microbatches = 0;  // values of the flags; 0: flag not given
   std::string costs;
   std::vector<std::string> ties;
   int live = 0, slots = 0;
@@ -184,8 +184,8 @@ std::string text_of_file(const std::string& path) {
 }
 
 // Reads a schedule from the user's file. Throws UsageError if --stages is given and differs from the file's number of
-// ranks. --microbatches and --chunks, if given, set the micro-batches and stages that the file must contain. The
-// verifier reports missing ones.
+// ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the file
+// must contain. The verifier reports missing ones.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   pipeline::Schedule schedule = pipeline::read_csv(text_of_file(path), one_line(path, 200));
   if (options.stages != 0 && options.stages != schedule.world())

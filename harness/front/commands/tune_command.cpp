@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-constexpr auto first_judged = "judged_from_launch";  // config key of the first launch that judges candidates
+constexpr auto first_judged = "judged_from_launch";  // key in the report's config: first launch that judges candidates
 
 std::string short_text(double value) {
   char text[32];

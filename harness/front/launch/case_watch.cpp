@@ -26,7 +26,7 @@ constexpr size_t reason_length = 2000;
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 9> phrases = {
       "onnection reset", "onnection closed", "onnection refused",    "roken pipe", "imed out", "imeout",
-      " peer",           ") died while ",    "left the group while "};  // the last two are phrases of the shm backend
+      " peer",           ") died while ",    "left the group while "};  // the last two phrases are of the shm backend
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }

@@ -37,7 +37,8 @@ struct WorkerSettings {
   double timeout_s = 30;
   std::filesystem::path logs;  // directory in which each group creates its log directory
   World* world = nullptr;      // connection to the ranks of an outside launcher; null: this process starts all ranks
-  // Receives each line that a rank prints, prefixed with the rank's number if there are several. May be empty.
+  // Receives each line that a rank prints, prefixed with the rank's number if there are several. If empty, lines are
+  // only logged.
   std::function<void(const std::string& line)> output = {};
 };
 

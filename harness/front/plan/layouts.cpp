@@ -72,8 +72,8 @@ std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, 
   return join(sizes, ",");
 }
 
-// Returns the model with its size from the group `choices` replaced by the group's first, which is the simplest.
-// Returns the model unchanged if it already has the first.
+// Returns the model with its size from the group `choices` replaced by the group's first size, the simplest. Returns
+// the model unchanged if it already has that size.
 std::string with_first_choice(const std::string& model, const std::vector<std::string>& choices) {
   const std::string text = "," + model + ",";
   for (const std::string& choice : choices)

@@ -114,7 +114,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     ended = loop.run();
     if (ended.signal != 0) return Fit::stop;
     const Fit fit = judge(record, ended, found);
-    report_.env = one.env;  // now has the versions of the libraries that the workers loaded
+    report_.env = one.env;  // the environment now has the versions of the loaded libraries
     report_.cases.push_back(record);
     summarise(report_);
     save(false);

@@ -220,7 +220,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .disturbed_blocks = outcome.disturbed_blocks,
                                    .others = outcome.others});
       finished_[which] = any_failed(record.checks);
-      // With choose_, a case is ok after every launch, because the choice of the next launch's cases compares the
+      // If choose_ is set, a case counts as ok after each launch: the choice of the next launch's cases compares the
       // results so far.
       if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
