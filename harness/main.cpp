@@ -17,7 +17,7 @@
 namespace dpbench {
 namespace {
 
-// Runs the steps of a measuring command (run, check, train or duel) and returns its exit code.
+// Runs the steps of a measuring command (run, check, train, tune or duel) and returns its exit code.
 int execute(Run& run) {
   run.prepare();
   run.plan();

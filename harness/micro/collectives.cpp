@@ -35,7 +35,8 @@ struct Collective {
   at::Tensor (*expected)(int64_t all, int world, int rank);
 };
 
-// Returns the input tensor of a rank. Values differ by rank and position and are small enough for exact sums.
+// Returns the input tensor of a rank. Values differ by rank and by position (modulo 61), and are small enough for exact
+// sums.
 at::Tensor input_of(int64_t count, int64_t from, int rank) {
   return (at::arange(from, from + count, at::kLong).remainder_(61).add_(1)).mul_(rank + 1).to(at::kFloat);
 }

@@ -1,5 +1,5 @@
-// Measures a lower bound of a training step's time: that of its matrix products and convolutions without any other
-// work, alternating with the complete step.
+// Measures a lower bound of a training step's time: the time of its matrix products and convolutions without any other
+// work. Blocks of these calls alternate with blocks of complete steps.
 #include <array>
 #include <chrono>
 #include <functional>

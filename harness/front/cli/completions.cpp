@@ -36,7 +36,7 @@ std::string first_words(const std::string& text) { return text.substr(0, text.fi
 
 std::string bash_value(const Flag& flag) {
   const std::string topic = listed_topic(flag);
-  // A list such as "ddp,zer" keeps its first names and completes the last one.
+  // For a comma-separated list such as "ddp,zer", the script completes the last name and keeps the names before it.
   if (!topic.empty())
     return "local list=; [[ $cur == *,* ]] && list=${cur%,*},; "
            "COMPREPLY=($(compgen -P \"$list\" -W \"$(_dpbench_names " +

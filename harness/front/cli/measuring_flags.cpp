@@ -377,7 +377,7 @@ bool keeps_disturbed() {
 
 // Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches
 // (starts of the worker processes), blocks and warm-up steps unless the user set them. Without any flag of the help
-// groups "What to run" and "Sampling", --quick is implied, and workloads whose model --model chooses (transformers) are
+// groups "What to run" and "Sampling", --quick is implied. Workloads with a choice of models (transformers) are then
 // left out: checking one takes longer than all others together.
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
@@ -387,13 +387,15 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (!chosen) o.quick = o.what.fixed_models = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
-  // The range of six blocks contains the median with 97 % confidence; that of five with less than 95.
+  // The range (minimum to maximum) of six blocks contains the median with 97 % confidence; the range of five blocks,
+  // with less than 95 %.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;
   o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Chooses the meshes of `check`: products of two axes on 4 ranks, with --long also of three on 8, or random layouts.
+// Chooses the meshes of `check`: combinations of two axes on 4 ranks, with --long also of three axes on 8 ranks. With
+// --layouts, `check` draws random layouts instead.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
   if (!placed && o.what.recompute == 0) o.what.products = o.long_form ? 3 : 2;
@@ -419,7 +421,7 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   if (o.what.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
   o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 2, 3, large};
-  // With a chosen strategy and workload there are few cases, so all of them run.
+  // If the user chose a strategy and a workload, there are few cases, so each runs in all default worlds.
   o.what.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);
@@ -432,7 +434,7 @@ void settle_find_batch(const CLI::App& app, TuneOptions& o) {
     throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");
   if (app.count("--launches") > 0)
     throw UsageError("--find-batch starts the processes once for each batch; leave out --launches");
-  (void)parse_memory(o.memory);  // refuses a bad value before anything runs
+  (void)parse_memory(o.memory);  // throws UsageError for a bad --memory before anything runs
   o.launches = 1;
   if (app.count("--samples") == 0) o.sampling.samples = 3;
   if (app.count("--warmup") == 0) o.sampling.warmup = 2;
@@ -440,7 +442,8 @@ void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (app.count("--audit") == 0) o.sampling.audit = false;
 }
 
-// Derives the options of `tune`: cases of one strategy, measured in pairs with its default values.
+// Derives the options of `tune`: cases of one strategy, each measured in pairs of blocks with the same strategy at its
+// default parameter values.
 void settle_tune(const CLI::App& app, TuneOptions& o) {
   settle_selection(o.what);
   o.keep_disturbed = keeps_disturbed();

@@ -1,4 +1,4 @@
-// Flags of the commands that start worker processes: run, check, train and duel.
+// Flags of the commands that start worker processes: run, check, train, tune and duel.
 #pragma once
 
 #include "harness/front/cli/options.h"

@@ -1,5 +1,5 @@
-// Options of the commands that start worker processes (run, check, train, duel), from the command line and --config.
-// Other commands define their options in commands/.
+// Options of the commands that start worker processes (run, check, train, tune, duel), from the command line and
+// --config. Other commands define their options in commands/.
 #pragma once
 
 #include <array>
@@ -31,23 +31,23 @@ template <>
 inline constexpr auto enum_names<StartedBy> =
     std::to_array<std::string_view>({"auto", "self", "torchrun", "mpi", "slurm", "env"});
 
-// Values of a flag that is on by default ("auto") and can be switched off.
+// Values of flags that can be switched off: --check is auto or off, --audit is on or off.
 enum class Switch { off, automatic, on };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto", "on"});
 
-// Selects the cases (configurations) to run. An empty list of strategies or workloads means all, of backends the
-// preferred one, and of dtypes f32.
+// Selects the cases (configurations) to run. An empty list of strategies or workloads means all. An empty list of
+// backends means the preferred one; of dtypes, f32.
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
-  std::vector<Runtime> runtimes;    // empty: torch's
+  std::vector<Runtime> runtimes;    // LibTorch's runtime or dpbench's own; empty: LibTorch's
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
   std::vector<std::string> meshes;  // values of --mesh, like "dp=2,tp=2"
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
-  std::string model;               // shape of the models, for workloads with several; empty: the workload's default
+  std::string model;               // value of --model, for workloads with several models; empty: their default
   int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
@@ -60,12 +60,12 @@ struct Selection {
   std::vector<int> default_worlds;
   // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
   bool draws_worlds = false;
-  int products = 0;            // most axes of the meshes that `check` adds; below 2: it adds none
+  int products = 0;            // highest number of axes of the meshes that `check` adds; below 2: it adds none
   int64_t layouts = 0;         // number of random layouts that `check` runs instead of all other cases
   bool drawn_seed = false;     // true: the seed is random, not chosen by the user
-  bool fixed_models = false;   // "all workloads" leaves out those whose model --model chooses
-  bool probes = false;         // "all workloads" includes probes, models made only for checks
-  bool every_backend = false;  // true: without --backend, run every suitable backend, not only the best
+  bool fixed_models = false;   // true: without --workload, leave out workloads with a choice of models
+  bool probes = false;         // true: without --workload, include probes (models made only for checks)
+  bool every_backend = false;  // true: without --backend, run every suitable backend, not only the preferred one
   // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
   int whole_worlds = max_world;
   bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
@@ -90,7 +90,7 @@ struct MeasuringOptions {
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
   bool check = true;            // verify each case before timing it
-  bool keep_disturbed = false;  // true: disturbed blocks count too
+  bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
   std::string out_dir = "results";
   std::map<std::string, std::string> tags;  // values of --tag, kept in the report's config
   Form output = Form::table;
@@ -102,7 +102,7 @@ struct MeasuringOptions {
 
 // Columns and order of a report's table and CSV.
 struct TableView {
-  std::vector<std::string> columns{};  // empty: the usual ones
+  std::vector<std::string> columns{};  // names of the columns to show; empty: the default columns
   std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
 };
 
@@ -110,13 +110,13 @@ struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
-  int long_blocks = 0;        // blocks of a case with steps longer than a block has to be; 0: as others
+  int long_blocks = 0;        // blocks per launch if a step exceeds a block's minimum time; 0: as for other cases
 };
 
 struct TuneOptions : RunOptions {
-  std::vector<std::string> over;  // names of strategy parameters to try usual values of
-  bool find_batch = false;        // search for the largest batch that fits instead
-  std::string memory;             // value of --memory; empty: all of a GPU
+  std::vector<std::string> over;  // names of strategy parameters to tune over automatically chosen values
+  bool find_batch = false;        // true: search for the largest batch that fits in memory, tune nothing
+  std::string memory;             // value of --memory; empty: all memory of a GPU
 };
 
 struct CheckingOptions : MeasuringOptions {

@@ -1,4 +1,5 @@
-// Values of flags that are numbers with units. Each is above 0, or a UsageError names the flag and the units.
+// Parses flag values that have a unit, such as 24GiB. Throws a UsageError that names the flag and the units unless the
+// value is above 0.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace dpbench {
 
-// what: the name of the quantity.
+// `what` names the quantity in error messages, for example "size".
 double positive_quantity(const std::string& flag, const std::string& text, const std::vector<Unit>& units,
                          const std::string& what);
-// Returns the bytes of --memory; 0 for an empty text.
+// Parses the value of --memory. Returns bytes; 0 for an empty text.
 double parse_memory(const std::string& text);
 
 }  // namespace dpbench

@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Adds key=value to `tags`. Throws CLI::ValidationError if it has no key, or one that was given before.
+// Parses a --tag text (KEY=VALUE) and adds it to `tags`. Throws CLI::ValidationError for a malformed or too long text,
+// or a repeated key.
 void add_tag(const std::string& text, std::map<std::string, std::string>& tags) {
   const size_t at = text.find('=');
   const std::string key = text.substr(0, at), shown = "'" + one_line(text, 60) + "'";

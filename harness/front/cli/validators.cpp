@@ -23,7 +23,7 @@ std::string shown(double value) {
 }  // namespace
 
 CLI::Validator between(double low, double high, bool fractions) {
-  const bool open = low > 0 && low < 1e-6;  // stands for "above 0"
+  const bool open = low > 0 && low < 1e-6;  // a tiny positive `low` stands for "above 0"
   const std::string allowed = std::string(fractions ? "a number" : "a whole number") +
                               (open ? " above 0, up to " : " from " + shown(low) + " to ") + shown(high);
   const auto judge = [=](std::string& text) -> std::string {

@@ -23,7 +23,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Names the failed checks of a case.
+// Returns the names of a case's failed checks.
 std::string failed_names(const std::vector<CheckRow>& checks) {
   std::string names;
   for (const CheckRow& row : checks)
@@ -31,7 +31,7 @@ std::string failed_names(const std::vector<CheckRow>& checks) {
   return names;
 }
 
-// True if one check failed in both, or neither ran to its end.
+// True if a simpler case fails like the original case: the same check failed in both, or neither ran to its end.
 bool fails_alike(const CaseRecord& record, const CaseOutcome& outcome) {
   const bool ended = record.status != CaseStatus::failed;
   if (!ended || outcome.kind == CaseOutcome::Kind::failed) return !ended && outcome.kind == CaseOutcome::Kind::failed;
@@ -85,10 +85,9 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // Marks an unproven case as skipped if another case of its strategy was checked and this one may be refused: a probe
-  // (small test model), a number of ranks among which a model cannot be divided if the workload was checked in a world
-  // of several ranks, or a kind of model ("this model has no sequence") if a real workload was checked. Otherwise it
-  // stays unproven.
+  // Marks an unproven case as skipped if another case of its strategy was checked and one of these holds: the unproven
+  // case is a probe (small test model); the strategy refused it, and the same workload was checked with several ranks;
+  // or the strategy refused its kind of model ("this model has no sequence"), and a real workload was checked.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -185,7 +184,7 @@ class CheckRun : public ReportRun {
   const CheckingOptions& check_options_;
   std::optional<JunitFile> junit_;
   std::optional<DumpDirectory> dump_;
-  std::vector<std::string> smallest_;  // descriptions of layouts that fail
+  std::vector<std::string> smallest_;  // descriptions of the simplest layouts that fail
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The files that `dpbench check` writes besides its table: the JUnit report and the tensor dumps. Whether they are
-// writable is checked before any case runs; old files change only when results are written.
+// The files that `dpbench check` writes besides its table: the JUnit report and the tensor dumps. dpbench checks that
+// they are writable before any case runs. Existing files change only when results are written.
 #pragma once
 
 #include <filesystem>

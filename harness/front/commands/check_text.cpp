@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t named_checks = 6, named_causes = 5;  // most names in one line, and most groups of one strategy
+constexpr size_t named_checks = 6, named_causes = 5;  // limits on check names in a line and on groups of a strategy
 
 std::string number(std::optional<double> value) {
   if (!value) return "-";
@@ -52,7 +52,7 @@ std::string kind_of(const std::string& cause) {
   return kind;
 }
 
-// Failed checks of a strategy that look like one mistake. The first one stands for all.
+// Failed checks of a strategy that look like one mistake. The output shows the first of them in full.
 struct Group {
   std::string kind;
   const CaseRecord* where;

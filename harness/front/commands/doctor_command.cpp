@@ -1,5 +1,5 @@
-// dpbench doctor and dpbench env. `env` describes the machine; `doctor` lists what is missing, each with the command
-// that fixes it.
+// dpbench doctor and dpbench env. `env` describes the machine; `doctor` lists missing components, each with the command
+// that installs it.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -59,8 +59,8 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   }
 }
 
-// Returns the commands that install what a missing CUDA library needs. A torch wheel brings the CUDA libraries and
-// NCCL's header, but no compiler.
+// Returns the commands that install the dependencies of the missing CUDA library. A torch wheel brings the CUDA
+// libraries and NCCL's header, but no compiler.
 std::string cuda_remedy(const Catalogue& catalogue) {
   const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
   return (catalogue.cuda.empty() ? toolkit : "") +

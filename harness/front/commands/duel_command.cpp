@@ -90,7 +90,7 @@ class DuelRun : public Run {
   const Plan& shown_plan() const override { return now_.plan; }
 
   Start begin() override {
-    choose_threads(prepared_, [](const std::string&) {});  // the base build decides for both
+    choose_threads(prepared_, [](const std::string&) {});  // the base build decides the threads of both builds
     report_ = new_duel_report(prepared_, now_, duel_options_);
     return {.id = report_.id,
             .tool = report_.tool,

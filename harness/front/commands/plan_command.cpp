@@ -42,7 +42,7 @@ struct PlanOptions {
   StoredRuns stored;
   std::string model = "small", rate, memory, link;
   std::vector<std::string> meshes, strategies;
-  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // 0: not given
+  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // values of the flags; 0: flag not given
   int64_t batch = 0;
   Dtype dtype = Dtype::f32;
   PlanForm output = PlanForm::table;
@@ -84,7 +84,7 @@ void add_flags(CLI::App& app, PlanOptions& o) {
 }
 
 Network network_of(const PlanOptions& options, int devices) {
-  if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};  // no collective runs
+  if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};  // a single device runs no collective
   if (options.link.empty())
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
                      " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
@@ -114,7 +114,7 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     if (!gpus) machine.cores = cores_of(report);
     if (overlap) machine.overlap = *overlap, machine.overlap_measured = true;
   }
-  // Ranks that use all cores copy with the cores that compute.
+  // If the ranks use all cores, collectives run on the cores that compute, so nothing overlaps.
   if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
   return machine;
 }

@@ -88,8 +88,8 @@ fs::path checked_beside(const char* flag, const std::string& file, const char* k
   return fs::absolute(file);
 }
 
-// Returns the path of the chart script. It is the same relative to the program in a build directory and in an installed
-// tree. Throws UsageError if the script is missing.
+// Returns the path of the chart script. Its location relative to the program is the same in a build directory and in an
+// installed tree. Throws UsageError if the script is missing.
 fs::path find_script() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path script = (here / "../share/dpbench/charts/report.py").lexically_normal();

@@ -31,11 +31,11 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-constexpr int most_work = 1 << 17;  // stages times micro-batches; the largest take 10 s
+constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; a schedule of this size takes 10 s
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
-  int stages = 0, chunks = 0, microbatches = 0;  // 0: not given
+  int stages = 0, chunks = 0, microbatches = 0;  // values of the flags; 0: flag not given
   std::string costs;
   std::vector<std::string> ties;
   int live = 0, slots = 0;
@@ -183,8 +183,9 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Reads a schedule from the user's file. Throws UsageError if --stages is given and is not its number of ranks.
-// --microbatches and --chunks, if given, declare what it must contain, and the verifier reports what is missing.
+// Reads a schedule from the user's file. Throws UsageError if --stages is given and differs from the file's number of
+// ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the file
+// must contain. The verifier reports missing ones.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   pipeline::Schedule schedule = pipeline::read_csv(text_of_file(path), one_line(path, 200));
   if (options.stages != 0 && options.stages != schedule.world())
@@ -205,7 +206,7 @@ pipeline::Schedule make_named(const pipeline::Family& family, const ScheduleOpti
   pipeline::Request request{.chunks = family.least_chunks};
   if (options.stages != 0) request.ranks = options.stages;
   if (options.microbatches != 0) request.microbatches = options.microbatches;
-  // When several schedules are compared, --chunks applies only to those whose number of stages per rank can vary.
+  // When several schedules are compared, --chunks applies only to schedules with a variable number of stages per rank.
   if (options.chunks != 0 && (options.schedules.size() == 1 || family.most_chunks > family.least_chunks))
     request.chunks = options.chunks;
   refuse_too_much_work(int64_t{request.ranks} * request.chunks, request.microbatches);
@@ -236,7 +237,7 @@ std::string output_of(const std::vector<ExaminedSchedule>& all, const ScheduleOp
   if (options.output == ScheduleForm::table)
     return all.size() == 1 ? schedule_text(all[0], coloured(options.color, STDOUT_FILENO), picture_width(options.width))
                            : schedules_text(all);
-  if (!all[0].right()) {  // stdout may be a file of the requested format
+  if (!all[0].right()) {  // report faults on stderr: stdout may be a file of the requested format
     std::cerr << "dpbench: " << faults_text(all[0]);
     return "";
   }

@@ -32,7 +32,8 @@ std::string count(size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-// Returns the costs of one stage. The given costs are those of 1/P of the model; a smaller stage has its share of them.
+// Returns the times of one pipeline stage. `costs` has the times of 1/P of the model, where P is the number of ranks; a
+// smaller stage takes a proportional share.
 Costs of_one_stage(Costs costs, const Schedule& schedule) {
   const double share = static_cast<double>(schedule.world()) / schedule.stages_per_pipeline();
   costs.forward *= share;
@@ -82,7 +83,8 @@ int most_live(const ExaminedSchedule& examined) {
   return most;
 }
 
-// Compares the simulated bubble with the family's formula, or says when the formula would be exact.
+// Returns a text that compares the simulated pipeline bubble with the closed formula of the schedule's family. If the
+// formula does not apply, the text says when it is exact.
 std::string formula_text(const ExaminedSchedule& examined) {
   if (!examined.family) return "";
   const pipeline::Family& family = *examined.family;

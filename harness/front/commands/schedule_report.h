@@ -1,4 +1,4 @@
-// Examines a pipeline schedule and formats the result: a picture with figures, JSON, CSV or SVG.
+// Examines a pipeline schedule and formats the result: a text with a picture and figures, a table, JSON or SVG.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,18 @@ namespace dpbench {
 
 // A schedule with the faults that the verifier found and, if there are none, its simulated times.
 struct ExaminedSchedule {
-  pipeline::Schedule schedule;  // with transfers if it is right
+  pipeline::Schedule schedule;  // the schedule; sends and receives are added if it has no faults
   std::vector<pipeline::Fault> faults = {};
-  pipeline::Costs costs;  // of 1/P of the model, as the user gave them
+  pipeline::Costs costs;  // times of 1/P of the model on P ranks, as the user gave them
   pipeline::Simulation simulation = {};
-  const pipeline::Family* family = nullptr;  // null for a file
-  std::optional<double> formula = {};        // bubble by the family's closed formula
+  const pipeline::Family* family = nullptr;  // built-in family of the schedule; null if it was read from a file
+  std::optional<double> formula = {};        // bubble by the family's closed formula; unset if none applies
 
   bool right() const { return faults.empty(); }
 };
 
-// What the user declares about a schedule. Unset values are the schedule's own.
+// Limits of a schedule that the user declares: live activations of a rank, and receive buffers of a channel. Unset
+// values are the schedule's own.
 struct Declared {
   std::optional<int> live, slots;
 };

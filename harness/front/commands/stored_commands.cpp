@@ -27,7 +27,7 @@ constexpr size_t max_problems = 10;  // limit on the validation problems printed
 struct ExportForm {
   std::string name;
   std::string (*text)(const Report&, const TableView&);
-  bool viewed;  // --columns and --sort apply
+  bool viewed;  // true: --columns and --sort apply to this format
 };
 
 const std::vector<ExportForm>& export_forms() {

@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-constexpr auto first_judged = "judged_from_launch";  // key in a report's config
+constexpr auto first_judged = "judged_from_launch";  // key in the report's config: first launch that judges candidates
 
 std::string short_text(double value) {
   char text[32];
@@ -84,8 +84,8 @@ class TuneRun : public TimedRun {
     return start;
   }
 
-  // Halves the candidates after each launch until each setting has one left, then measures those in --launches further
-  // launches.
+  // Keeps the faster half of the candidates after each launch, until each setting (such as a workload and world) has
+  // one left. Then measures the remaining candidates in --launches further launches.
   LaunchLoop::Choose choose() override {
     return [this](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
       if (launch == 0) left_ = unfinished;
@@ -119,7 +119,7 @@ class TuneRun : public TimedRun {
 
   const TuneOptions& tune_options_;
   std::vector<size_t> left_;
-  int judged_from_ = -1;  // the first launch that judges the candidates that are left; -1: there are several
+  int judged_from_ = -1;  // first launch that judges the remaining candidates; -1: still halving them
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace dpbench {
 namespace {
 
 constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
-// Used instead of grace_seconds while all errors are of ranks that only report that another rank is gone. On a busy
-// machine that other rank may need seconds to report its own error.
+// Grace period while every error so far only reports that another rank is gone. On a busy machine, that rank may need
+// seconds to report its own error.
 constexpr double echo_grace_seconds = 3;
 constexpr size_t reason_length = 2000;
 
@@ -26,7 +26,7 @@ constexpr size_t reason_length = 2000;
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 9> phrases = {
       "onnection reset", "onnection closed", "onnection refused",    "roken pipe", "imed out", "imeout",
-      " peer",           ") died while ",    "left the group while "};  // the last two are phrases of the shm backend
+      " peer",           ") died while ",    "left the group while "};  // the last two phrases are of the shm backend
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }

@@ -28,9 +28,9 @@ struct CaseOutcome {
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
   std::string means{};                 // what a step does with the gradient; empty: unknown
-  std::vector<double> reference_ns{};  // step time of the reference beside each block
-  int disturbed_blocks = 0;            // number of blocks that do not count
-  std::optional<OtherLoad> others{};   // load by others while the case ran
+  std::vector<double> reference_ns{};  // step time of the reference, paired with each block
+  int disturbed_blocks = 0;            // number of timed blocks that do not count, because others disturbed them
+  std::optional<OtherLoad> others{};   // load by other programs, and by the VM's host, while the case ran
   std::optional<TrainingRecord> training{};
   // Versions of the libraries that the workers loaded; the keys are those of the report's env.versions.
   std::map<std::string, std::string> versions{};
@@ -43,7 +43,7 @@ class CaseWatch : public RankEvents {
 
   // `answer` is the type of event with which a rank reports that it has completed the case. `ready` is true if the
   // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `where`
-  // holds the host of each rank; it is empty if all ranks share one host.
+  // holds the text that messages show after each rank's number: its mesh coordinates and host.
   CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
             EventHandler handler = {}, std::vector<std::string> where = {});
 
@@ -55,7 +55,7 @@ class CaseWatch : public RankEvents {
   // Returns the outcome of the case, or nothing while the case is running. A returned outcome never changes.
   std::optional<CaseOutcome> verdict(double now) const;
   bool all_ready() const;
-  // Returns how far the checks of the case are, such as "checking: 4 of 8"; empty before the first.
+  // Returns the progress of the case's checks, such as "checking: 4 of 8"; empty before the first check.
   const std::string& checking() const { return checking_; }
 
  private:
@@ -79,7 +79,7 @@ class CaseWatch : public RankEvents {
 
   std::string number_and_place(int rank) const;
   std::string name_of(int rank) const;
-  std::string place_of(int rank) const;  // e.g. " at step 3", or in the checks " in step 1 of scenario even"
+  std::string place_of(int rank) const;  // the rank's progress, e.g. " at step 3" or " in step 1 of scenario even"
   void on_protocol_error(int rank, const std::string& error, double now);
   void on_event(int rank, const Json& message, double now);
   void on_answer(int rank, const Json& message, double now);

@@ -10,7 +10,7 @@ struct Ending {
   bool unsaved = false;       // the report or the output could not be written
   bool failed = false;        // a case failed to run
   bool wrong = false;         // a check failed, or a comparison found a regression
-  bool inconclusive = false;  // a comparison was inconclusive, and --strict was given
+  bool inconclusive = false;  // nothing was decided, for example an unproven case or an unclear --strict comparison
   bool unavailable = false;   // none of the requested cases can run on this machine
   int signal = 0;
 };

@@ -37,8 +37,8 @@ std::string listed_ranks(const std::vector<std::string>& names) {
   return names.size() > max_named_ranks ? std::to_string(names.size()) + " ranks" : "rank " + join(names);
 }
 
-// Ranks may be several collectives apart, and each remembers only its latest ones. Therefore compares every collective
-// that several ranks still remember, starting with the oldest.
+// Ranks may be several collectives apart, and each rank remembers only its latest ones. Therefore this function
+// compares every collective that several ranks still remember, starting with the oldest.
 std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names) {
   std::map<int64_t, std::vector<CallOfRank>> by_number;
   for (size_t rank = 0; rank < states.size(); ++rank)

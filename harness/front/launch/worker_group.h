@@ -31,13 +31,14 @@ struct Seat {
 
 struct WorkerSettings {
   std::string program;
-  PythonHost python = {};  // hosts the worker in groups with Python
+  PythonHost python = {};  // interpreter that runs the ranks of Python strategies and workloads
   std::vector<std::string> plugins;
   std::vector<int> cpus;  // cores to divide among the ranks
   double timeout_s = 30;
   std::filesystem::path logs;  // directory in which each group creates its log directory
   World* world = nullptr;      // connection to the ranks of an outside launcher; null: this process starts all ranks
-  // Receives each line that a rank prints, with the rank in front if there are several; may be empty.
+  // Receives each line that a rank prints, prefixed with the rank's number if there are several. If empty, lines are
+  // only logged.
   std::function<void(const std::string& line)> output = {};
 };
 

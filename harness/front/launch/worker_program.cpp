@@ -85,7 +85,7 @@ Catalogue read_catalogue_file(const fs::path& worker) {
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
 // Completes the catalogue of a worker started with --no-cuda, which cannot list the backends of the CUDA library. Takes
-// those backends, and the list of what was not built, from the catalogue file written at build time.
+// those backends, and the list of parts not built, from the catalogue file written at build time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   Json all = asked.document;
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
@@ -110,8 +110,8 @@ fs::path find_program(const std::vector<fs::path>& places, const std::string& wh
   throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
 }
 
-// Throws the error line of a Python host in its output, after printing the other lines: the output of the user's file,
-// and its traceback. Does nothing if there is no error line.
+// Throws UsageError with the error line that a Python host printed in its output `said`. Prints the other lines first:
+// the output and traceback of the user's file. Does nothing if there is no error line.
 void throw_error_of_host(const std::string& said) {
   constexpr std::string_view speaker = "dpbench-worker: ";
   std::string error, others;
@@ -175,7 +175,7 @@ void settle_plugins(Selection& what, const fs::path& worker) {
     throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
   what.plugins.push_back(shipped_file(worker, "module_model.py"));
   what.workloads = {what.model.substr(colon + 1)};
-  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // read by module_model.py in the processes that are started
+  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // module_model.py reads this variable in the worker processes
   what.model.clear();
 }
 

@@ -24,7 +24,7 @@ std::filesystem::path worker_of_build(const std::string& build);
 std::filesystem::path checked_plugin(const std::string& file);
 
 // Checks the plug-ins and makes their paths absolute. Adds dpbench's own Python files if the selection needs them: for
-// PyTorch's own strategies, whose names begin with "py-", and for --model MODULE:CLASS.
+// PyTorch's own strategies (names that begin with "py-") and for --model MODULE:CLASS.
 void settle_plugins(Selection& what, const std::filesystem::path& worker);
 
 // Starts the worker program and queries its catalogue, which also proves that the worker finds its libraries. The CUDA
@@ -33,7 +33,7 @@ Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector
                           const PythonHost& host = {});
 
 // Returns the catalogue from catalogue.json next to the worker program. Queries the worker instead if the file may be
-// stale or if there are plug-ins, which only the worker can load. python: the flag --python.
+// stale or if there are plug-ins, which only the worker can load. `python` is the value of --python.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
                          const std::string& python = "");
 

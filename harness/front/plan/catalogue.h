@@ -18,7 +18,7 @@ struct ParamEntry {
 };
 
 struct Declaration {
-  std::string name, value, summary;  // a promise of a strategy's registration
+  std::string name, value, summary;  // a property that the strategy declares at its registration
 };
 
 struct StrategyEntry {
@@ -26,10 +26,10 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true, unproven_on_gpu = false;
-  std::vector<std::string> axes = {};  // axes of a mesh that the strategy uses
+  std::vector<std::string> axes = {};  // mesh axes that the strategy uses
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
-  bool python = false;  // a rank is a process of a Python interpreter
+  bool python = false;  // true: each rank runs in a Python interpreter
 
   bool runs_on(Device device) const { return device == Device::cuda ? cuda : cpu; }
   // Returns the first axis of a mesh that the strategy does not use; empty if it uses all.
@@ -49,14 +49,14 @@ struct WorkloadEntry {
   bool digits = false;                   // the workload reads the MNIST files in the --data directory
   std::vector<std::string> models = {};  // names that --model accepts; empty: the workload has a single model
   std::string model_sizes = {};          // names of the sizes that --model can set
-  // Groups of sizes that --model can set, from which `check --layouts` draws one each; the simplest comes first.
+  // Groups of sizes for --model. `check --layouts` draws one size from each group. The simplest of a group comes first.
   std::vector<std::vector<std::string>> drawn_sizes = {};
   std::string check_model = {};  // model of `check`; empty: the workload's default
   // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the
   // workload.
   int64_t samples = 0;
   bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
-  bool python = false;  // a rank is a process of a Python interpreter
+  bool python = false;  // true: each rank runs in a Python interpreter
 };
 
 struct BackendEntry {
@@ -92,8 +92,8 @@ Catalogue catalogue_from_json(const Json& json);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Returns the reason that `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the reason
-// says that it is part of the build.
+// Returns why `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the text also says that
+// `missing` is part of the build.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
 // Returns the entry called `name`, or null if there is none.

@@ -31,7 +31,7 @@ class Expansion {
             const std::function<void(Row)>& emit)
       : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
-  // Adds cases with random layouts. They replace all other cases.
+  // Adds cases with random layouts (mesh, model and parameter values). They replace all other cases.
   void add_layouts() {
     std::mt19937_64 random(selection_.seed);
     const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
@@ -111,8 +111,8 @@ class Expansion {
       for (const auto& params : values) add_row(base, strategy, place, params, resolved_.backends.front(), added);
   }
 
-  // Returns meshes of several of the strategy's axes with two ranks each, if the selection asks for them. They are run
-  // on models that have layers and blocks to divide, or on the workloads that the user named.
+  // Returns meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks for
+  // them. Returns none if the user named no workload and this workload's model has no layers and blocks to divide.
   std::vector<Place> products_of(const StrategyEntry& strategy, const WorkloadEntry& workload) const {
     std::vector<Place> places;
     const bool fits = workload.drawn_sizes.empty() ? !selection_.workloads.empty() : true;
@@ -123,7 +123,8 @@ class Expansion {
       for (size_t axis = 0; axis < axes; ++axis)
         if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
       if (mesh.size() < 2 || static_cast<int>(mesh.size()) > selection_.products) continue;
-      // The models that are checked without being named have no experts, and tp and cp divide none.
+      // The axis ep needs a model with experts. The models that `check` runs by default have none, and tp and cp cannot
+      // divide experts.
       const bool has_experts = workload.drawn_sizes.empty() && size_of(mesh, "tp") == 1 && size_of(mesh, "cp") == 1;
       if (size_of(mesh, "ep") > 1 && !has_experts) continue;
       places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
@@ -153,14 +154,15 @@ class Expansion {
     return !selection_.strategies.empty() || strategy.missing_axis(parse_mesh(place.mesh)).empty();
   }
 
-  // Returns two of the places, chosen by the seed, if the selection asks for that; else all.
+  // Returns two of the four places (device and world size), chosen by the seed, if the selection asks for that;
+  // otherwise all places.
   std::vector<Place> drawn(const std::vector<Place>& places, const StrategyEntry& strategy,
                            const WorkloadEntry& workload) const {
     if (!selection_.draws_worlds || !selection_.meshes.empty() || places.size() != 4) return places;
     const std::string key = std::to_string(selection_.seed) + strategy.name;
     // Successive workloads get successive pairs of places, so that each strategy runs in every world. Every fourth
-    // workload runs in the largest world, which takes longest. In each pair, one world has several ranks and is not the
-    // largest, so that it runs over every backend.
+    // workload runs in the largest world, which takes longest. Each pair has a world of several ranks that is not the
+    // largest: it runs over every backend.
     const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + position_of(workload);
     if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
     return {places[turn % 3], places[(turn + 1) % 3]};
@@ -187,8 +189,8 @@ class Expansion {
   }
 
   // True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
-  // (a model made for checks) or is a probe that is always checked in full. The largest of drawn worlds, which takes
-  // longest, runs over the best backend alone.
+  // (a model made for checks) or is a probe that is always checked in full. False for the largest of the drawn worlds:
+  // it takes longest, so it runs over the preferred backend only.
   bool backend_matters(const Place& place, const WorkloadEntry& workload) const {
     if (selection_.draws_worlds && selection_.meshes.empty() && resolved_.places.size() == 4 &&
         place.world == resolved_.places.back().world)

@@ -41,9 +41,9 @@ void judge_mesh(Row& row, const Catalogue& catalogue) {
   if (other != catalogue.strategies.end()) row.skip_reason += ". Use --strategy " + other->name;
 }
 
-// True if the catalogue's sample count is valid for this case. A built-in workload's count always is. A plug-in's count
-// is valid only at scale 1. With --model or --data it is valid only if the workload reads the MNIST files, whose
-// samples have been counted.
+// True if the catalogue's sample count of the workload is valid for this case. It is not valid with --model, nor for a
+// plug-in at a scale other than 1. With --data it is valid only if the workload reads the MNIST files, whose samples
+// have been counted.
 bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
   const bool other_data = !spec.data_dir.empty() && !workload.digits;
   return workload.samples != 0 && spec.model.empty() && !other_data && !(workload.plugin && spec.scale != 1);

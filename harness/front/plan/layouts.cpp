@@ -8,7 +8,8 @@
 namespace dpbench {
 namespace {
 
-// std::uniform_int_distribution gives other values in other standard libraries.
+// Returns a random number below `end`. Does not use std::uniform_int_distribution: its values differ between standard
+// libraries.
 size_t below(std::mt19937_64& random, size_t end) { return random() % end; }
 
 template <class T>
@@ -21,7 +22,7 @@ void set_mesh(CaseSpec& spec, const MeshShape& mesh) {
   spec.mesh = is_plain(mesh) ? "" : text_of(mesh);
 }
 
-// Returns the mesh of a case; one without --mesh has the axis dp.
+// Returns the mesh of a case. Without --mesh, all ranks are on the axis dp.
 MeshShape mesh_of(const CaseSpec& spec) {
   return spec.mesh.empty() ? MeshShape{{"dp", spec.world}} : parse_mesh(spec.mesh);
 }
@@ -40,7 +41,7 @@ MeshShape drawn_mesh(std::mt19937_64& random, std::vector<std::string> axes) {
   return mesh;
 }
 
-// Returns the values of a parameter that can be drawn, without its default.
+// Returns the values that `check --layouts` may draw for a parameter, without its default.
 std::vector<std::string> other_values(const ParamEntry& param) {
   std::vector<std::string> values;
   const bool is_switch = param.values.empty() && (param.fallback == "on" || param.fallback == "off");
@@ -52,8 +53,8 @@ std::vector<std::string> other_values(const ParamEntry& param) {
   return values;
 }
 
-// False for sizes such as "experts=4,top_k=2" that the mesh cannot divide: ep needs an expert for each rank, tp and cp
-// divide no experts.
+// False for model sizes such as "experts=4,top_k=2" that the mesh cannot divide. The axis ep needs an expert for each
+// rank; tp and cp need a model without experts.
 bool fits(const std::string& sizes, const MeshShape& mesh) {
   const std::string key = "experts=";
   if (!sizes.starts_with(key)) return true;
@@ -71,7 +72,8 @@ std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, 
   return join(sizes, ",");
 }
 
-// Replaces the sizes of one group by its first choice. Returns the model unchanged if it has that already.
+// Returns the model with its size from the group `choices` replaced by the group's first size, the simplest. Returns
+// the model unchanged if it already has that size.
 std::string with_first_choice(const std::string& model, const std::vector<std::string>& choices) {
   const std::string text = "," + model + ",";
   for (const std::string& choice : choices)

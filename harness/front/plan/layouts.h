@@ -13,11 +13,12 @@ namespace dpbench {
 
 inline constexpr int most_drawn_ranks = 8;
 
-// Draws the mesh, model, parameters and recomputation of a case of the strategy on the workload.
+// Draws a mesh, a model, parameters and recomputation at random for a case of the strategy on the workload. Stores them
+// in `spec`.
 void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload, CaseSpec& spec);
 
-// Returns simpler versions of this case, each changed in one respect: an axis removed or shortened, a smaller model, or
-// a parameter at its default.
+// Returns simpler versions of this case, each changed in one respect: an axis removed or shortened, a smaller model, a
+// parameter at its default, or no recomputation.
 std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload);
 
 // Returns the command that checks this case alone.

@@ -14,7 +14,7 @@ bool is_within_hosts(const MeshShape& mesh, size_t axis, const std::vector<int>&
 
 bool exchanges_activations(const std::string& axis) { return axis == "tp" || axis == "cp" || axis == "ep"; }
 
-// Returns the number of axes that exchange activations within hosts.
+// Returns how many of the axes that exchange activations keep each of their groups on one host.
 int axes_within_hosts(const MeshShape& mesh, const std::vector<int>& hosts) {
   int count = 0;
   for (size_t axis = 0; axis < mesh.size(); ++axis)

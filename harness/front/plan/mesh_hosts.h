@@ -8,9 +8,9 @@
 
 namespace dpbench {
 
-// Returns a text that tells which axes have each group on one host, such as "tp within a host, dp between hosts". For
-// an axis that exchanges activations (tp, cp) between hosts, adds a text with another mesh if that mesh keeps more of
-// these axes within a host. hosts: the index of each rank's host.
+// Returns a text that says for each mesh axis whether its groups of ranks stay on one host, such as "tp within a host,
+// dp between hosts". Adds a text for each axis that exchanges activations (tp, cp, ep) between hosts if another order
+// of the axes keeps more of these axes within a host. `hosts` holds the host index of each rank.
 std::vector<std::string> axes_on_hosts(const MeshShape& mesh, const std::vector<int>& hosts);
 
 }  // namespace dpbench

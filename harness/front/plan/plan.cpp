@@ -66,7 +66,7 @@ Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Mac
   return plan;
 }
 
-// Throws UsageError if a mesh has an axis that none of the strategies uses.
+// Throws UsageError if no chosen strategy uses all axes of a mesh.
 void require_users_of_axes(const ResolvedSelection& resolved, const Catalogue& catalogue) {
   for (const Place& place : resolved.places) {
     const MeshShape mesh = parse_mesh(place.mesh);

@@ -21,7 +21,7 @@ struct SkippedCase {
 struct Plan {
   std::vector<CaseSpec> cases;       // cases in table order; each workload's baselines come first
   std::vector<SkippedCase> skipped;  // requested cases that cannot run on this machine
-  // By case id: the reason that `--backend auto` did not take its preferred backend.
+  // Notes by case id, for example why `--backend auto` did not take its preferred backend.
   std::map<std::string, std::string> notes;
   int threads = 1;  // threads per replica (model copy), the same for all cases
 };

@@ -15,7 +15,7 @@
 
 namespace dpbench {
 
-// A selection whose names have been looked up in the catalogue, and whose devices have been found on the machine.
+// A selection after its names were looked up in the catalogue and its devices on the machine.
 struct ResolvedSelection {
   std::vector<const StrategyEntry*> strategies;
   std::vector<const WorkloadEntry*> workloads;
@@ -31,9 +31,9 @@ struct Row {
   const StrategyEntry* strategy = nullptr;
   const WorkloadEntry* workload = nullptr;
   std::string skip_reason = {};  // why the case is skipped; empty: the case can run
-  std::string note = {};         // why `--backend auto` did not take the preferred backend
+  std::string note = {};         // note on the case, such as why `--backend auto` took a less preferred backend
   bool unavailable = false;      // the case is skipped because this machine or build lacks something
-  bool added = false;            // the case is a baseline that the user did not name
+  bool added = false;            // the case is a baseline or reference that the user did not name
 };
 
 ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
@@ -46,8 +46,8 @@ void expand(const Selection& selection, const Catalogue& catalogue, const Resolv
 // Replaces the backend "auto" with an actual one. Sets `skip_reason` if the case cannot use its device or backend.
 void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Sets `skip_reason` if the case's batch size is unusable, or if the case cannot run on the ranks that an outside
-// launcher has started. Throws UsageError for a bad --batch.
+// Sets `skip_reason` if the case's runtime, mesh or batch size is unusable, or if the case cannot run on the ranks that
+// an outside launcher has started. Throws UsageError for a bad --batch.
 void judge(Row& row, const Selection& selection, const Catalogue& catalogue);
 
 // Returns the cases (rows) that match --filter, and the baselines with which they are compared.

@@ -70,7 +70,8 @@ void refuse_other_world(const Selection& selection) {
                    numbers_of(asked) + " ranks, or use --launcher self");
 }
 
-// Returns the places of the meshes. --gpus and --cpus then only choose the device.
+// Returns the places (device, world size and mesh) of all --mesh values. With --mesh, the flags --gpus and --cpus only
+// choose the device.
 std::vector<Place> places_of_meshes(const Selection& selection, const Machine& machine) {
   std::vector<Place> places;
   std::vector<int> worlds;

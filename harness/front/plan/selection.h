@@ -16,7 +16,7 @@ inline constexpr const char* auto_backend = "auto";  // backend name that stands
 struct Place {
   Device device;
   int world;
-  std::string mesh = {};  // empty: all ranks on the axis dp
+  std::string mesh = {};  // mesh of the ranks; empty: all ranks on the axis dp
   bool has_mesh = false;  // true if the user gave the mesh
 };
 

@@ -7,7 +7,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// A memory limit from this value on means that there is none: cgroup v1 reports a huge number for "no limit".
+// A memory limit of at least this value counts as no limit: cgroup v1 reports a huge number if there is none.
 constexpr int64_t no_limit = int64_t{1} << 60;
 
 struct Version {
@@ -16,8 +16,8 @@ struct Version {
 constexpr Version first_version = {"sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"},
                   second_version = {"sys/fs/cgroup", "memory.events", "memory.max"};
 
-// Returns the path of the kill counter of the control group `group` or its closest ancestor that has one; empty if
-// there is none. In a container, /proc can name a group that is not visible under the mount.
+// Returns the path of the file that counts the out-of-memory kills of control group `group` or of its closest ancestor;
+// empty if there is none. In a container, /proc can name a group that is not visible under the mount.
 fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
   std::error_code ignored;
   for (;; group = group.parent_path()) {
@@ -40,7 +40,8 @@ int64_t limit_of(fs::path group, const char* name) {
 
 }  // namespace
 
-// Finds the process's control group in /proc/PID/cgroup. Its lines are like "4:memory:/a/b" in v1 and "0::/a/b" in v2.
+// Finds the process's control group in /proc/PID/cgroup. The lines of that file are like "4:memory:/a/b" in v1 and
+// "0::/a/b" in v2.
 OomKills::OomKills(pid_t pid, const fs::path& root) {
   std::ifstream file(root / "proc" / std::to_string(pid) / "cgroup");
   for (std::string line; std::getline(file, line);) {

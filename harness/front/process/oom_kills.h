@@ -26,8 +26,8 @@ class OomKills {
  private:
   int64_t count() const;
 
-  std::filesystem::path counter_;  // file that counts the group's out-of-memory kills; empty: none
-  const char* limit_ = "";         // name of the file with the memory limit, in the same directory
+  std::filesystem::path counter_;  // file that counts the control group's out-of-memory kills; empty: none
+  const char* limit_ = "";         // name of the file with the memory limit, next to `counter_`
   int64_t before_ = 0;
 };
 

@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Open files needed: this process holds a socket and a pidfd for each rank, and twice as many in a duel, which runs two
-// groups of ranks at once. A rank holds at most as many for its peers. The other files are libraries and reports.
+// This process holds a socket and a pidfd for each rank. A duel runs two groups of ranks at once, so it needs twice as
+// many. A rank needs at most as many for its peers. The other files are libraries and reports.
 constexpr rlim_t files_per_rank = 4, other_files = 64;
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace dpbench {
 class OrphanReaper {
  public:
   // `mark` is an environment setting NAME=VALUE by which the helper finds the processes to kill. No other process may
-  // have it.
+  // have this setting.
   explicit OrphanReaper(const std::string& mark);
   ~OrphanReaper();
   OrphanReaper(const OrphanReaper&) = delete;

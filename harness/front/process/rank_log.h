@@ -19,7 +19,7 @@ class RankLog {
   // is discarded instead.
   Fd open() const;
   bool flooded() const;
-  // Returns the lines written since the last call. A line without its end is held back until the rank has ended.
+  // Returns the lines written since the last call. An unfinished last line is held back until the rank has ended.
   std::vector<std::string> new_lines(bool ended);
   // Returns the last lines of the log without control characters.
   std::string tail() const;

@@ -15,8 +15,8 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Free memory that /dev/shm must have to be used. Containers often have only 64 MiB there, and a full /dev/shm kills
-// ranks.
+// Free space that /dev/shm must have for dpbench to use it. Containers often have only 64 MiB there, and a full
+// /dev/shm kills ranks.
 constexpr uint64_t wanted_bytes = 256u << 20;
 
 constexpr char unfinished_prefix[] = ".new-";  // prefix of a new scratch directory's name until it is locked

@@ -67,7 +67,7 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
                           std::optional<double> high) {
   if (!value || !std::isfinite(*value)) return "-";
   char text[64], half[32] = "";
-  if (low && high && *high - *low > *value)  // too wide and uneven for one half width
+  if (low && high && *high - *low > *value)  // the interval is too wide to show as a half width
     std::snprintf(half, sizeof half, " (%.*f-%.*f)", decimals, *low, decimals, *high);
   else if (low && high)
     std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
@@ -231,7 +231,7 @@ std::vector<const Column*> chosen_columns(const std::vector<std::string>& names)
   return chosen;
 }
 
-// True if text a comes before b: numbers by value, else by their characters.
+// True if `a` sorts before `b`: numbers by value, other texts alphabetically.
 bool before(const std::string& a, const std::string& b) {
   char *end_a = nullptr, *end_b = nullptr;
   const double x = std::strtod(a.c_str(), &end_a), y = std::strtod(b.c_str(), &end_b);

@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the memory of the rank that uses most: of its tensors on the CPU, reserved memory on a GPU. 0: unknown.
+// Returns the memory in bytes of the rank that uses most: tensors on the CPU, memory reserved by the allocator on a
+// GPU. 0: unknown.
 double bytes_of(const CaseRecord& record) {
   int64_t most = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -29,7 +30,7 @@ std::string size_text(double bytes) {
   return text;
 }
 
-// The smallest batch that gives each replica a sample for each micro-batch.
+// Returns the smallest batch that gives each replica a sample for each micro-batch.
 int64_t least_batch(const CaseSpec& spec) {
   return spec.accumulate * (spec.scaling == Scaling::strong ? spec.replicas() : 1);
 }
@@ -74,11 +75,11 @@ void FindBatchRun::plan() {
 
 LoopEnding FindBatchRun::run_cases() {
   const LoopEnding ended = TimedRun::run_cases();
-  report_.answer.reset();  // it would compare batches of one strategy
+  report_.answer.reset();  // the answer would compare batches of one strategy
   return ended;
 }
 
-// Replaces the planned cases of the report by the batches that were tried.
+// Replaces each planned case in the report by one case for each batch that was tried.
 LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) {
   const auto end_of_planned = report_.cases.begin() + static_cast<std::ptrdiff_t>(prepared_.plan.cases.size());
   const std::vector<CaseRecord> planned(report_.cases.begin(), end_of_planned);
@@ -94,7 +95,8 @@ LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeComman
   return {.usage = measured() ? "" : refusal};
 }
 
-// Returns a signal that ended the search, or the reason with which the strategy refused the case.
+// Searches for the largest batch of a planned case. Returns the signal that ended the search, or the reason with which
+// the strategy refused the case.
 LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
                                 const LaunchLoop::MakeCommand& make_command) {
   FoundBatch found;
@@ -112,7 +114,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     ended = loop.run();
     if (ended.signal != 0) return Fit::stop;
     const Fit fit = judge(record, ended, found);
-    report_.env = one.env;  // with the versions of the libraries that the workers loaded
+    report_.env = one.env;  // the environment now has the versions of the loaded libraries
     report_.cases.push_back(record);
     summarise(report_);
     save(false);
@@ -123,7 +125,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
   return ended;
 }
 
-// Judges a measured batch. One that does not fit becomes a skipped case with the reason.
+// Judges whether a measured batch fits. A batch that does not fit becomes a skipped case with the reason.
 Fit FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const {
   const auto refuse = [&](const std::string& why, Fit fit) {
     record.status = CaseStatus::skipped;
@@ -131,7 +133,7 @@ Fit FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch&
     return fit;
   };
   if (record.reason.starts_with("out of memory")) return refuse(record.reason, Fit::no);
-  // The worker refuses a batch with more samples than there are. A refused first batch ends the search.
+  // The worker refuses a batch larger than the data set. If it refuses the first batch, the search ends.
   if (!ended.usage.empty() || record.status == CaseStatus::skipped)
     return refuse(record.reason, found.batch ? Fit::no : Fit::stop);
   if (record.bad()) {

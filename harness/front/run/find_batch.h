@@ -20,18 +20,18 @@ struct BatchRange {
 };
 
 // Returns the largest batch that fits, on the assumption that all smaller ones fit too. Doubles or halves `start`, then
-// bisects. Returns less than range.least if that does not fit. After a `stop` it returns the largest batch so far.
+// bisects. Returns range.least - 1 if no batch fits. Once `fits` returns Fit::stop, returns the largest batch so far.
 int64_t largest_batch(int64_t start, BatchRange range, const std::function<Fit(int64_t)>& fits);
 
-// The result of one search.
+// The result of the search for one planned case.
 struct FoundBatch {
-  CaseSpec spec;  // as planned
+  CaseSpec spec;  // the case as planned, with the first batch to try
   std::optional<int64_t> batch;
-  double bytes = 0;  // memory with that batch
+  double bytes = 0;  // memory of the rank that uses most, with `batch`
   std::optional<double> samples_per_s;
-  std::string limit;  // why no larger batch was found; empty: none was tried
+  std::string limit;  // why a larger batch did not fit or could not run; empty: none was refused
 };
-// Returns a title row and a row for each search.
+// Returns a title row and a row for each searched case.
 std::vector<std::vector<std::string>> found_rows(const std::vector<FoundBatch>& all);
 
 class FindBatchRun : public TimedRun {
@@ -49,7 +49,7 @@ class FindBatchRun : public TimedRun {
   LoopEnding search(const CaseRecord& planned, CaseRunner& runner, const LaunchLoop::MakeCommand& make_command);
   Fit judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const;
 
-  const double memory_bytes_;  // 0: all of a GPU
+  const double memory_bytes_;  // memory limit of a rank (--memory); 0: all memory of a GPU
   std::vector<FoundBatch> found_;
 };
 

@@ -29,7 +29,7 @@ double sampled_seconds(const CaseRecord& record) {
   return total;
 }
 
-// Makes all blocks of a launch count as disturbed.
+// Marks all blocks of a launch as disturbed and drops their measurements.
 void drop_blocks(CaseOutcome& outcome) {
   if (!outcome.ranks.empty()) outcome.disturbed_blocks += static_cast<int>(outcome.ranks.front().samples_ns.size());
   for (RankRecord& rank : outcome.ranks) {
@@ -96,7 +96,7 @@ void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
 // A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, its
 // parameters are wrong: a usage error.
 void LaunchLoop::judge_refusals() {
-  std::set<std::string> accepting;  // strategies that took a case
+  std::set<std::string> accepting;  // strategies that accepted at least one case
   for (size_t i = 0; i < planned_; ++i)
     if (!refused_[i]) accepting.insert(specs_[i].strategy);
   for (size_t i = 0; i < planned_; ++i) {
@@ -151,8 +151,8 @@ bool LaunchLoop::run_case(int index, size_t which) {
   return true;
 }
 
-// Runs a launch of a case, and once more if, on average over that launch, the host of the virtual machine withheld
-// cores, or other programs took cores of a case with more threads than cores.
+// Runs one launch of a case. Repeats it once if the load by others disturbed it: the host of the virtual machine
+// withheld cores, or other programs took cores of a case with more threads than cores.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   int dropped = 0;
   for (int attempt = 0;; ++attempt) {
@@ -220,7 +220,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .disturbed_blocks = outcome.disturbed_blocks,
                                    .others = outcome.others});
       finished_[which] = any_failed(record.checks);
-      // With choose_, a case is ok after every launch, because the choice of the next launch's cases compares the
+      // If choose_ is set, a case counts as ok after each launch: the choice of the next launch's cases compares the
       // results so far.
       if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;

@@ -25,7 +25,8 @@ class LaunchLoop {
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
              ProgressLine& progress, MakeCommand make_command, Save save, ReadCpuTimes cpu_times = {}, int cores = 0);
 
-  // Chooses the cases of a launch among those that have not failed. The loop ends when it chooses none.
+  // Chooses the cases of a launch from the unfinished ones (not failed, not skipped). The loop ends when a launch gets
+  // no case.
   using Choose = std::function<std::vector<size_t>(int launch, const std::vector<size_t>& unfinished)>;
   void choose_by(Choose choose) { choose_ = std::move(choose); }
 
@@ -54,7 +55,7 @@ class LaunchLoop {
   CaseRunner& runner_;
   ProgressLine& progress_;
   MakeCommand make_command_;
-  Choose choose_;  // empty: every launch runs all cases
+  Choose choose_;  // chooses the cases of each launch; empty: every launch runs all cases
   Save save_;
   ReadCpuTimes cpu_times_;
   int cores_;

@@ -42,7 +42,8 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::E
   return outcome;
 }
 
-// Returns for each rank what messages say after its number: its place on the mesh, and its host if there are several.
+// Returns for each rank the text that error messages show after its number: its coordinates on the mesh, and its host
+// if there are several.
 std::vector<std::string> Launcher::where_ranks_are(const CaseSpec& spec) const {
   const MeshShape mesh = parse_mesh(spec.mesh);
   const auto hosts =
@@ -85,8 +86,8 @@ CaseOutcome Launcher::watch(const std::string& case_id, CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
-    // An open launched group reads the ranks' messages itself in its next turn, so they must not be received (and lost)
-    // here.
+    // While a group of an outside launcher is open, that group reads the ranks' messages. Receiving the messages here
+    // would lose them.
     if (settings_.world && key_.processes == 1 && settings_.world->open_groups == 0) settings_.world->keep_alive();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }

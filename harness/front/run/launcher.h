@@ -32,7 +32,8 @@ class CaseRunner {
   virtual CaseOutcome run(const CaseSpec& spec, const Json& command) = 0;
   // Ends the group of worker processes, so that the next case gets new ones. Returns an error message for each problem.
   virtual std::vector<std::string> end_group() = 0;
-  // Ends the processes that serve several groups of a launch. Returns an error message for each problem.
+  // Ends processes that stay up for all groups of a launch, such as those of the reference. Returns an error message
+  // for each problem.
   virtual std::vector<std::string> end_launch() { return {}; }
   virtual int pending_signal() = 0;
 };

@@ -23,7 +23,7 @@ struct Prepared {
   Plan plan{};
 };
 
-// Fills everything except the plan. Throws UsageError for errors that can be detected without a plan.
+// Returns a Prepared with everything except the plan. Throws UsageError for errors that can be detected without a plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);

@@ -1,5 +1,5 @@
-// One measurement from its flags to its exit code, as steps shared by the commands run, check, train and duel. Each
-// command overrides the virtual functions.
+// One measurement from its flags to its exit code, as steps shared by the commands run, check, train, tune and duel.
+// Each command overrides the virtual functions.
 #pragma once
 
 #include <filesystem>
@@ -67,8 +67,8 @@ class Run {
   WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs,
                                  const std::string& label = "");
   Launcher::Say note();  // returns a function that prints messages, but only with -v
-  // Returns a reader of the cores' times. It is empty under an outside launcher: the launcher starts several dpbench
-  // processes, and each would count the others' ranks as load by other programs.
+  // Returns a reader of the cores' CPU times. It is empty under an outside launcher: the launcher starts several
+  // dpbench processes, and each would count the others' ranks as load by other programs.
   ReadCpuTimes cpu_times_reader() const;
 
   const MeasuringOptions& options_;
@@ -86,7 +86,7 @@ class Run {
   double next_save_ = 0;
 };
 
-// A measurement whose result is a Report with the plan's cases (run, check and train).
+// A measurement whose result is a Report with the plan's cases (run, check, train and tune).
 class ReportRun : public Run {
  protected:
   using Run::Run;
@@ -96,7 +96,7 @@ class ReportRun : public Run {
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
-  // Runs every case in each launch.
+  // Runs the planned cases launch by launch. `choose` selects the cases of each launch; empty: every launch runs all.
   LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times = {},
                           LaunchLoop::Choose choose = {});
 

@@ -20,7 +20,7 @@ struct Section {
   std::vector<Cells> rows;
 };
 
-// Added to the heading of cases whose steps do not compute what the baseline's do.
+// Suffix of a section's heading if the steps of its cases compute something other than the baseline's steps.
 constexpr const char* other_mathematics = " · other mathematics than the baseline's: speeds do not compare";
 
 // Groups the report's cases into table sections by heading. Sections are in the order of their first cases.

@@ -21,9 +21,11 @@ std::string report_table(const Report& report, bool colour, const TableView& vie
 std::string report_markdown(const Report& report, const TableView& view = {});
 std::string report_csv(const Report& report, const TableView& view = {});
 
-// Formats all sentences of an answer under the headings of its groups, as text or Markdown.
+// Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its groups, as
+// text or Markdown.
 std::string answer_text(const Answer& answer, Form form);
-// Formats the most important sentences, at most `most` lines, for below a table; empty if nothing is compared.
+// Formats the answer's most important sentences in at most `most` lines, to print below a table. Empty if the answer
+// compares nothing.
 std::string brief_answer(const Answer& answer, size_t most, Form form);
 
 // Formats a complete JSON document, indented by one space.

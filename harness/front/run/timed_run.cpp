@@ -111,7 +111,7 @@ std::string TimedRun::output() const {
   return "";
 }
 
-// Returns the answer's main sentences, to print below the table.
+// Returns the main sentences of the run's answer (which strategy is fastest, and why), to print below the table.
 std::string TimedRun::answer() const {
   constexpr size_t most_lines = 6;
   if (run_options_.quiet || !report_.answer) return "";
@@ -119,14 +119,15 @@ std::string TimedRun::answer() const {
   return lines.empty() ? "" : "\n" + lines;
 }
 
-// Saves the run as a baseline if the user asked for one. Refuses an interrupted run or one with failed cases, because
-// later runs are compared with the baseline.
+// Reports an inconclusive run if the user asked to save a baseline and this run cannot serve as one.
 Ending TimedRun::ending() const {
   Ending end = ReportRun::ending();
   end.inconclusive = end.inconclusive || (!run_options_.save_baseline.empty() && !why_no_baseline(report_).empty());
   return end;
 }
 
+// Saves the run as a baseline if the user asked for one. Refuses an interrupted run or one with failed, disturbed or
+// unproven cases, because later runs are compared with the baseline.
 bool TimedRun::write_extra_files() {
   if (run_options_.save_baseline.empty()) return true;
   if (const std::string why = why_no_baseline(report_); !why.empty()) {

@@ -24,9 +24,8 @@ class TimedRun : public ReportRun {
   bool write_extra_files() override;
   std::string closing_line(bool saved) const override;
   std::vector<std::string> hints() const override;
-  // Measures the planned cases.
   virtual LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command);
-  // Returns which cases a launch measures; empty: every launch measures all.
+  // Returns a function that chooses the cases of each launch; empty: every launch measures all cases.
   virtual LaunchLoop::Choose choose() { return {}; }
 
   const RunOptions& run_options_;

@@ -12,7 +12,8 @@ namespace dpbench {
 // Writes text to stdout. Returns false if some of the text could not be written (closed pipe, full disk).
 bool print(const std::string& text);
 
-// Returns the columns of the terminal on the stream `descriptor`, or `otherwise` if it is none or has at most `least`.
+// Returns the width in columns of the terminal on `descriptor`. Returns `otherwise` if `descriptor` is not a terminal
+// or the width is at most `least`.
 size_t terminal_columns(int descriptor, size_t least, size_t otherwise);
 
 enum class Color { automatic, always, never };

@@ -77,9 +77,9 @@ std::string normalized(const std::string& name) {
   return plain;
 }
 
-// Rates a known name as the meaning of a mistyped one. Returns a penalty, smaller for better matches, or nothing if the
-// names do not match. A prefix match costs as much as one edit. A substring match, or a known name with extra letters,
-// costs less than two edits.
+// Returns a penalty that rates the known name `meant` as a suggestion for the mistyped name `typed`; smaller is better.
+// Returns nullopt if the names do not match. A prefix match costs as much as one edit. A substring match, or a known
+// name with extra letters after it, costs less than two edits.
 std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
   constexpr size_t min_letters = 3;  // fragments shorter than this match too many names
   if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;

@@ -34,8 +34,8 @@ std::string host_name() {
   return name;
 }
 
-// Returns what this process's own command line selects, with its plug-ins. Plug-ins named in a message from the network
-// are never loaded.
+// Returns the selection of this process's own command line, with its plug-ins checked. The agent never loads plug-ins
+// named in a message from the network.
 Selection own_selection(Selection what, const std::string& worker) {
   settle_plugins(what, worker);
   return what;

@@ -1,5 +1,5 @@
 // Converts a rank's progress state to and from the JSON that agents (dpbench on other ranks) send to rank 0:
-// [step,beat,stopped,collectives,[[number,hash,"call"],..]].
+// [step,beat,stopped,collectives,[[number,hash,"call"],..],"place"].
 #pragma once
 
 #include "harness/front/launch/rank_group.h"
@@ -8,8 +8,7 @@
 namespace dpbench {
 
 Json to_json(const RankState& state);
-// Parses a rank's state. The fields `collectives` and the calls may be missing: agents of older builds do not send
-// them.
+// Parses a rank's state. The fields after `stopped` may be missing: agents of older builds do not send them.
 RankState rank_state_from_json(const Json& json);
 
 }  // namespace dpbench

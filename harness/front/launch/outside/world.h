@@ -24,7 +24,7 @@ inline constexpr auto enum_names<AgentOrder> =
 // {"do":"tell","group":"NAME","message":{..}}                          send the message to the worker
 // {"do":"quit"|"kill","group":"NAME"}                                  end the worker
 // {"do":"end","code":0}                                                end the run with this exit code
-// Messages from an agent to rank 0; those with a group concern its worker:
+// Messages from an agent to rank 0; messages with "group" are about the worker of that agent:
 // {"rank":1,"hello":{..}}                                              the rank and its host
 // {"rank":1,"group":"NAME","line":".."}                                message that the worker sent
 // {"rank":1,"group":"NAME","death":STATUS,"why":".."}                  the worker died
@@ -62,7 +62,7 @@ class World {
   std::vector<Json> receive();
   // Sends heartbeats and handles signals from the other ranks while only rank 0 runs a case.
   void keep_alive();
-  int open_groups = 0;  // launched groups that read the ranks' messages themselves
+  int open_groups = 0;  // number of open groups, which read the ranks' messages themselves
   // Returns the ranks that have failed, or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
 

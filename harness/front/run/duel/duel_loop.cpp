@@ -143,7 +143,8 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   auto& checks = is_base ? record.base_checks : record.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
-  if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {  // of an audit
+  // Without `check`, the outcome has only audits: checks that compare timed steps with the oracle.
+  if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {
     record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
     record.reason = side_name(is_base) + fault;
     return std::nullopt;

@@ -47,7 +47,7 @@ class DuelLoop {
   std::vector<CaseSpec> specs_;
   std::vector<bool> decided_;
   std::mt19937_64 random_;
-  bool starved_ = false;  // true if a block of the current pair did not have its cores
+  bool starved_ = false;  // true if ranks lost cores to other programs in a block of the current pair
   LoopEnding ending_;
 };
 

@@ -21,11 +21,11 @@ void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
 // The blocks of one launch of a case.
 struct PairedRunner::Series {
   const CaseSpec* reference = nullptr;
-  int64_t steps = 0, reference_steps = 0;  // steps per block
-  size_t tried = 0;                        // pairs so far
-  std::vector<size_t> kept{};              // numbers of the case's blocks that count; 0 is the first, uncounted one
-  std::vector<std::vector<RankRecord>> blocks{};  // the blocks that count
-  std::vector<double> reference_ns{};             // step time of the reference beside each of these blocks
+  int64_t steps = 0, reference_steps = 0;         // steps per block
+  size_t tried = 0;                               // pairs of blocks run so far
+  std::vector<size_t> kept{};                     // numbers of the case's blocks that count; block 0 is the warm-up
+  std::vector<std::vector<RankRecord>> blocks{};  // the ranks' records of each block that counts
+  std::vector<double> reference_ns{};             // step time of the reference, paired with each block that counts
   double spent_s = 0;
   std::string reference_fault{};
   LoadWatch others;
@@ -98,7 +98,7 @@ std::optional<CaseOutcome> PairedRunner::set_up_reference(const Json& command, S
   return std::nullopt;
 }
 
-// Returns the number of blocks to measure for a case. first: the records of its first block.
+// Returns the number of blocks to measure for a case. `first` holds the ranks' records of its first block.
 int PairedRunner::blocks_of(const Sampling& sampling, const std::vector<RankRecord>& first) const {
   const bool is_long = sampling.steps == 0 && first.front().steps_per_sample == 1 &&
                        static_cast<double>(slowest_ns(first)) > 1e9 * sampling.min_sample_s;
@@ -106,7 +106,7 @@ int PairedRunner::blocks_of(const Sampling& sampling, const std::vector<RankReco
 }
 
 CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
-  // The first block warms up and decides the number of steps of the later ones. It does not count.
+  // The first block warms up and determines the number of steps of later blocks. It does not count.
   CaseOutcome outcome = cases_.run(spec, command);
   if (!ran(outcome)) return outcome;
   const Sampling sampling = sampling_from_json(command.at("sampling"));
@@ -128,7 +128,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
                                       {"sampling", command.at("sampling")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
-  std::swap(end.checks, outcome.checks);  // the checks before timing, then the audits of all blocks
+  std::swap(end.checks, outcome.checks);  // order: the checks before timing, then the audits of all blocks
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);

@@ -1,5 +1,5 @@
-// Measures a case in timed blocks that alternate with blocks of its reference, so that both feel the same load. Blocks
-// whose replicas did not have their cores are dropped and taken again.
+// Measures a case in timed blocks that alternate with blocks of its reference, so that both run under the same load. A
+// block in which replicas lost cores to other programs is dropped and repeated.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ class PairedRunner : public CaseRunner {
   struct Rules {
     uint64_t seed = 1;            // random seed that decides which block of a pair runs first
     int cores = 0;                // cores of the machine; 0: unknown
-    bool keep_disturbed = false;  // true: disturbed blocks count
-    ReadCpuTimes cpu_times = {};  // tells the load by others
-    int long_blocks = 0;          // blocks of a case with a step that is longer than a block has to be; 0: as others
+    bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
+    ReadCpuTimes cpu_times = {};  // reads CPU times, to compute the load by others
+    int long_blocks = 0;          // blocks per launch if a step exceeds a block's minimum time; 0: as for other cases
   };
 
-  // `cases` and `references` run on processes of their own.
+  // `cases` and `references` must use separate worker processes.
   PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules);
 
-  // Runs one launch of a case. The reference stays set up for the next case with the same one. `command` orders the
-  // first block.
+  // Runs one launch of a case. Its reference stays set up for the next case with the same reference. `command` is the
+  // message that starts the first block.
   CaseOutcome run(const CaseSpec& spec, const Json& command) override;
   std::vector<std::string> end_group() override { return cases_.end_group(); }
   std::vector<std::string> end_launch() override;
@@ -50,7 +50,7 @@ class PairedRunner : public CaseRunner {
   Rules rules_;
   std::mt19937_64 random_;
   std::string loaded_;        // id of the reference that is set up; empty: none
-  int64_t loaded_steps_ = 0;  // its steps per block
+  int64_t loaded_steps_ = 0;  // steps per block of the reference that is set up
 };
 
 }  // namespace dpbench
