@@ -5,7 +5,7 @@
 //                           runs one block; the case stays set up for the next one
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
 //                           after the last block: profiles the case and answers with the record of these blocks,
-//                           numbered from 0; retake: a profile that lost its cores is repeated
+//                           numbered from 0; retake: repeats a profile that other programs disturbed
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}
@@ -41,8 +41,8 @@
 //   DPBENCH_PLUGINS                separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs
-//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank was started
-//                                  on its share of them
+//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank is bound
+//                                  to its share of the cores
 #pragma once
 
 #include <array>
