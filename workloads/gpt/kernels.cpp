@@ -52,7 +52,7 @@ class PlainSoftmax : public AttentionKernel {
   }
 
  protected:
-  // Keys and values have as many heads as queries.
+  // result() and gradients() take keys and values with as many heads as queries.
   virtual Result result(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) const {
     const at::Tensor scores = scores_of(q, k, causal), logsumexp = scores.logsumexp(3);
     return {(scores - logsumexp.unsqueeze(3)).exp().matmul(v), logsumexp};
@@ -96,7 +96,7 @@ class Softmax : public PlainSoftmax {
     return q.is_cuda() && q.scalar_type() == at::kFloat && q.size(3) % aligned == 0;
   }
 
-  // The kernel reads the logarithms in groups of 32.
+  // Pads the log-sum-exps, because the memory-efficient kernel reads them in groups of 32.
   static at::Tensor padded(const at::Tensor& logsumexp) {
     constexpr int64_t group = 32;
     const int64_t missing = (group - logsumexp.size(2) % group) % group;

@@ -21,8 +21,8 @@ struct BlockWork {
   Pass forward = {}, backward = {};
 };
 
-// Returns the work of one micro-batch of `rows` rows. The head's work includes the loss. Attention counts all scores,
-// as Shape::flop_per_row() does.
+// Returns the work of one micro-batch of `rows` rows. The head's work includes the loss. Attention counts masked scores
+// too, as Shape::flop_per_row() does.
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows);
 
 // Returns the work of the whole model on one device: the sum over all blocks.
