@@ -27,7 +27,7 @@ double learning_rate(const OptimizerSpec& spec, int64_t step);
 inline bool is_scheduled(const OptimizerSpec& spec) { return spec.warmup_steps > 0 || spec.decay_steps > 0; }
 // Returns the weight decay for a parameter, which depends on its number of dimensions.
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions);
-// Returns the names of a parameter's optimizer-state tensors: each is the slot in "<parameter>.<slot>".
+// Returns the slots of a parameter's optimizer-state tensors, which are named "<parameter>.<slot>".
 std::vector<std::string> state_slots(const OptimizerSpec& spec);
 
 }  // namespace dpbench

@@ -59,7 +59,7 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
   }
   const Layout fsdp{.strategy = "fsdp", .mesh = sizes.mesh(), .sharding = Sharding::parameters, .overlapped = true};
   if (sizes.shard > 1 && sizes.dp > 1) return {fsdp};
-  if (sizes.shard > 1) return {};  // skip: the same as fsdp over dp
+  if (sizes.shard > 1) return {};  // skip: the layout equals fsdp over the axis dp
   return {{.strategy = "ddp", .mesh = sizes.mesh(), .overlapped = true},
           {.strategy = "zero1", .mesh = sizes.mesh(), .sharding = Sharding::state},
           {.strategy = "zero2", .mesh = sizes.mesh(), .sharding = Sharding::gradients, .overlapped = true},

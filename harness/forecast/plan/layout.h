@@ -18,7 +18,7 @@ enum class Sharding { replicated, state, gradients, parameters };
 
 struct Layout {
   std::string strategy = {};  // name of the strategy
-  MeshShape mesh = {};        // without axes of size 1
+  MeshShape mesh = {};        // mesh without axes of size 1
   Sharding sharding = Sharding::replicated;
   bool overlapped = false;        // gradients are reduced during the backward pass
   bool narrow = false;            // parameters are gathered and used in bfloat16

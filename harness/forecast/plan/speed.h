@@ -16,7 +16,7 @@ struct SizeRate {
 };
 
 struct Speed {
-  std::vector<SizeRate> rates = {};  // in ascending order of size; at least one
+  std::vector<SizeRate> rates = {};  // at least one rate, in ascending order of layer size
   double bytes_per_s = 0;            // memory bandwidth; 0: `rates` include the memory traffic
   double update_s = 0;               // time of the optimizer per parameter
   std::string fitted_to = {};        // source of these figures, for display

@@ -12,7 +12,7 @@ std::vector<int64_t> filled(const std::vector<double>& costs, int64_t stages, do
   std::vector<int64_t> sizes;
   size_t next = 0;
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // one block per later stage
+    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // leave one block per later stage
     double sum = 0;
     const size_t first = next;
     while (next < spare && (next == first || sum + costs[next] <= limit)) sum += costs[next++];

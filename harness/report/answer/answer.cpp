@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the standing of each member by `cost`, where lower is better. A member without a cost is undecided. Two
-// members are compared only if `compares` returns true for them.
+// Returns the standing of each case of a group by `cost`; lower is better. A case without a cost is undecided. Two
+// cases are compared only if `compares` returns true for them.
 std::vector<Standing> standings(const std::vector<RankedCase>& members,
                                 const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
                                 const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {

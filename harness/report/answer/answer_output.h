@@ -16,7 +16,7 @@ std::vector<std::string> brief_lines(const Answer& answer, size_t most);
 bool compares_any(const Answer& answer);
 
 struct AnswerSection {
-  std::string title;  // empty: the whole run
+  std::string title;  // names the group of cases; empty: the section is about the whole run
   std::vector<std::string> sentences;
 };
 // Returns all sentences of an answer: a section for each group, then one for the whole run.

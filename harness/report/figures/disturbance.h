@@ -31,8 +31,9 @@ void drop_profile_times(std::vector<RankRecord>& ranks);
 // False if the load is unknown.
 bool quiet(const std::optional<OtherLoad>& load);
 
-// Returns the smallest load of other programs, in cores, that counts: a quarter of a core or 5 % of the machine's
-// cores, whichever is larger. Lower loads come from daemons and from the resolution of the kernel's clocks.
+// Returns the smallest load of other programs, in cores, that counts as a disturbance: a quarter of a core or 5 % of
+// the machine's cores, whichever is larger. Lower loads come from daemons and from the resolution of the kernel's
+// clocks.
 double least_load(int cores);
 // True if other programs, or a virtual machine's host, took cores that the case's replicas need.
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);

@@ -80,7 +80,8 @@ std::string reference_name(const Report& report) {
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
   const std::string name = reference_name(report);
-  // Only the first match is used, even if it has no result, because its blocks alternated with the blocks of the case.
+  // Use only the first matching reference case, even if it has no result, because its blocks alternated with the blocks
+  // of case `spec`.
   for (const CaseRecord& record : report.cases)
     if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, name))
       return record.ok() && record.step_time_ns ? &record : nullptr;

@@ -27,7 +27,7 @@ class GpuWatch {
     Nvml::Device device;
     GpuCounters counters;
     std::optional<unsigned long long> energy_at_start_mj;
-    double energy_mj = 0, seconds = 0;  // summed over the intervals between start() and read()
+    double energy_mj = 0, seconds = 0;  // energy and time, summed over the intervals from start() to read()
     double sm_clock_sum_mhz = 0;
   };
   std::optional<unsigned long long> energy_mj(const Watched& one) const;

@@ -69,8 +69,7 @@ struct Table<Choice> {
             "parts of the loss: communication (not hidden), waiting and computation; empty: unknown", range::share}};
 };
 
-// A group of comparable cases: the same workload, settings, world size and global batch, and steps that compute the
-// same.
+// A group of comparable cases: the same workload, settings, world size, global batch and computation per step.
 struct AnswerGroup {
   std::string setting{};
   int world = 1;

@@ -77,7 +77,8 @@ CheckRow check_row_from_json(const Json& json);
 TrainOptions train_options_from_json(const Json& json);
 TrainingRecord training_record_from_json(const Json& json);
 
-// Why a rank had to stop a case. Ranks never send the last three kinds; the front (the dpbench process) detects them.
+// The reason why a rank stopped a case. Ranks never send the last three kinds; the front (the dpbench process) detects
+// them.
 enum class FailureKind { usage, unavailable, oom, nan, unwritten, peer, failure, death, killed_for_memory, offence };
 template <>
 inline constexpr auto enum_names<FailureKind> = std::to_array<std::string_view>(
@@ -125,8 +126,9 @@ struct alignas(64) CallSlot {
   // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
 };
-// Write and read a text as atomic words, truncated to fit. Words are stored with release and loaded with acquire order,
-// so a reader that sees a new word of a log entry also sees that the entry's number has changed.
+// store_text() writes a text as atomic words, truncated to fit, and load_text() reads it. Words are stored with release
+// and loaded with acquire order, so a reader that sees a new word of a log entry also sees that the entry's number has
+// changed.
 void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text);
 std::string load_text(std::span<const std::atomic<uint64_t>> words);
 

@@ -81,7 +81,7 @@ std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
   for (const CheckRow& row : checks) {
     const bool proves = (row.name.starts_with("gradient-") && row.name != "gradient-layout") ||
                         row.name.starts_with("accumulation") || row.name == "trajectory" || row.name == "audit" ||
-                        row.name == "unused-parameters";  // also passes if the strategy refuses such parameters by name
+                        row.name == "unused-parameters";  // passes if a strategy refuses unused parameters by name
     if (!proves) continue;
     if (row.status != CheckStatus::skipped) return std::nullopt;
     if (!skipped) skipped = &row;
