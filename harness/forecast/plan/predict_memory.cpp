@@ -103,8 +103,7 @@ double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layou
 Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout) {
   Memory most;
   for (const RankBlocks& rank : ranks_of_pipeline(shape, layout)) {
-    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0)
-      continue;  // skip a rank that has only the norm
+    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;  // skip a rank with only the norm
     const gpt::Step step{.rows = static_cast<double>(layout.rows),
                          .micro_batches = static_cast<int>(layout.micro_batches),
                          .live = std::min<int>(rank.live, static_cast<int>(layout.micro_batches)),
