@@ -15,14 +15,15 @@
 namespace dpbench {
 namespace {
 
-// Keras' defaults for BatchNorm. The momentum here is the new value's share; Keras writes it as 0.99, the old value's.
+// Keras' defaults for BatchNorm. norm_momentum is the weight of the new value; Keras states the weight of the old
+// value, 0.99.
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;
 constexpr double dropout_rate = 0.5;
 
 // Padding of the 6x6 kernel with stride 2, as in Keras' "same" mode: a 12x12 input and 6x6 output need 4 extra rows, 2
 // on each side.
 constexpr int64_t large_k_padding = 2;
-constexpr int64_t last_side = 6;  // pixels, of the output of large_k and of all convolutions after it
+constexpr int64_t last_side = 6;  // height and width of the output of large_k and of later convolutions
 
 // With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
 class Convnet : public Model {
@@ -30,7 +31,7 @@ class Convnet : public Model {
   Convnet(uint64_t seed, int64_t scale, bool smooth) {
     const auto generator = own_generator(seed);
     const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale, units = 256 * scale;
-    const int64_t depths = scale + 4;  // convolutions, dense1 and dense2
+    const int64_t depths = scale + 4;  // number of layers: convolutions, dense1 and dense2
     int64_t pixels_in = image_side * image_side;
     const auto convolution = [&](const std::string& conv, const std::string& norm, const ConvShape& shape,
                                  int64_t side) {

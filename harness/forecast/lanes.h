@@ -1,5 +1,5 @@
-// Computation and communication of a rank side by side. A collective begins when its data are ready and the collectives
-// before it have ended.
+// Simulates the computation and communication of a rank side by side; times are in seconds. A collective begins when
+// its data is ready and all earlier collectives have ended.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class Lanes {
     communication_ += seconds;
     return link_free_;
   }
-  // The computation stops until this time.
+  // Stops the computation until `time`.
   void wait_until(double time) { now_ = std::max(now_, time); }
   void wait_for_all() { wait_until(link_free_); }
   // Runs a collective that no computation overlaps.

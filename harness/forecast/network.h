@@ -21,8 +21,8 @@ struct Network {
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
 };
 
-// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. inter is allowed only with host_size, and
-// required by it. Throws a UsageError that names the invalid part and the format.
+// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. The text must contain inter if host_size
+// is above 0, and must not otherwise. Throws a UsageError that names the invalid part and the format.
 Network parse_network(const std::string& text, int host_size);
 
 enum class Algorithm { ring, tree, hierarchical };

@@ -1,4 +1,4 @@
-// What the outputs of `plan` and `project` have in common.
+// Helpers shared by the output of `dpbench plan` and of `dpbench project`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Returns a number as text, "-" if it is not finite. format: of printf, for one double.
+// Returns a number as text, or "-" if it is not finite. format: a printf format for one double.
 std::string text_of_number(double number, const char* format);
 
 Json to_json(const Network& network);

@@ -10,13 +10,14 @@ namespace dpbench {
 struct OptimizerSpec {
   enum class Kind { sgd, adam };
   Kind kind = Kind::sgd;
-  double learning_rate = 1e-3;                        // the highest rate of the schedule
+  double learning_rate = 1e-3;                        // highest learning rate of the schedule
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // settings of Adam, unused by SGD
-  // Decoupled weight decay as in AdamW, of parameters with two or more dimensions only. Adam only.
+  // Decoupled weight decay as in AdamW, for parameters with two or more dimensions. Must be 0 for SGD.
   double weight_decay = 0;
   double momentum = 0;  // as in torch's SGD, without dampening. SGD only.
   // The learning rate rises linearly in the first warmup_steps steps, then falls as a cosine in decay_steps steps to
-  // final_fraction times its highest value, and stays there. With zeros it is constant.
+  // final_fraction times its highest value, and stays there. If warmup_steps and decay_steps are 0, the rate is
+  // constant.
   int64_t warmup_steps = 0, decay_steps = 0;
   double final_fraction = 0;
 };
@@ -24,9 +25,9 @@ struct OptimizerSpec {
 // Returns the learning rate of a step, counted from 0.
 double learning_rate(const OptimizerSpec& spec, int64_t step);
 inline bool is_scheduled(const OptimizerSpec& spec) { return spec.warmup_steps > 0 || spec.decay_steps > 0; }
-// Returns the weight decay of a parameter with this many dimensions.
+// Returns the weight decay for a parameter, which depends on its number of dimensions.
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions);
-// Returns the names of the state's tensors of each parameter, as in "<parameter>.<slot>".
+// Returns the slots of a parameter's optimizer-state tensors, which are named "<parameter>.<slot>".
 std::vector<std::string> state_slots(const OptimizerSpec& spec);
 
 }  // namespace dpbench

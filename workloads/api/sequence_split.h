@@ -1,5 +1,5 @@
 // Context parallelism: several ranks compute one model together, each with some of the tokens of every sample. Only
-// attention needs the tokens of other ranks: there a model calls a SequenceSplit.
+// attention needs the tokens of other ranks; a model calls a SequenceSplit for it.
 #pragma once
 
 #include <algorithm>
@@ -15,77 +15,80 @@
 
 namespace dpbench {
 
-// What context parallelism needs to know of a model.
+// The properties of a model that context parallelism needs.
 struct SequencePlan {
-  int64_t tokens = 0;  // dimension 1 of input, target, activations and output; 0: the sequence cannot be cut
-  int64_t heads = 0;   // attention heads of a layer; whole groups of them share a key and value head
+  int64_t tokens = 0;  // sequence length: dimension 1 of input, target, activations and output; 0: cannot be cut
+  int64_t heads = 0;   // attention heads of a layer; each group of them shares a key and value head
   int64_t kv_heads = 0;
-  // For the formula of the traffic:
+  // Inputs of the formula for communication volume.
   int64_t layers = 0, head_size = 0;
 };
 
-// Attention of some queries over some keys. Tensors are [rows, heads, tokens, head size]; there may be fewer heads of
-// keys and values, each for a group of query heads. causal: query i sees the keys 0 .. i; otherwise, all keys.
+// Computes attention of some queries over some keys. Tensors are [rows, heads, tokens, head size]. Keys and values may
+// have fewer heads, each shared by a group of query heads. causal: query i sees keys 0 .. i, else all keys.
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;
-  // Causal attention over a whole sequence, with autograd.
+  // Returns causal attention over a whole sequence. Autograd computes its gradients.
   virtual at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const = 0;
 
-  // The result over a block of keys. logsumexp [rows, heads, tokens]: log-sum-exp of the scores, which weights the
-  // outputs of blocks that are merged. If it is undefined, attention has no softmax, and outputs are added.
+  // The result of attention over a block of keys. logsumexp [rows, heads, tokens]: log-sum-exp of the scores, which
+  // gives the block's weight when blocks are merged. Undefined: attention without softmax; the outputs of blocks are
+  // added.
   struct Result {
     at::Tensor output, logsumexp;
   };
   virtual Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const = 0;
   // Returns the block's contribution to the gradients of query, key and value. whole: the result over all blocks.
-  // slope: the gradient of its output.
+  // slope: the gradient of whole.output.
   using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
   virtual Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                                    const at::Tensor& value, const Result& whole, bool causal) const = 0;
 };
 
-// The exchange of one micro-batch. Every rank makes the same calls in the same order.
+// Exchanges activations between ranks during one micro-batch. Every rank makes the same calls in the same order.
 class SequenceSplit {
  public:
   virtual ~SequenceSplit() = default;
 
-  // Called before each block of the model, with its name for error messages.
+  // The model calls begin_block() before each of its blocks. name: the block's name, for error messages.
   virtual void begin_block(const std::string& /*name*/) const {}
-  // This rank's tokens, in the order in which it holds them: pieces of the whole sequence, the first tokens first.
+  // Returns the positions of this rank's tokens, as pieces of the whole sequence in ascending order.
   virtual const std::vector<Piece>& tokens() const = 0;
   // Returns the output of causal attention over all ranks' tokens for this rank's queries.
   virtual at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const std::shared_ptr<const AttentionKernel>& kernel) const = 0;
-  // Returns the sum over ranks, on every rank.
+  // Returns the sum of x over all ranks, on every rank.
   virtual at::Tensor total(const at::Tensor& x) const = 0;
-  // Returns the whole sequence of all ranks' tokens in their order, on every rank.
+  // Joins the tokens of all ranks along dimension `dim`, in the order of the sequence. Returns the result on every
+  // rank.
   virtual at::Tensor join(const at::Tensor& own, int64_t dim) const = 0;
 };
 
-// Cuts pieces out of a dimension and joins them.
+// Returns a tensor made of the given pieces of `whole` along dimension `dim`.
 inline at::Tensor pieces_of(const at::Tensor& whole, int64_t dim, const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parts;
   for (const Piece& piece : pieces) parts.push_back(whole.narrow(dim, piece.first, piece.size));
   return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
 }
 
-// The exchanges of a rank that computes a model together with other ranks. A pointer is null if the model is not
-// divided in that way.
+// Exchanges of a rank that computes a model together with other ranks: one object each for tensor, context and expert
+// parallelism. Null: the model is not divided in that way.
 struct ModelSplit {
   std::shared_ptr<const TensorSplit> tensor = nullptr;
   std::shared_ptr<const SequenceSplit> sequence = nullptr;
   std::shared_ptr<const ExpertSplit> experts = nullptr;
 
-  // True if a rank computes only a part of its samples' output. With experts it computes all of it.
+  // True if a rank computes only a part of the output for its samples. Under expert parallelism it computes the whole
+  // output.
   bool cuts_output() const { return tensor || sequence; }
   void begin_block(const std::string& name) const {
     if (tensor) tensor->begin_block(name);
     if (sequence) sequence->begin_block(name);
     if (experts) experts->begin_block(name);
   }
-  // Returns the tokens that this rank has outside of TensorSplit::enter() .. leave(), as pieces of a sequence of this
-  // length.
+  // Returns the tokens that this rank holds outside of TensorSplit::enter() .. leave(), as pieces of a sequence of
+  // `length` tokens.
   std::vector<Piece> tokens(int64_t length) const {
     if (!sequence) return {tensor ? tensor->sequence() : Piece{0, length}};
     return tensor ? pieces_within(sequence->tokens(), tensor->sequence()) : sequence->tokens();

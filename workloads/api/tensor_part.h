@@ -1,4 +1,4 @@
-// A part of a tensor: a block of its elements.
+// A part of a tensor: a rectangular block of its elements.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace dpbench {
 
 struct TensorPart {
-  std::string name;  // of the whole tensor
+  std::string name;  // name of the whole tensor
   at::Tensor values;
-  // Position of the first value in the whole tensor, by dimension, and the sizes of the whole tensor.
+  // first: index of the part's first element in the whole tensor, per dimension. sizes: sizes of the whole tensor.
   std::vector<int64_t> first, sizes;
 };
 
-// Returns the part that is the whole tensor.
+// Returns a part that covers the whole tensor.
 inline TensorPart whole_part(const std::string& name, const at::Tensor& tensor) {
   const std::vector<int64_t> sizes = tensor.sizes().vec();
   return {name, tensor, std::vector<int64_t>(sizes.size(), 0), sizes};

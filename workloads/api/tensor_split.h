@@ -32,47 +32,48 @@ inline Piece piece_of(const std::vector<int64_t>& sizes, int rank) {
   return piece;
 }
 
-// A parameter or buffer of which each rank has a piece.
+// A parameter or buffer that is divided among the ranks along one dimension.
 struct TensorCut {
-  std::string name;  // the first of its names
+  std::string name;  // name of the parameter; if it is tied, the first name
   int64_t dim = 0;
-  std::vector<int64_t> sizes;  // by rank
+  std::vector<int64_t> sizes;  // size of each rank's piece
 };
 
-// How a model is cut for a number of ranks. Parameters and buffers that are not named are whole on every rank.
+// How a model is divided among ranks for tensor parallelism. Every rank has the whole of all parameters and buffers
+// that the plan does not name.
 struct TensorPlan {
   std::vector<TensorCut> cuts;       // empty: the model cannot be divided
   std::vector<std::string> partial;  // whole parameters whose gradients must be summed over ranks
-  // Length of the sequence, dimension 1 of the activations outside of enter() .. leave(), if it may be cut; otherwise
-  // 0.
+  // Sequence length (dimension 1 of the activations outside of enter() .. leave()) if the sequence may be cut; else 0.
   int64_t tokens = 0;
-  // For the formula of the traffic. Elements per sample: summed by leave() in a forward pass, summed by enter() in a
-  // backward pass (both for the whole sequence), summed by the loss in total(), and compared by the loss in maximum().
+  // Inputs of the formula for communication volume, in elements per sample. left: summed by leave() in a forward pass.
+  // entered: summed by enter() in a backward pass. totals, maxima: reduced by the loss in total() and in maximum().
+  // left and entered count the whole sequence.
   int64_t left = 0, entered = 0, totals = 0, maxima = 0;
 };
 
-// The exchange of activations of one micro-batch. Every rank makes the same calls in the same order.
+// Exchanges activations between ranks during one micro-batch. Every rank makes the same calls in the same order.
 class TensorSplit {
  public:
   virtual ~TensorSplit() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  // Called before each block of the model, with its name for error messages.
+  // The model calls begin_block() before each of its blocks. name: the block's name, for error messages.
   virtual void begin_block(const std::string& /*name*/) const {}
   // Returns the piece of the sequence that this rank has outside of enter() .. leave(): all of it, unless the sequence
   // is cut.
   virtual Piece sequence() const = 0;
-  // Returns the whole activation, for layers whose output features are cut. The backward pass sums its gradient over
-  // ranks.
+  // Returns the whole activation, for layers with divided output features. The backward pass sums the gradient of x
+  // over ranks.
   virtual at::Tensor enter(const at::Tensor& x) const = 0;
-  // Returns the sum of product(x) over ranks, for layers whose input features are cut. The product of some samples must
-  // not depend on the others.
+  // Returns the sum of product(x) over ranks, for layers with divided input features. product() must compute each
+  // sample independently of the others.
   using Product = std::function<at::Tensor(const at::Tensor& x)>;
   virtual at::Tensor leave(const at::Tensor& x, const Product& product) const = 0;
   // Returns the concatenation of all ranks' pieces along a dimension, on every rank.
   virtual at::Tensor join(const at::Tensor& piece, int64_t dim, const std::vector<int64_t>& sizes) const = 0;
-  // Return the sum and the maximum over ranks, on every rank. The maximum has no gradient.
+  // total() returns the sum of x over ranks and maximum() the maximum, on every rank. The maximum has no gradient.
   virtual at::Tensor total(const at::Tensor& x) const = 0;
   virtual at::Tensor maximum(const at::Tensor& x) const = 0;
 };

@@ -1,4 +1,4 @@
-// The interface of a workload: a model, its data and its loss. Independent of ranks, devices and timing.
+// The interface of a workload: a model, its data and its loss. A workload does not depend on ranks, devices or timing.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Batch {
   int64_t rows() const { return ids.size(0); }
 };
 
-// Everything a forward pass may depend on besides its samples. With these values, a dropout mask is the same however
-// samples are split between replicas.
+// All inputs of a forward pass besides the samples. With these values, a dropout mask does not depend on how samples
+// are split between replicas.
 struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -52,17 +52,17 @@ class Model : public torch::nn::Module {
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
   // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
-  // The default is an empty plan: the model cannot be divided. Throws UsageError if it can be divided, but not among so
-  // many ranks.
+  // The default is an empty plan: the model cannot be divided. Throws UsageError if the model can be divided, but not
+  // among this many ranks.
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
-  // Returns what context parallelism needs to know. The default: the model's samples are no sequences.
+  // Returns the properties of the model that context parallelism needs. The default: the model's samples are not
+  // sequences.
   virtual SequencePlan sequence_plan() const { return {}; }
   // Returns how the model's experts are cut for expert parallelism over this many ranks. The default is an empty plan:
-  // the model has none. Throws UsageError if it has fewer than ranks.
+  // the model has no experts. Throws UsageError if there are fewer experts than ranks.
   virtual ExpertPlan expert_plan(int /*ranks*/) const { return {}; }
   // Divides the model into spans of this many blocks. forward() then keeps only the input of each span, and the
-  // backward pass runs the span again. It keeps all activations of the last span. 0: it keeps all activations of the
-  // model.
+  // backward pass runs the span again. All activations of the last span are kept. 0: no recomputation.
   void recompute(int64_t blocks) { recompute_ = blocks; }
   int64_t recompute() const { return recompute_; }
 
@@ -84,21 +84,21 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
-  // Used under tensor and context parallelism, by models whose last block leaves its output cut: split_loss() returns
-  // loss(), and joined_output() the whole output. Both take this rank's output, and return the same on every rank. Only
-  // the loss has a gradient. target: of whole sequences.
+  // These functions replace loss() and the output under tensor and context parallelism if the model's last block leaves
+  // its output divided. split_loss() returns the loss and joined_output() the whole output, the same on every rank.
+  // output: this rank's part of the output. target: targets of whole sequences. Only the loss has a gradient.
   virtual at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& /*split*/) const {
     return loss(output, target);
   }
   virtual at::Tensor joined_output(const at::Tensor& output, const ModelSplit& /*split*/) const { return output; }
-  // Returns the class that each output stands for, if the targets are classes.
+  // Returns the predicted class for each output, if the targets are classes.
   virtual at::Tensor predicted(const at::Tensor& output) const { return output.argmax(-1); }
-  // Returns the number of terms that the loss of this batch is the mean of: its samples, unless a sample has several
+  // Returns the number of terms over which loss() averages in this batch: one per sample, unless a sample has several
   // terms, such as one per token.
   virtual int64_t loss_terms(const Batch& batch) const { return batch.rows(); }
   virtual OptimizerSpec optimizer() const = 0;
-  // Returns these training samples as CPU tensors; floating-point ones are float32. Pure and thread-safe, as is loss():
-  // the same ids give the same samples in any process and thread.
+  // Returns these training samples as CPU tensors; floating-point tensors are float32. Pure and thread-safe, as is
+  // loss(): the same ids give the same samples in any process and thread.
   virtual Batch batch(const at::Tensor& ids) const = 0;
   // Generates or decompresses these samples ahead of batch(), so that the ranks of a host can share them. Never timed.
   virtual void prepare(const at::Tensor& /*ids*/) const {}
@@ -122,7 +122,7 @@ struct WorkloadOptions {
   bool smooth = false;
   // The flag --data: MNIST's directory, or a file, as the workload defines it; if empty, the built-in samples.
   std::string data_dir = {};
-  int64_t recompute = 0;  // the flag --recompute; the program makes the models do it (Model::recompute)
+  int64_t recompute = 0;  // the flag --recompute; the harness passes it to Model::recompute()
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
 };

@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// Returns the number of cores this thread may run on, or CPU_SETSIZE if the kernel does not say.
+// Returns the number of cores this thread may run on, or CPU_SETSIZE if the kernel does not report it.
 inline int usable_cores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : CPU_SETSIZE;

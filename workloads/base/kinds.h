@@ -28,7 +28,7 @@ template <>
 inline constexpr auto enum_names<Parallelism> = std::to_array<std::string_view>({"single", "replicas", "ranks"});
 
 // The code that runs layers, backward passes and small allocations. torch: LibTorch's, as in a user's own program;
-// fast: dpbench's own autograd nodes, graph traversal and cache of small blocks, which are bit-identical.
+// fast: dpbench's own autograd nodes, graph traversal and cache of small memory blocks, with bit-identical results.
 enum class Runtime { torch, fast };
 template <>
 inline constexpr auto enum_names<Runtime> = std::to_array<std::string_view>({"torch", "fast"});

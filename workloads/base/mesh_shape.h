@@ -88,13 +88,14 @@ inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
   return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
 }
 
-// Which samples a rank gets: those of replica number `replica` of `replicas`. Follows from the data axes alone.
+// Selects the samples of a rank: those of replica number `replica` of `replicas`. Only the mesh's data axes determine
+// it.
 struct DataPlace {
   int replica = 0, replicas = 1;
 };
 
 // Returns the shape that a text such as "dp=2,tp=2" describes, without axes of one rank. Throws UsageError for an
-// unknown axis (with the known ones), an axis that is named twice, and any other text that is not a mesh.
+// unknown axis (listing the known ones), for an axis named twice, and for any other text that is not a mesh.
 inline MeshShape parse_mesh(const std::string& text) {
   MeshShape shape;
   if (text.empty()) return shape;
@@ -120,7 +121,7 @@ inline std::string text_of(const MeshShape& shape) {
   return text;
 }
 
-// True if the ranks have no other axis than dp, as without --mesh.
+// True if the mesh has no axis other than dp, as without the flag --mesh.
 inline bool is_plain(const MeshShape& shape) { return shape.empty() || (shape.size() == 1 && shape[0].name == "dp"); }
 
 inline int ranks_of(const MeshShape& shape) {
@@ -129,7 +130,7 @@ inline int ranks_of(const MeshShape& shape) {
   return ranks;
 }
 
-// A shape without axes stands for `world` ranks on the axis dp.
+// Returns the replica that selects a rank's samples. A mesh without axes stands for `world` ranks on the axis dp.
 inline DataPlace data_place(const MeshShape& shape, int world, int rank) {
   if (is_plain(shape)) return {rank, world};
   DataPlace place;
@@ -142,8 +143,8 @@ inline DataPlace data_place(const MeshShape& shape, int world, int rank) {
   return place;
 }
 
-// Returns the global ranks of the groups of an axis, each in ascending order. The mesh is row-major: neighbouring ranks
-// differ in the last axis.
+// Returns the process groups of an axis, as lists of global ranks in ascending order. The ranks of a group differ only
+// in their position on the axis. The mesh is row-major: consecutive ranks differ in the last axis.
 inline std::vector<std::vector<int>> groups_of_axis(const MeshShape& shape, size_t axis) {
   int stride = 1;
   for (size_t i = axis + 1; i < shape.size(); ++i) stride *= shape[i].size;

@@ -1,4 +1,5 @@
-// The runtime of this process, and who runs its backward passes.
+// The runtime of this process (LibTorch's code or dpbench's own), and the threads on which dpbench runs backward
+// passes.
 #pragma once
 
 #include "workloads/base/kinds.h"
@@ -9,7 +10,8 @@ Runtime runtime();
 // Sets the runtime of this process. Call it before any layer runs. Processes that do not call it use `fast`.
 void set_runtime(Runtime runtime);
 
-// As long as an object of this class exists, its thread is marked as one on which dpbench::backward() walks a graph.
+// While an object of this class exists, its thread is marked as one on which dpbench::backward() walks an autograd
+// graph.
 class OwnWalk {
  public:
   OwnWalk();
@@ -21,7 +23,7 @@ class OwnWalk {
   bool before_;
 };
 
-// True if dpbench::backward() walks a graph on this thread.
+// True if dpbench::backward() walks an autograd graph on this thread.
 bool on_own_walk();
 // Name of the autograd node that walks a whole graph inside torch's engine.
 inline constexpr const char* walked_node = "dpbench::Walked";

@@ -1,11 +1,12 @@
-// Guards against a race in MKL's vector functions, which LibTorch calls for tanh, exp, sqrt and others: each is bound
-// to its implementation by its first call, and of two threads that make it at once, one may compute with errors of a
-// thousand units in the last place (pytorch issue 188792, MKL 2024.2).
+// Guards against a race in MKL's vector functions (pytorch issue 188792, MKL 2024.2), which LibTorch calls for tanh,
+// exp, sqrt and others. The first call of a function binds it to an implementation. If two threads make the first call
+// at once, one of them may get errors of a thousand units in the last place.
 #pragma once
 
 namespace dpbench {
 
-// Calls each function once, so no later call is the first. A program calls it before it computes with several threads.
+// Calls each of MKL's vector functions once, so that no later call is the first. A program calls bind_vector_math()
+// before it computes with several threads.
 void bind_vector_math();
 
 }  // namespace dpbench

@@ -35,7 +35,7 @@ void WorkQueue::run() {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // the finished job's tensors are released before drain() returns
+    job = nullptr;  // release the finished job's tensors before drain() returns
     lock.lock();
     --unfinished_;
     changed_.notify_all();

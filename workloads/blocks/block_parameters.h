@@ -1,4 +1,4 @@
-// The parameters of a span of blocks.
+// Lists the parameters of a span of a model's blocks.
 #pragma once
 
 #include <algorithm>

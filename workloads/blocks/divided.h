@@ -26,17 +26,19 @@ inline Cutting cutting_of(int64_t depth, int64_t layers) {
 }
 
 struct StackLayer {
-  std::string name;  // of the layer; its parameters are name.weight and, unless has_bias is false, name.bias
-  int64_t inputs = 0, outputs = 0;        // features
+  std::string name;                 // name of the layer; its parameters are name.weight and, with has_bias, name.bias
+  int64_t inputs = 0, outputs = 0;  // numbers of features
   int64_t pixels_in = 1, pixels_out = 1;  // values of each feature per sample
   bool has_bias = true;
   std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
 };
 
-// Throws UsageError if a layer has fewer features than there are ranks.
+// Returns the plan that divides a stack of layers. Throws UsageError if a layer has fewer features than there are
+// ranks.
 TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks);
 
-// Computes `layer`, which has the functions forward(x) and without_bias(x), and bias() to add to the latter's result.
+// Computes a layer that is divided as `cutting` says. The layer has the functions forward(x), without_bias(x) and
+// bias(), the bias to add to the result of without_bias().
 template <class Layer>
 at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, const TensorSplit* split) {
   if (!split || cutting == Cutting::none) return layer.forward(x);
@@ -48,7 +50,7 @@ at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, con
   }
   const at::Tensor sum = split->leave(pieces, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
   const at::Tensor bias = layer.bias();
-  // In the dtype of the sum, as in a layer that is not divided: under autocast that is bfloat16.
+  // Add the bias in the dtype of the sum, as an undivided layer does: bfloat16 under autocast.
   return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
 }
 

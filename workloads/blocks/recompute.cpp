@@ -31,7 +31,7 @@ std::vector<at::Tensor> trained_parameters_of(std::span<const Block> blocks) {
   return trained;
 }
 
-// Restores the blocks' buffers in its destructor to the values that they had in its constructor.
+// Saves the values of the blocks' buffers in its constructor and restores them in its destructor.
 class KeptBuffers {
  public:
   explicit KeptBuffers(std::span<const Block> blocks) {
@@ -70,7 +70,7 @@ class RecomputeNode : public torch::autograd::Node {
     const bool needs_x = before.requires_grad();
     const at::Tensor x = before.detach().requires_grad_(needs_x);
     if (needs_x) inputs.insert(inputs.begin(), x);
-    const KeptBuffers buffers(blocks_);  // until the backward pass, for which BatchNorm saves its buffers
+    const KeptBuffers buffers(blocks_);  // restores after grad(), because BatchNorm's backward pass uses the buffers
     variable_list gradients = torch::autograd::grad({again(x)}, inputs, {slopes[0]}, /*retain_graph=*/false,
                                                     /*create_graph=*/false, /*allow_unused=*/true);
     if (!needs_x) gradients.insert(gradients.begin(), at::Tensor());

@@ -12,9 +12,8 @@ namespace dpbench {
 at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context);
 
 // Same as run_blocks(), with the same bits in output, gradients and buffers, but keeps only `x` until the backward
-// pass, which runs the blocks again under the autocast and with the dropout masks of the first run. Buffers are
-// updated once. A parameter that a block does not use counts as used: hooks on it are called, with an undefined
-// gradient.
+// pass, which runs the blocks again under the autocast and with the dropout masks of the first run. Buffers are updated
+// once. A parameter that the blocks do not use counts as used: autograd calls its hooks with an undefined gradient.
 at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const Context& context);
 
 }  // namespace dpbench

@@ -19,7 +19,7 @@ namespace {
 // Type code for bytes in IDX's magic number, whose last byte counts the dimensions.
 constexpr uint32_t unsigned_bytes = 0x0800;
 constexpr int64_t max_gzip_ratio = 1032;  // highest compression ratio of deflate, according to zlib's documentation
-// Bytes per gzread() call, which takes an unsigned length but returns an int.
+// Maximum bytes per gzread() call: gzread() takes an unsigned length but returns an int.
 constexpr int64_t max_read_bytes = 1 << 30;
 
 gzFile handle(void* file) { return static_cast<gzFile>(file); }
@@ -59,7 +59,7 @@ void IdxFile::fail(const std::string& found, const std::string& expected) const 
 }
 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
-  // O_NONBLOCK, because opening a FIFO would block.
+  // Use O_NONBLOCK, because opening a FIFO would block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
   struct stat status{};
@@ -79,7 +79,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  // If damaged gzip data is the reason for the short header, the damage is reported instead of the length.
+  // If damaged gzip data is the reason for a short header, report the damage instead of the length.
   if (got < bytes) require_sound();
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());

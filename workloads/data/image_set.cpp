@@ -17,7 +17,7 @@ namespace {
 
 enum State : uint8_t { untouched, being_made, ready };
 constexpr const char* fetch_hint = "; fetch them again, or leave --data out for drawn digits";
-// How long to wait for an image that another rank has begun to make; that rank may have died.
+// Time to wait for an image that another rank is generating. That rank may have died.
 constexpr auto claim_timeout = std::chrono::milliseconds(20);
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
@@ -103,8 +103,8 @@ void ImageSet::ensure(std::span<const int64_t> ids) const {
   for (const int64_t id : claimed_by_others) {
     while (state_of(states_, id).load(std::memory_order_acquire) != ready && std::chrono::steady_clock::now() < limit)
       std::this_thread::yield();
-    // The rank that began to make the image died or is very slow, so this rank makes it too. That is safe: both write
-    // the same bytes.
+    // The rank that began to generate the image died or is very slow, so this rank generates it too. Both write the
+    // same bytes.
     if (state_of(states_, id).load(std::memory_order_acquire) != ready) make_row(id);
   }
 }

@@ -21,15 +21,15 @@ class ImageSet {
 
   // Returns a set whose images are generated on first use.
   static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make);
-  // Returns the images and labels of two IDX files. Reads them unless another process already has. Throws UsageError if
-  // the files do not match.
+  // Returns the images and labels of two IDX files. Reads the files unless another process has already read them.
+  // Throws UsageError if the files do not match.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
   // Throws UsageError if read() would fail on these files. Returns the number of images.
   static int64_t require(const std::string& images, const std::string& labels);
 
   int64_t rows() const { return rows_; }
 
-  // Generates those images of `ids` that are missing. Call it before pixels() and label().
+  // Generates the missing images among `ids`. Call it before pixels() and label().
   void ensure(std::span<const int64_t> ids) const;
   const uint8_t* pixels(int64_t row) const { return pixels_ + row * image_bytes; }
   uint8_t label(int64_t row) const { return labels_[row]; }

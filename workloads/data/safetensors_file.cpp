@@ -75,7 +75,7 @@ class Draft {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& what) : what_(what + " '" + path + "'") {
-  // O_NONBLOCK, because opening a FIFO would wait for its writer.
+  // Use O_NONBLOCK, because opening a FIFO would wait for its writer.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw UsageError(what_ + ": " + std::strerror(errno));
   try {

@@ -46,7 +46,7 @@ std::optional<int64_t> elements(const Sizes& sizes) {
   return count;
 }
 
-// A part of a tensor in a file.
+// A part of a tensor that one file holds.
 struct Stored {
   const SafetensorsFile* file;
   const StoredTensor* tensor;
@@ -66,7 +66,7 @@ struct Whole {
   std::vector<Stored> parts;
 };
 
-// Reads a directory. Its messages begin with `what` and the directory's name.
+// Reads a directory of tensors. Error messages begin with `what` and the directory's name.
 class Directory {
  public:
   Directory(std::string path, const std::string& what)
@@ -169,7 +169,7 @@ class Directory {
 
 void require_parts_directory(const std::string& directory, const std::string& what) {
   std::error_code failed;
-  fs::create_directories(directory, failed);  // if it fails, the next line says why
+  fs::create_directories(directory, failed);  // if it fails, require_writable() reports why
   const fs::path index = fs::path(directory) / index_file;
   require_writable(index, what);
   if (!fs::exists(index)) return;
@@ -190,7 +190,7 @@ void write_parts(const std::string& directory, const Save& save, int number, con
   }
   file.metadata = {{save_key, save.mark}, {offsets_key, offsets.dump()}, {sizes_key, sizes.dump()}, {"format", "pt"}};
   std::error_code failed;
-  fs::create_directories(directory, failed);  // if it fails, writing fails with the reason
+  fs::create_directories(directory, failed);  // if it fails, save_tensors() reports why
   save_tensors(fs::path(directory) / file_name(save, number), file);
 }
 

@@ -1,5 +1,5 @@
-// Tensors in a directory: safetensors files with parts of them, one written by each rank, and an index. Until the index
-// of a save is written, readers see the previous save.
+// Stores tensors in a directory: each rank writes a safetensors file with parts of the tensors, and an index completes
+// the save. Until the index of a save is written, readers see the previous save.
 #pragma once
 
 #include <map>
@@ -15,22 +15,21 @@ namespace dpbench {
 // fails at its start. what: the flag that named the directory, for error messages.
 void require_parts_directory(const std::string& directory, const std::string& what);
 
-// Identifies a save by 16 hexadecimal digits, which differ from those of every other save, and by the number of its
-// files.
+// Identifies a save. mark: 16 hexadecimal digits, unique to this save. files: number of its files.
 struct Save {
   std::string mark;
   int files = 1;
 };
 
-// Writes a save's file of this number. Each file also says where its parts lie, in the form that PyTorch's
-// HuggingFaceStorageReader understands. Throws FileError if it cannot be written.
+// Writes file number `number` of a save. Its metadata holds the offsets of its parts, in the form that PyTorch's
+// HuggingFaceStorageReader reads. Throws FileError if the file cannot be written.
 void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts);
 // Commits a save: writes the index, then deletes the files of earlier saves, recognised by their names. Call it when
 // all files have been written. Throws FileError if one of them is missing.
 void commit_parts(const std::string& directory, const Save& save, const std::map<std::string, std::string>& metadata);
-// Reads all tensors, whole, and the metadata. what: the flag that named the directory, for error messages. Throws
-// UsageError with the file's name if one is missing, damaged or of another save, or if parts overlap or do not make up
-// their tensor.
+// Reads all parts, assembles the whole tensors and returns them with the metadata. what: the flag that named the
+// directory, for error messages. Throws UsageError with the file's name if a file is missing, damaged or of another
+// save, or if parts overlap or leave gaps in their tensor.
 TensorFile load_parts(const std::string& directory, const std::string& what);
 
 }  // namespace dpbench

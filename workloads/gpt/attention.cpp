@@ -7,7 +7,7 @@
 namespace dpbench::gpt {
 namespace {
 
-constexpr double rotary_base = 500'000;  // the base of Llama 3
+constexpr double rotary_base = 500'000;  // rotary base of Llama 3
 
 }  // namespace
 
@@ -51,8 +51,8 @@ at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const a
   return projection->forward(x).view({x.size(0), x.size(1), heads, shape_.head_size()}).transpose(1, 2);
 }
 
-// Returns the key or value head of each of this rank's query heads. shared: all key or value heads, which every rank
-// has.
+// Returns the key or value head for each of this rank's query heads. shared: all key or value heads; every rank has
+// them.
 at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& split) const {
   const Piece mine = own_piece(shape_.heads, split);
   const at::Tensor heads =

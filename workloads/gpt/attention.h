@@ -14,11 +14,12 @@
 
 namespace dpbench::gpt {
 
-// Rotates pairs (i, i + size / 2) of a head's features by an angle that grows with the position.
+// Rotary positions: rotates pairs (i, i + size / 2) of a head's features by an angle that grows with the token's
+// position.
 class Rotary {
  public:
   Rotary(int64_t positions, int64_t head_size);
-  // x: [rows, heads, tokens, head size]. positions: of these tokens.
+  // x: [rows, heads, tokens, head size]. positions: positions of the tokens in the sequence.
   at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:
@@ -28,7 +29,8 @@ class Rotary {
   const Tables& tables_for(const at::Tensor& x) const;
 
   Tables exact_;  // float64, on the CPU
-  // On the device and in the dtype of the last pass, because a recorded step cannot copy tables from the host.
+  // Copy of exact_ on the device and in the dtype of the last pass, because a step captured in a CUDA graph cannot copy
+  // tables from the host.
   mutable Tables near_;
 };
 
@@ -44,7 +46,7 @@ class Attention : public torch::nn::Module {
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
-  std::optional<Rotary> rotary_;  // none if nothing is rotated; a clone of the module has its own
+  std::optional<Rotary> rotary_;  // unset: no rotation; a clone of the module has its own tables
   std::shared_ptr<const AttentionKernel> kernel_;
 };
 

@@ -1,6 +1,5 @@
-// The workload gpt-exact: gpt with whole numbers in place of real ones. Sums are exact in any order, so a contribution
-// that is lost, doubled or put in another place changes a whole number, and a right strategy is bit-identical to the
-// oracle.
+// The workload gpt-exact: a gpt model that computes with small whole numbers. Sums are exact in any order, so a correct
+// strategy is bit-identical to the reference. A lost, doubled or misplaced contribution changes a whole number.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -25,8 +24,8 @@ class GptExact : public Gpt {
   GptExact(const WorkloadOptions& options, const std::string& sizes)
       : Gpt(exact_shape(sizes), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
 
-  // Returns the sum of all logits, and of the balance of experts, each times -1, 0 or 1, which depends on the target
-  // and the logit's index.
+  // Returns the weighted sum of all logits and of the experts' balance. The weights are -world, 0 or world, and depend
+  // on the target and the index of the logit.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return weighted_sums(output, target, 0).sum();
   }
@@ -38,11 +37,11 @@ class GptExact : public Gpt {
     return split.sequence ? split.sequence->total(sum) : sum;
   }
   bool sum_loss() const override { return true; }
-  // Parameters stay whole numbers, because they do not change.
+  // The learning rate is 0, so the parameters do not change and stay whole numbers.
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns a weighted sum of the logits of each sample. first: index in the vocabulary of the first of these logits.
+  // Returns a weighted sum of the logits of each sample. first: vocabulary index of the first logit in `output`.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
@@ -52,7 +51,7 @@ class GptExact : public Gpt {
   double world_;
 };
 
-// sizes: more sizes of the model, as in --model.
+// Returns a variant of gpt-exact. sizes: additional sizes of the model, in the format of the flag --model.
 WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
   return {.name = name,
           .summary = summary,

@@ -24,8 +24,8 @@ at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& values)
   return at::tensor(values, at::kLong).to(x.device());
 }
 
-// Returns, for each of `count` rows, its position in `order`, a list of rows; the length of the list for a row that it
-// lacks.
+// Returns the position of each of `count` rows in `order`, a list of row numbers. For a row that is not in the list,
+// returns the length of the list.
 at::Tensor positions_in(const at::Tensor& order, int64_t count) {
   return at::full({count}, order.numel(), order.options())
       .scatter_(0, order, at::arange(order.numel(), order.options()));
@@ -36,14 +36,15 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
   return std::accumulate(first, first + piece.size, int64_t{0});
 }
 
-// Rows that arrived rank by rank, each rank's by expert, are put in the order of the experts, each expert's by rank:
-// the order that they would have on one device with the samples of all ranks.
+// The order of received rows. They arrive sorted by rank, then by expert; `order` sorts them by expert, then by rank,
+// as on one device with the samples of all ranks.
 struct Arrived {
   std::vector<int64_t> order;   // positions among the arrived rows
-  std::vector<int64_t> counts;  // by expert of this rank
+  std::vector<int64_t> counts;  // rows per expert of this rank
 };
 
-// counts: by rank and expert. mine: the experts of this rank.
+// Returns the order of the received rows. counts[rank][expert]: rows that the rank sends to the expert. mine: the
+// experts of this rank.
 Arrived by_expert(const std::vector<std::vector<int64_t>>& counts, const Piece& mine) {
   Arrived arrived;
   for (int64_t expert = mine.first; expert < mine.first + mine.size; ++expert) {
@@ -89,12 +90,13 @@ ExpertDense::ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, do
     : weight_(register_parameter(
           "weight",
           weights(shape.experts * outputs, inputs, spread, /*ones=*/1).view({shape.experts, outputs, inputs}))) {
-  // A vector, because the optimizer decays matrices only.
+  // Store the biases as one vector, because weight decay applies only to tensors with two or more dimensions.
   if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts * outputs}));
 }
 
 std::vector<at::Tensor> ExpertDense::forward(const std::vector<at::Tensor>& rows) const {
-  // One node for all experts: a select() for each would add up gradients of the size of the whole tensor.
+  // unbind() makes one autograd node for all experts. A select() per expert would add up gradients as large as the
+  // whole tensor.
   const std::vector<at::Tensor> matrices = weight_.unbind();
   const std::vector<at::Tensor> biases =
       bias_.defined() ? bias_.view({-1, weight_.size(1)}).unbind() : std::vector<at::Tensor>(matrices.size());
@@ -115,21 +117,22 @@ Experts::Experts(const Shape& shape, const InitialWeights& weights) : shape_(sha
   down_ = dense("down_proj", shape.mlp, shape.hidden, residual_spread(shape));
 }
 
-// scores: the router's, [rows, tokens, experts]. uses: the same shape, how often a token uses an expert.
+// Returns the balance loss of each sequence. scores: the router's scores [rows, tokens, experts]. uses: how often a
+// token uses an expert, in the same shape.
 at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses) const {
-  // In whole numbers, sums take the place of means.
+  // The exact model takes sums instead of means, to stay in whole numbers.
   if (shape_.exact) return (uses.sum(1) * scores.sum(1)).sum(1);
   const auto experts = static_cast<double>(shape_.experts), chosen = static_cast<double>(shape_.top_k);
   return (uses.mean(1) * scores.mean(1)).sum(1) * (experts / chosen);
 }
 
 Experts::Choice Experts::choose(const at::Tensor& x) const {
-  // In full precision, because a rounded score may choose another expert.
+  // Compute the router without autocast, because a rounded score may select another expert.
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const int64_t rows = x.size(0), tokens = x.size(1), k = shape_.top_k;
   const at::Tensor logits = router_->forward(x.to(router_->weight().scalar_type()));
   const at::Tensor scores = shape_.exact ? logits : logits.softmax(-1);
-  // Sorted, because topk() leaves open which of two equal scores comes first.
+  // Use a stable sort, because topk() does not define which of two equal scores comes first.
   const at::Tensor experts = scores.detach().argsort(/*stable=*/true, /*dim=*/-1, /*descending=*/true).narrow(-1, 0, k);
   const at::Tensor uses = at::one_hot(experts, shape_.experts);  // [rows, tokens, top_k, experts]
   Choice choice;
@@ -140,13 +143,13 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   if (shape_.capacity > 0) {
     const auto even = static_cast<double>(k * tokens) / static_cast<double>(shape_.experts);
     const auto most = static_cast<int64_t>(std::ceil(shape_.capacity * even));
-    const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);  // from 1
+    const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);  // queue position, from 1
     choice.kept = place.gather(2, experts.reshape({rows, tokens * k, 1})).le(most).view({rows * tokens, k});
   }
   return choice;
 }
 
-// rows: by expert of this rank.
+// Returns the outputs of this rank's experts. rows: sorted by expert. counts: rows per expert.
 at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
   const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts);
   std::vector<at::Tensor> hidden = up_->forward(inputs);
@@ -155,7 +158,8 @@ at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>&
   return at::cat(down_->forward(hidden));
 }
 
-// rows: by expert, of all ranks.
+// Sends rows to the ranks of their experts and returns the outputs in the same order. rows: sorted by expert, over all
+// experts of the layer. counts: rows per expert.
 at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                     const ExpertSplit& split) const {
   const std::vector<int64_t> sizes = even_pieces(shape_.experts, split.ranks());
@@ -175,8 +179,8 @@ at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<in
 Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) const {
   const Choice choice = choose(x);
   const int64_t hidden = x.size(2), k = shape_.top_k, tokens = choice.experts.size(0);
-  // Each token's row, once for each of its experts, sorted by expert. Repeated here, not by the sort, because a
-  // gradient that gathers a row twice is not deterministic on a GPU.
+  // Repeat each token's row once per selected expert, then sort the rows by expert. Indexing a row twice instead would
+  // make its gradient nondeterministic on a GPU.
   const at::Tensor repeated = x.reshape({tokens, 1, hidden}).expand({tokens, k, hidden}).reshape({tokens * k, hidden});
   at::Tensor order = choice.experts.flatten().argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   if (choice.kept.defined()) order = order.masked_select(choice.kept.flatten().index_select(0, order));
@@ -184,7 +188,7 @@ Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) 
       values_of(choice.experts.flatten().index_select(0, order).bincount({}, shape_.experts));
   const at::Tensor rows = repeated.index_select(0, order);
   at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
-  // Dropped rows get zeros, from a row at the end.
+  // Append a row of zeros, which all dropped rows use as their output.
   if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
   const at::Tensor of_tokens = found.index_select(0, positions_in(order, tokens * k)).view({tokens, k, hidden});
   return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};

@@ -1,5 +1,5 @@
-// A mixture of experts in place of a layer's MLP. A router chooses some experts for each token. Under expert
-// parallelism a rank has some of the experts, and tokens travel to the ranks of theirs.
+// A mixture of experts in place of a layer's MLP. A router selects some experts for each token. Under expert
+// parallelism, a rank holds some of the experts, and each token is sent to the ranks of its experts.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace dpbench::gpt {
 
-// Returns how the experts are cut. Throws UsageError if there are fewer than ranks.
+// Returns how the experts are divided among ranks. Throws UsageError if there are fewer experts than ranks.
 ExpertPlan expert_plan_of(const Shape& shape, int ranks);
 
-// The same fully connected layer of every expert: a matrix for each.
+// One fully connected layer of all experts of an MLP, with a weight matrix per expert.
 class ExpertDense : public torch::nn::Module {
  public:
   ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, double spread, const InitialWeights& weights);
-  // rows: by expert. Returns the product of each expert's rows with its matrix.
+  // Returns the outputs of the layer per expert: rows[i] times the matrix of expert i, plus its bias.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
@@ -33,16 +33,16 @@ class Experts : public torch::nn::Module {
 
   struct Output {
     at::Tensor y;        // [rows, tokens, hidden]
-    at::Tensor balance;  // [rows]: how unevenly each sequence uses the experts; 1 if evenly
+    at::Tensor balance;  // [rows]: balance loss of each sequence; 1 if it uses the experts evenly
   };
   // x: [rows, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
-  // The router's choice.
+  // The router's choice of experts for each token.
   struct Choice {
     at::Tensor experts, weights;  // [tokens of all rows, top_k]
-    at::Tensor kept;              // the same shape: false if the expert drops the token; undefined: it drops none
+    at::Tensor kept;              // same shape: false if the expert drops the token; undefined: all are kept
     at::Tensor balance;
   };
   Choice choose(const at::Tensor& x) const;

@@ -9,7 +9,7 @@
 namespace dpbench::gpt {
 namespace {
 
-// Returns the first and largest of the pieces that even_pieces() returns.
+// Returns the size of the first piece of even_pieces(), which is the largest.
 int64_t first_piece(int64_t size, int ranks) { return (size + ranks - 1) / ranks; }
 
 void refuse_unknown(const Shape& shape) {
@@ -18,7 +18,7 @@ void refuse_unknown(const Shape& shape) {
                      ": there is no formula of the memory of a model with experts");
 }
 
-// Numbers of features, tokens and bytes on the first rank.
+// Numbers of features, tokens and bytes on the first rank, which has the largest pieces.
 struct Sizes {
   Sizes(const Shape& shape, const Cut& cut, Precision precision = Precision::float32, double rows = 1)
       : gpt2(shape.style == Style::gpt2),
@@ -49,11 +49,12 @@ struct Sizes {
     gathered = divided && cut.sequence;
   }
   bool gpt2, narrow;
-  double wide_bytes, bytes;  // of a parameter or an element of the residual stream; of an element of a product
+  double wide_bytes, bytes;  // bytes per element: of parameters and the residual stream; of matrix products
   double heads = 0, row_tokens = 0, tokens = 0;
-  double outer_tokens = 0;  // outside of TensorSplit::enter() .. leave()
+  double outer_tokens = 0;  // tokens outside of TensorSplit::enter() .. leave()
   int64_t query = 0, key_stored = 0, key_used = 0, mlp = 0, vocab = 0;
-  // Bytes of an activation with `hidden` features, outside and inside of enter() .. leave(), and of the logits.
+  // Bytes of an activation with `hidden` features, outside of enter() .. leave() and inside (whole_...), and of the
+  // logits.
   double stream = 0, whole_stream = 0, product = 0, whole_product = 0, logits = 0;
   bool dropout = false, divided = false, gathered = false;
 };
@@ -73,7 +74,7 @@ Counts counts_of(const Shape& shape, Part part, const Cut& cut) {
   return {(attention + mlp) * hidden, sizes.gpt2 ? biases + 4 * hidden : 2 * hidden};
 }
 
-// Bytes of temporaries while a dropout mask is computed. On the CPU a float32 mask has none.
+// Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU needs none.
 double drawn_mask(const Sizes& sizes, double bytes) {
   constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors
   return sizes.dropout && bytes != float32_bytes ? at_once * sizes.stream / sizes.wide_bytes : 0;
@@ -81,7 +82,7 @@ double drawn_mask(const Sizes& sizes, double bytes) {
 
 Activations of_embed(const Sizes& sizes) {
   const double added = (sizes.gpt2 || sizes.dropout ? 2 : 1) * sizes.stream + drawn_mask(sizes, sizes.wide_bytes);
-  constexpr double masks = 9;  // per token: the number of the vector, and whether another rank has it
+  constexpr double masks = 9;  // bytes per token: int64 index of the vector, bool for vectors of other ranks
   return {
       .kept = (sizes.dropout ? sizes.stream : 0) + (sizes.divided ? masks * sizes.tokens : 0),
       .output = sizes.stream,
@@ -89,7 +90,8 @@ Activations of_embed(const Sizes& sizes) {
       .backward = sizes.stream + (sizes.divided ? sizes.whole_stream : 0) + (sizes.gathered ? sizes.whole_stream : 0)};
 }
 
-// LayerNorm keeps mean and deviation. On the CPU, RMSNorm is a composition that keeps the normalized input as well.
+// Returns the bytes that a norm keeps for its backward pass. LayerNorm keeps two numbers per token. RMSNorm, a
+// composite operation on the CPU, keeps one number per token and the normalized input.
 double kept_by_norm(const Sizes& sizes) {
   const double numbers = sizes.wide_bytes * sizes.outer_tokens;
   return sizes.gpt2 ? 2 * numbers : numbers + sizes.stream;
@@ -102,7 +104,8 @@ Activations of_norm(const Sizes& sizes) {
           .backward = (sizes.gpt2 ? 2 : 5) * sizes.stream};
 }
 
-// Under autocast, each linear layer keeps its own copy of its input. Otherwise, layers with the same input share it.
+// Returns the bytes that linear layers with the same input keep of it. Under autocast, each layer keeps its own copy;
+// otherwise they share the input.
 double kept_inputs(const Sizes& sizes, int layers) { return (sizes.narrow ? layers : 1) * sizes.whole_product; }
 
 double kept_by_attention(const Shape& shape, const Sizes& sizes, const Cut& cut) {
@@ -111,11 +114,13 @@ double kept_by_attention(const Shape& shape, const Sizes& sizes, const Cut& cut)
   const double logsumexp = sizes.wide_bytes * sizes.heads * tokens;
   const double inputs = kept_inputs(sizes, 3) + logsumexp;
   const bool ring = cut.cp > 1;
-  // The tokens of a ring's rank are not contiguous, so it copies the rotary tables of its positions, four times.
+  // In ring attention, the tokens of a rank are not contiguous, so the rank copies the rotary tables of its positions
+  // four times.
   const double table = sizes.wide_bytes * sizes.row_tokens * static_cast<double>(shape.head_size());
   const double tables = ring && !sizes.gpt2 ? 4 * table : 0;
   if (!ring || !sizes.narrow) return inputs + tables + sizes.bytes * (2 * query + 2 * key);
-  // A ring keeps its output in float32 too, and does not cast queries and keys, which rotation leaves in float32.
+  // Ring attention keeps its output in float32 too. It does not cast queries and keys, which rotary positions leave in
+  // float32.
   const double wide = sizes.wide_bytes, queries_and_keys = sizes.gpt2 ? sizes.bytes : wide;
   return inputs + tables + queries_and_keys * (query + key) + sizes.bytes * key + (wide + sizes.bytes) * query;
 }
@@ -126,7 +131,7 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   Activations found{.output = sizes.stream};
   found.kept = kept_by_attention(shape, sizes, cut) + 2 * kept_by_norm(sizes) + sizes.stream + masks +
                kept_inputs(sizes, sizes.gpt2 ? 1 : 2) + (sizes.gpt2 ? 2 : 4) * inner;
-  // The outputs of attention and MLP, and a float32 copy where a bfloat16 one is added to the stream.
+  // The outputs of attention and MLP, and a float32 copy where a bfloat16 output is added to the residual stream.
   const double added = (sizes.dropout ? 3 : 2) * sizes.product + (sizes.narrow ? sizes.stream : 0);
   const double summed =
       sizes.gathered ? 2 * sizes.product + sizes.whole_product + (sizes.narrow ? sizes.whole_stream : 0) - sizes.stream
@@ -137,11 +142,12 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   return found;
 }
 
-// True if the head's product keeps the output of the norm, not a copy.
+// True if the head's matrix product keeps the output of the norm itself, not a copy.
 bool keeps_norm(const Sizes& sizes) { return !sizes.narrow && !sizes.gathered; }
 
-// The loss keeps the logarithms of the probabilities; under tensor parallelism, the shifted logits and their
-// exponentials. In its backward pass, four tensors as large as the logits exist at once.
+// Returns the memory of the head and the loss. The loss keeps the logarithms of the probabilities; under tensor
+// parallelism, the shifted logits and their exponentials. In its backward pass, four tensors as large as the logits
+// exist at once.
 Activations of_head(const Sizes& sizes) {
   const double kept = (sizes.divided ? 2 : 1) * sizes.logits;
   return {.kept = kept + (keeps_norm(sizes) ? 0 : sizes.whole_product),
@@ -150,23 +156,24 @@ Activations of_head(const Sizes& sizes) {
           .backward = 4 * sizes.logits - kept};
 }
 
-// Each layer has its own tables of cosines and sines: in float64, and in float32 unless it is trained in float64.
+// Returns the bytes of a layer's rotary tables (cosines and sines): in float64, and in float32 unless training is in
+// float64.
 double rotary_tables(const Shape& shape, Precision precision) {
   const double bytes = precision == Precision::float64 ? 8 : 8 + 4;
   return 2 * bytes * static_cast<double>(shape.seq * shape.head_size());
 }
 
-// A block of a stage, with numbers of bytes.
+// Memory of one block of a pipeline stage, in bytes.
 struct BlockMemory {
   Part part;
   Activations its;
-  double input = 0;      // kept
-  double gradients = 0;  // of its parameters
+  double input = 0;      // the block's input, if kept
+  double gradients = 0;  // gradients of its parameters
   double temporary = 0;  // gradient of its largest parameter, before it is added to that of earlier micro-batches
   double held() const { return its.kept + its.casts; }
 };
 
-// Looks for the moment of a step with the most memory.
+// Finds the moment of a training step with the most memory.
 class Search {
  public:
   Search(const Shape& shape, const Stage& stage, const Cut& cut, Precision precision, const Step& step)
@@ -202,7 +209,7 @@ class Search {
  private:
   struct Span {
     size_t first, last;
-    bool again;  // the backward pass runs it again
+    bool again;  // the backward pass recomputes the span
   };
 
   void add(const Shape& shape, Part part, const Cut& cut, Precision precision) {
@@ -218,7 +225,8 @@ class Search {
     blocks_.push_back(block);
   }
 
-  // As Model::forward_span() does. A stage without the head is assumed to end before the model's last span.
+  // Divides the blocks into recomputation spans, as Model::forward_span() does. A stage without the head is assumed to
+  // end before the model's last span.
   void find_spans(bool has_head) {
     const auto every = static_cast<size_t>(step_.recompute);
     const size_t all = blocks_.size();
@@ -228,7 +236,7 @@ class Search {
     if (first < all) spans_.push_back({first, all, false});
   }
 
-  // Bytes that blocks first .. last - 1 keep besides the input of the first.
+  // Returns the bytes that blocks first .. last - 1 keep, without the input of block `first`.
   double held(size_t first, size_t last) const {
     double sum = 0;
     for (size_t i = first; i < last; ++i) sum += blocks_[i].held() + (i > first ? blocks_[i].input : 0);
@@ -239,7 +247,7 @@ class Search {
     for (size_t i = first; i < last; ++i) sum += blocks_[i].gradients;
     return sum;
   }
-  // Bytes that a forward pass keeps of the spans before number `end`.
+  // Returns the bytes that a forward pass keeps of spans 0 .. end - 1.
   double kept(size_t end) const {
     double sum = 0;
     for (size_t s = 0; s < end; ++s) {
@@ -252,8 +260,8 @@ class Search {
     return (micro_batches + (step_.last_output ? step_.micro_batches : 0)) * logits_;
   }
 
-  // Considers the moments of a micro-batch. others: live micro-batches besides it. more: earlier ones have left
-  // gradients.
+  // Considers all moments of one micro-batch. others: number of other live micro-batches. more: earlier micro-batches
+  // have left gradients.
   void pass(int others, bool more) {
     const double of_others = others * (kept(spans_.size()) + stage_output_) + stage_output_;
     for (size_t s = spans_.size(); s-- > 0;) {
@@ -268,7 +276,7 @@ class Search {
   }
 
   void forward(const Span& span, size_t b, double before, bool more) {
-    // The forward pass of the last span; the others run theirs in the backward pass.
+    // The last span runs here in the forward pass; recomputed spans run here in the backward pass.
     const double gradients_now = more ? most_.parameters : span.again ? gradients(span.last, blocks_.size()) : 0;
     const double slope = span.again ? blocks_[span.last - 1].its.output : 0;
     consider(gradients_now, before + held(span.first, b + 1), earlier_outputs(b) + blocks_[b].its.forward + slope);
@@ -277,13 +285,14 @@ class Search {
   void backward(const Span& span, size_t b, double before, bool more) {
     const BlockMemory& block = blocks_[b];
     const double now = before + held(span.first, b + 1);
-    // The span's output, and its gradient, outlive its backward pass.
+    // The output of a recomputed span, and the output's gradient, outlive the span's backward pass.
     const double ends = !span.again ? 0 : blocks_[span.last - 1].its.output * (b + 1 == span.last ? 1 : 2);
     if (block.part == Part::head) return head(block, now, more);
     consider_gradients(b + 1, now, span, more, block.its.backward + block.temporary + ends);
   }
 
-  // After the loss, the logits' gradient, in the dtype of the product, gives that of the weight.
+  // Considers the moments of the head's backward pass: first the loss, then the weight's gradient, which is computed
+  // from the logits' gradient in the dtype of the product.
   void head(const BlockMemory& block, double now, bool more) {
     const double all = more ? most_.parameters : 0, weight = block.gradients;
     const double before = outputs(step_.micro_batches - 1), slope = logits_ * sizes_.bytes / sizes_.wide_bytes;
@@ -293,13 +302,15 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // The logits exist from the head's forward pass to the end of the step.
+  // Returns the bytes of logits that exist besides those of block b. Logits stay from the head's forward pass to the
+  // end of the step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
-  // A moment of the backward pass in which the blocks from number `done` have gradients.
+  // Considers a moment of the backward pass at which block `done` and all later blocks have gradients.
   void consider_gradients(size_t done, double activations, const Span& span, bool more, double workspace) {
     double now = more ? most_.parameters : gradients(done, blocks_.size());
-    // Gradients of a span that runs again are added after its last block, and that of a tied weight at the end.
+    // A recomputed span adds its gradients to earlier ones only when the whole span is done, and a tied weight at the
+    // end of the pass.
     if (more && span.again) now += gradients(done, span.last);
     if (more && tied_) now += blocks_.back().gradients;
     consider(now, activations, workspace + outputs(step_.micro_batches));
@@ -316,9 +327,9 @@ class Search {
   bool tied_;
   std::vector<BlockMemory> blocks_;
   std::vector<Span> spans_;
-  double logits_ = 0, stage_output_ = 0;  // one of them is 0
+  double logits_ = 0, stage_output_ = 0;  // output of the stage: logits with the head, else an activation
   double tables_ = 0;
-  double tied_sum_ = 0;  // temporaries of a sum over the stages that have the tied weight
+  double tied_sum_ = 0;  // temporaries while stages sum the gradient of a tied weight
   StepMemory most_;
 };
 

@@ -1,5 +1,5 @@
-// Closed formulas of the parameters and the memory of a rank that trains a gpt. They hold for LibTorch 2.11's CPU
-// kernels; footprint_test.cpp compares them with the allocations. They throw UsageError for models with experts.
+// Closed formulas for the parameters and the memory of a rank that trains a gpt model. They hold for LibTorch 2.11's
+// CPU kernels; footprint_test.cpp compares them with real allocations. They throw UsageError for models with experts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace dpbench::gpt {
 
 enum class Precision { float32, float64, bfloat16 };  // bfloat16: autocast over float32 parameters
 
-// The ranks among which a model is divided. The formulas describe the first rank, which has the largest pieces.
+// Numbers of ranks among which a model is divided. The formulas describe the first rank, which has the largest pieces.
 struct Cut {
   int tp = 1;             // ranks of tensor parallelism
   bool sequence = false;  // tp.sequence: activations between the divided layers are cut along the sequence
@@ -25,17 +25,17 @@ int64_t parameters(const Shape& shape, Part part, const Cut& cut);
 
 // Bytes of a block's activations for one micro-batch. The head includes the loss.
 struct Activations {
-  // Kept from the forward to the backward pass, besides parameters and the block's output, which the next block counts
-  // as kept if it needs it. The input is the output of the block before.
+  // Bytes kept from the forward to the backward pass, without parameters and the block's output. The next block counts
+  // that output, its input, if it keeps it.
   double kept = 0;
-  double casts = 0;   // bfloat16 copies of weights, kept as long
-  double output = 0;  // for the head: the logits
+  double casts = 0;   // bfloat16 copies of weights, kept for the backward pass
+  double output = 0;  // the block's output; for the head, the logits
   // The most bytes beyond `kept` and `casts` during the forward pass, including the output, and during the backward
   // pass, including the output's gradient. Gradients of parameters are not included. The head includes its logits.
   double forward = 0, backward = 0;
 };
 
-// rows: of the micro-batch
+// rows: number of rows (samples) in the micro-batch.
 Activations activations(const Shape& shape, Part part, const Cut& cut, Precision precision, double rows);
 
 // A contiguous range of a model's blocks. The norm belongs to the head.
@@ -45,7 +45,7 @@ struct Stage {
 };
 
 struct Step {
-  double rows = 1;  // of a micro-batch
+  double rows = 1;  // rows (samples) per micro-batch
   int micro_batches = 1;
   int live = 1;           // micro-batches between their forward and backward pass at the same time
   int64_t recompute = 0;  // the flag --recompute
@@ -53,7 +53,7 @@ struct Step {
   bool last_output = true;
 };
 
-// Bytes at the moment of a training step with the largest sum.
+// Bytes in use at the peak of a training step.
 struct StepMemory {
   double parameters = 0, gradients = 0, state = 0;
   double activations = 0;  // kept for a backward pass, including cast weights
@@ -62,7 +62,7 @@ struct StepMemory {
 };
 
 StepMemory step_memory(const Shape& shape, const Stage& stage, const Cut& cut, Precision precision, const Step& step);
-// Same for the whole model.
+// Returns the peak memory of a rank that has all blocks of the model.
 StepMemory step_memory(const Shape& shape, const Cut& cut, Precision precision, const Step& step);
 
 }  // namespace dpbench::gpt

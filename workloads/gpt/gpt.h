@@ -10,10 +10,10 @@
 
 namespace dpbench::gpt {
 
-// Sample i is row i of the data: tokens i seq .. (i + 1) seq - 1, with the following token of each as its target.
+// Sample i is row i of the data: tokens i * seq to (i + 1) * seq - 1. The target of each token is the next token.
 class Gpt : public Workload {
  public:
-  // data: see Tokens
+  // data: path of the file with tokens; empty: the built-in text
   Gpt(const Shape& shape, const std::string& data);
 
   int64_t samples() const override { return rows_ - test_samples(); }
@@ -27,8 +27,7 @@ class Gpt : public Workload {
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
   double flop_per_sample() const override { return shape_.flop_per_row(); }
-  // The text begins with the first half of the first test row. Unless the data are bytes, tokens are written as
-  // numbers.
+  // Continues the first half of the first test row. Returns characters if the tokens are bytes, else numbers.
   std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const override;
   Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
@@ -43,7 +42,8 @@ class Gpt : public Workload {
   at::Tensor logits(const at::Tensor& output) const;
   at::Tensor balance_loss(const at::Tensor& output, const at::Tensor& target) const;
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;
-  // Ends each row after a number of tokens that depends on the row: one at least, and half of the row on average.
+  // Pads each row after a pseudo-random number of tokens, which depends on the row alone: at least one, on average half
+  // of the row.
   void pad(const at::Tensor& rows, at::Tensor& input, at::Tensor& target) const;
 
   Shape shape_;

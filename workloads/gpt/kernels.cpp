@@ -52,7 +52,7 @@ class PlainSoftmax : public AttentionKernel {
   }
 
  protected:
-  // Keys and values have as many heads as queries.
+  // result() and gradients() take keys and values with as many heads as queries.
   virtual Result result(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) const {
     const at::Tensor scores = scores_of(q, k, causal), logsumexp = scores.logsumexp(3);
     return {(scores - logsumexp.unsqueeze(3)).exp().matmul(v), logsumexp};
@@ -84,7 +84,7 @@ class Softmax : public PlainSoftmax {
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(slope, q, k, v, all.output, all.logsumexp, 0,
                                                                       causal);
     if (!has_efficient_kernel(q)) return PlainSoftmax::gradients(slope, q, k, v, all, causal);
-    const at::Tensor none = at::empty({}, q.options().dtype(at::kLong));  // no dropout, so no random numbers
+    const at::Tensor none = at::empty({}, q.options().dtype(at::kLong));  // random state of dropout, not used
     const auto found = at::_scaled_dot_product_efficient_attention_backward(
         slope, q, k, v, {}, all.output, padded(all.logsumexp), none, none, 0, {true, true, true, false}, causal);
     return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};
@@ -92,11 +92,11 @@ class Softmax : public PlainSoftmax {
 
  private:
   static bool has_efficient_kernel(const at::Tensor& q) {
-    constexpr int64_t aligned = 4;  // elements
+    constexpr int64_t aligned = 4;  // required alignment of the head size, in elements
     return q.is_cuda() && q.scalar_type() == at::kFloat && q.size(3) % aligned == 0;
   }
 
-  // The kernel reads the logarithms in groups of 32.
+  // Pads the log-sum-exps, because the memory-efficient kernel reads them in groups of 32.
   static at::Tensor padded(const at::Tensor& logsumexp) {
     constexpr int64_t group = 32;
     const int64_t missing = (group - logsumexp.size(2) % group) % group;

@@ -1,4 +1,5 @@
-// Attention over a whole sequence, or over blocks of keys whose results are merged, as context parallelism needs.
+// Attention kernels for a whole sequence, or for blocks of keys with results to be merged, as context parallelism
+// needs.
 #pragma once
 
 #include <memory>
@@ -7,12 +8,12 @@
 
 namespace dpbench::gpt {
 
-// Softmax of the scores. Blocks are computed in float32 at least. On the CPU they use LibTorch's flash kernels, on a
-// GPU its memory-efficient ones in float32, and otherwise those of plain_softmax_attention().
+// Returns softmax attention. Blocks are computed in float32 or float64: on the CPU with LibTorch's flash kernels, on a
+// GPU in float32 with its memory-efficient kernels, otherwise as in plain_softmax_attention().
 std::shared_ptr<const AttentionKernel> softmax_attention();
-// Same, but computes a block from the full matrix of its scores.
+// Returns softmax attention that computes a block of keys from the full matrix of scores.
 std::shared_ptr<const AttentionKernel> plain_softmax_attention();
-// Clamped scores without softmax, which are exact for whole numbers.
+// Returns attention with clamped scores instead of softmax, which is exact for whole numbers.
 std::shared_ptr<const AttentionKernel> exact_attention();
 
 }  // namespace dpbench::gpt

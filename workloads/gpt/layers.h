@@ -12,7 +12,7 @@
 
 namespace dpbench::gpt {
 
-// Standard deviation of initial weights, and that of the layers whose output is added to the residual stream.
+// Standard deviations of initial weights. residual_spread() is for layers that add their output to the residual stream.
 inline constexpr double initial_spread = 0.02;
 double residual_spread(const Shape& shape);
 
@@ -20,8 +20,8 @@ double residual_spread(const Shape& shape);
 class InitialWeights {
  public:
   InitialWeights(uint64_t seed, bool exact);
-  // Returns a matrix of normally distributed numbers. If exact: `ones` elements of each row, up to repeats, are 1 or
-  // -1, and the rest are 0.
+  // Returns a matrix of normally distributed numbers. If exact: up to `ones` elements of each row are 1 or -1, and the
+  // rest are 0.
   at::Tensor operator()(int64_t rows, int64_t columns, double spread, int64_t ones) const;
 
  private:
@@ -29,13 +29,13 @@ class InitialWeights {
   bool exact_;
 };
 
-// A fully connected layer over the last dimension, with a zero bias or none.
+// A fully connected layer over the last dimension. The bias, if there is one, starts at 0.
 class Dense : public torch::nn::Module {
  public:
   Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const { return product(x, bias_); }
-  // Same as forward(), but sums over ranks: x and the weight have only this rank's input features. If `split` is null,
-  // they have all features, and nothing is summed.
+  // Computes forward() under tensor parallelism: x and the weight have only this rank's input features, and the
+  // products are summed over ranks. If `split` is null, x and the weight have all features.
   at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
   int64_t outputs() const { return weight_.size(0); }
   const at::Tensor& weight() const { return weight_; }
@@ -59,11 +59,11 @@ class Embedding : public torch::nn::Module {
   at::Tensor weight_;
 };
 
-// Returns the product of each token's features, the last dimension of x, with every row of the weight. Zeros fill up
-// the rows to a multiple of `multiple` meanwhile.
+// Returns the matrix product of x, over its last dimension, with the transposed weight. For the computation, zeros pad
+// the weight's rows to a multiple of `multiple`.
 at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
-// Returns the logits. On a GPU, zeros fill up the vocabulary to a multiple of 8: with others, such as 50257, bfloat16
-// kernels take several times as long.
+// Returns the logits. On a GPU, zeros pad the vocabulary to a multiple of 8, because bfloat16 kernels take several
+// times as long with sizes such as 50257.
 at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight);
 
 // LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
@@ -77,10 +77,10 @@ class Norm : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
-// Returns what an MLP applies its last matrix to: gelu(up) for gpt2, silu(gate) up for llama. gate: undefined for gpt2.
+// Returns the input of an MLP's last matrix: gelu(up) for gpt2, silu(gate) * up for llama. gate: undefined for gpt2.
 at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up);
 
-// Two matrices with GELU between them for gpt2; for llama, SwiGLU: down(silu(gate(x)) up(x)).
+// The MLP of a layer: two matrices with GELU between them for gpt2, SwiGLU for llama: down(silu(gate(x)) * up(x)).
 class Mlp : public torch::nn::Module {
  public:
   Mlp(const Shape& shape, const InitialWeights& weights);

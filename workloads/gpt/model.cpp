@@ -19,14 +19,14 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// Returns which of a sample's features, counted over all tokens, belong to these tokens.
+// Converts pieces of tokens to pieces of features, which are numbered over all tokens of a sample.
 std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
   return tokens;
 }
 
-// An activation. With experts, it has one more feature than `hidden`: the sum, over the layers so far, of the balance
-// losses of the token's sequence. It travels with the token to the loss, through whatever cuts the model.
+// An activation. With experts, it has one extra feature: the balance losses of the token's sequence, summed over the
+// layers so far. As a feature, this sum reaches the loss however the model is divided.
 struct Activation {
   at::Tensor x, balance;  // balance: undefined without experts
 
@@ -37,11 +37,11 @@ struct Activation {
   at::Tensor joined() const { return balance.defined() ? at::cat({x, balance}, -1) : x; }
 };
 
-// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor and context parallelism
-// x may have some of the tokens alone.
+// One layer of the transformer: x + attention(norm(x)), then x + mlp(norm(x)). Under tensor and context parallelism, x
+// may hold only some of the tokens.
 class Layer : public torch::nn::Module {
  public:
-  // number: from 0
+  // number: index of the layer, from 0
   Layer(const Shape& shape, int64_t number, const InitialWeights& weights)
       : shape_(shape),
         before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape))),
@@ -81,7 +81,7 @@ class Layer : public torch::nn::Module {
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> before_mlp_;
   std::shared_ptr<Mlp> mlp_;          // null with experts
-  std::shared_ptr<Experts> experts_;  // null without
+  std::shared_ptr<Experts> experts_;  // null without experts
   std::shared_ptr<Dropout> after_attention_, after_mlp_;
 };
 
@@ -167,7 +167,8 @@ class Transformer : public Model {
          }});
   }
 
-  // Under autocast, whole numbers stay in float32: bfloat16 has them up to 256 only.
+  // Adds a block. Blocks of the exact model run without autocast, because bfloat16 represents whole numbers only up to
+  // 256.
   void add(Block block) {
     if (shape_.exact)
       block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {

@@ -13,7 +13,8 @@ void require(int64_t count, int ranks, const std::string& what) {
                      std::to_string(count) + " " + what);
 }
 
-// Adds the cuts of one layer of the transformer to a plan. prefix: of the layer's parameters.
+// Adds the cuts of one transformer layer to a tensor-parallel plan. prefix: start of the names of the layer's
+// parameters.
 class LayerCuts {
  public:
   LayerCuts(TensorPlan& plan, std::string prefix, bool biased)
@@ -66,10 +67,10 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
     cuts.outputs("mlp.up_proj", features);
     cuts.inputs("mlp.down_proj", features);
   }
-  // The forward pass has one sum for the embedding and two for each layer (attention, MLP). In the backward pass, the
-  // head takes the place of the embedding.
+  // The forward pass has one allreduce for the embedding and two for each layer (attention, MLP). The backward pass has
+  // one for the head instead of the embedding.
   plan.left = plan.entered = (1 + 2 * shape.layers) * shape.seq * shape.hidden;
-  plan.totals = shape.exact ? 1 : 2 * shape.seq;  // the loss of a sample; or the sums and the label's logits
+  plan.totals = shape.exact ? 1 : 2 * shape.seq;  // exact: the loss; else per token: sum, label's logit
   plan.maxima = shape.exact ? 0 : shape.seq;
   return plan;
 }

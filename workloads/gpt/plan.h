@@ -9,7 +9,8 @@
 
 namespace dpbench::gpt {
 
-// Throws UsageError if there are fewer heads, MLP features or vocabulary entries than ranks.
+// Returns the tensor-parallel plan. Throws UsageError if there are fewer heads, MLP features or vocabulary entries than
+// ranks.
 TensorPlan plan_of(const Shape& shape, int ranks);
 
 // Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [rows, tokens, columns].

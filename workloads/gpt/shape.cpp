@@ -13,7 +13,7 @@
 namespace dpbench::gpt {
 namespace {
 
-// Sizes of `tiny` are odd, so that few worlds divide them.
+// Predefined shapes. Few world sizes divide the sizes of `tiny`, so that checks cover uneven pieces.
 const std::vector<std::pair<std::string, Shape>>& shapes() {
   static const std::vector<std::pair<std::string, Shape>> all = {
       {"tiny",
@@ -107,7 +107,7 @@ Set one_of(Value Shape::* member, const std::map<std::string, Value>& names) {
 }
 
 struct Key {
-  std::string name, values;  // values: what is allowed, for error messages
+  std::string name, values;  // values: allowed values, for error messages
   Set set;
 };
 

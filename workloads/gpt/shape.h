@@ -20,17 +20,19 @@ struct Shape {
   int64_t kv_heads = 0;  // heads of keys and values, each shared by heads / kv_heads query heads; 0: as many as heads
   int64_t mlp = 0;       // width of the MLP; 0: 4 hidden for gpt2, 8/3 hidden for llama
   int64_t seq = 128, vocab = 256;
-  // With experts, each layer has that many MLPs, and a router chooses top_k of them for each token.
+  // experts: number of MLPs per layer, from which a router selects top_k for each token. 0: one MLP per layer, no
+  // router.
   int64_t experts = 0, top_k = 2;
-  // An expert takes at most this many times the tokens of a sequence that it would get if all experts got the same
-  // number; later tokens are dropped. 0: it takes all.
+  // Limit on the tokens of a sequence that an expert takes, relative to an equal share of the tokens; later tokens are
+  // dropped. 0: no limit.
   double capacity = 0;
-  double balance = 0.01;  // factor of the loss that makes the router use all experts alike
+  double balance = 0.01;  // factor of the balance loss, which makes the router use all experts equally
   bool tied = true;       // the head uses the weight of the token embedding
-  double dropout = 0;     // fraction of embeddings and of each layer's outputs that is set to zero
-  bool padding = false;   // rows have different numbers of tokens; the rest of a row has no target
+  double dropout = 0;     // dropout rate of the embeddings and of each layer's outputs
+  bool padding = false;   // rows have different lengths; the padding after them has no target
   // True for the workload gpt-exact: every value is a small whole number, so that sums are exact in any order. Weights
-  // are -1, 0 or 1. Clamping replaces norms and softmax, ReLU replaces GELU and SiLU, and nothing is rotated.
+  // are -1, 0 or 1. Clamping replaces norms and softmax, ReLU replaces GELU and SiLU, and there are no rotary
+  // positions.
   bool exact = false;
   Update optimizer = Update::adamw;
   double learning_rate = 1e-3;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t low16 = 0xffff;
 
-// Maps a file of numbers of this type. The file is not copied.
+// Maps a file of numbers of dtype `type` into memory as a tensor, without a copy.
 at::Tensor mapped(const std::string& path, at::ScalarType type) {
   std::error_code error;
   const auto bytes = std::filesystem::is_regular_file(path) ? std::filesystem::file_size(path, error) : 0;

@@ -1,4 +1,4 @@
-// The tokens that the workload gpt is trained on.
+// The tokens on which the workload gpt trains.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dpbench::gpt {
 
-// The text that is used without --data: 54,590 characters of ASCII.
+// Returns the built-in text, which is used without the flag --data: 54,590 ASCII characters.
 std::string_view built_in_text();
 
 // A sequence of token ids below a vocabulary size.

@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Applies the activation. ReLU works in place, because no layer needs its input again in the backward pass.
+// Applies the activation. ReLU works in place, because no backward pass needs the input of the ReLU.
 inline at::Tensor activate(at::Tensor x, bool smooth) { return smooth ? at::softplus(x) : x.relu_(); }
 
 }  // namespace dpbench

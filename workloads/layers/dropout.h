@@ -15,10 +15,10 @@ class Dropout : public torch::nn::Module {
   // rate: fraction of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
   Dropout(double rate, uint64_t layer);
 
-  // Applies dropout to `input`, whose row i belongs to the sample context.ids[i]. Returns it unchanged in evaluation
+  // Applies dropout to `input`; row i belongs to the sample context.ids[i]. Returns the input unchanged in evaluation
   // mode. first: number of the row's first feature, if `input` is a piece of the layer's whole input.
   at::Tensor forward(const at::Tensor& input, const Context& context, int64_t first = 0) const;
-  // Same for an input that consists of several pieces of the row's features.
+  // Applies dropout to an input that consists of several pieces of the row's features.
   at::Tensor forward(const at::Tensor& input, const Context& context, const std::vector<Piece>& features) const;
 
   // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same

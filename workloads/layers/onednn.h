@@ -1,6 +1,6 @@
-// Large float32 matrix products on the CPU through oneDNN, which LibTorch bundles for convolutions. They are twice as
-// fast if LibTorch's BLAS does not use the processor's widest instructions. The bits differ because the order of
-// summation does.
+// Computes large float32 matrix products on the CPU with oneDNN, which LibTorch bundles for convolutions. They are
+// twice as fast if LibTorch's BLAS does not use the processor's widest instructions. The results differ in their last
+// bits, because the order of summation differs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -94,7 +94,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
                          is_vector(bias, channels) && is_vector(running.mean, channels) &&
                          is_vector(running.var, channels) && at::get_num_threads() <= max_threads;
   if (!supported) {
-    // Without a weight, the CUDA kernel's backward pass fails: it makes the bias' gradient like the weight.
+    // Pass a weight of ones on a GPU. Without a weight, the CUDA kernel's backward pass fails, because it creates the
+    // bias' gradient with the weight's options.
     const at::Tensor weight = input.is_cuda() ? at::ones_like(bias) : at::Tensor();
     return at::batch_norm(input, weight, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
                           /*cudnn_enabled=*/true);

@@ -5,7 +5,7 @@
 namespace dpbench::forecast {
 namespace {
 
-// Returns the distance between neighbours on the axis, in ranks.
+// Returns the difference between the numbers of two adjacent ranks on an axis of the mesh.
 int stride_of(const MeshShape& mesh, const std::string& axis) {
   int stride = 1;
   for (auto one = mesh.rbegin(); one != mesh.rend() && one->name != axis; ++one) stride *= one->size;

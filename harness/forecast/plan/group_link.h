@@ -1,4 +1,4 @@
-// The links between the ranks of one axis of a mesh, and the times of collectives and messages over them.
+// The links between the ranks along one axis of a mesh, and the predicted times of collectives over these links.
 #pragma once
 
 #include <string>
@@ -16,14 +16,15 @@ class GroupLink {
   int ranks() const { return ranks_; }
   // Returns the time of a collective; an allreduce uses the fastest algorithm. bytes: size of the whole tensor.
   double seconds(const std::string& op, double bytes) const;
-  // Returns the link between two places on the axis, and the slowest link of a ring of all places.
+  // between() returns the link between two positions on the axis, slowest() the slowest link of a ring over all
+  // positions.
   const Link& between(int from, int to) const { return from / inside_ == to / inside_ ? intra_ : inter_; }
   const Link& slowest() const { return inside_ == ranks_ ? intra_ : inter_; }
 
  private:
   int ranks_ = 1;
-  Network rings_;   // all devices of a host send at once, so that a host's rate is that of all its devices together
-  Network single_;  // each device sends for itself
+  Network rings_;   // for rings: a host sends at the rate of all its devices together
+  Network single_;  // for other algorithms: a host sends at the rate of one device
   Link intra_, inter_;
   int inside_ = 1;  // ranks of the group on one host
 };

@@ -8,8 +8,8 @@
 namespace dpbench::forecast {
 namespace {
 
-constexpr int64_t most_micro_batches = 1 << 16;  // the largest --accumulate
-constexpr int64_t least_blocks = 3;              // embed, norm and head, beside the layers
+constexpr int64_t most_micro_batches = 1 << 16;  // largest allowed --accumulate
+constexpr int64_t least_blocks = 3;              // blocks besides the layers: embed, norm and head
 
 std::vector<int> divisors(int number) {
   std::vector<int> all;
@@ -23,7 +23,7 @@ bool divides_heads(const gpt::Shape& shape, int ranks) {
          shape.vocab >= ranks;
 }
 
-// A mesh before its options: sizes of the axes, 1 for none.
+// Sizes of the axes of a mesh; 1: the mesh lacks the axis.
 struct Sizes {
   int dp = 1, shard = 1, cp = 1, pp = 1, tp = 1;
 
@@ -50,7 +50,7 @@ std::vector<Sizes> sizes_of(const Space& space) {
   return all;
 }
 
-// Returns the strategies that store tensors in different ways on this mesh.
+// Returns one layout for each strategy that can use this mesh. The strategies differ in the tensors that they shard.
 std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
   if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = gpus ? "gpu" : "cpu"}};
   if (!sizes.data_alone()) {
@@ -59,14 +59,14 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
   }
   const Layout fsdp{.strategy = "fsdp", .mesh = sizes.mesh(), .sharding = Sharding::parameters, .overlapped = true};
   if (sizes.shard > 1 && sizes.dp > 1) return {fsdp};
-  if (sizes.shard > 1) return {};  // the same as fsdp over dp
+  if (sizes.shard > 1) return {};  // skip: the layout equals fsdp over the axis dp
   return {{.strategy = "ddp", .mesh = sizes.mesh(), .overlapped = true},
           {.strategy = "zero1", .mesh = sizes.mesh(), .sharding = Sharding::state},
           {.strategy = "zero2", .mesh = sizes.mesh(), .sharding = Sharding::gradients, .overlapped = true},
           fsdp};
 }
 
-// Returns the layout with each schedule that it can have.
+// Returns a copy of the layout for each pipeline schedule that it can use; without the axis pp, the layout itself.
 std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
   const int ranks = layout.size("pp");
   if (ranks == 1) return {layout};
@@ -85,7 +85,7 @@ std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
 
 std::vector<bool> choices(bool possible) { return possible ? std::vector{false, true} : std::vector{false}; }
 
-// Returns sizes of a micro-batch: powers of two that divide the rows, and all rows.
+// Returns the candidate sizes of a micro-batch, in rows: powers of two that divide `rows`, and `rows` itself.
 std::vector<int64_t> micro_batch_rows(int64_t rows) {
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size < rows && rows % size == 0; size *= 2) sizes.push_back(size);
@@ -119,7 +119,7 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
   const auto cost = [&](gpt::Part part) {
     return work_of(shape, part, layout.cut(), gpt::Precision::float32, 1).forward.flop;
   };
-  std::vector<double> costs = {0};  // the embedding multiplies nothing
+  std::vector<double> costs = {0};  // the embedding has no matrix product
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
   costs.insert(costs.end(), {0, cost(gpt::Part::head)});
   return balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);

@@ -1,4 +1,4 @@
-// A layout: the mesh, the strategy and the options with which a gpt may be trained.
+// A layout: a mesh, a strategy and its options for training a gpt model.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@
 
 namespace dpbench::forecast {
 
-// How the ranks of the data axes, dp and shard, store tensors. replicated: each has all of them. state: sharded
+// How the ranks along the data axes dp and shard store tensors. replicated: each rank has all tensors. state: sharded
 // optimizer state (ZeRO 1); gradients: gradients too (ZeRO 2); parameters: parameters too (ZeRO 3).
 enum class Sharding { replicated, state, gradients, parameters };
 
 struct Layout {
-  std::string strategy = {};  // that runs it
-  MeshShape mesh = {};        // without axes of one rank
+  std::string strategy = {};  // name of the strategy
+  MeshShape mesh = {};        // mesh without axes of size 1
   Sharding sharding = Sharding::replicated;
   bool overlapped = false;        // gradients are reduced during the backward pass
   bool narrow = false;            // parameters are gathered and used in bfloat16
   bool narrow_gradients = false;  // gradients are reduced in bfloat16
-  bool reshard = true;            // with sharded parameters: free a unit after its forward pass
-  bool sequence = false;          // tp.sequence
+  bool reshard = true;            // sharded parameters only: free gathered ones after the forward pass
+  bool sequence = false;          // sequence parallelism, the option tp.sequence
   int64_t recompute = 0;
-  const pipeline::Family* schedule = nullptr;  // none without the axis pp
-  int stages = 1;                              // of each rank
-  std::vector<int64_t> stage_sizes = {};       // blocks of each stage; empty without the axis pp
-  int64_t micro_batches = 1;                   // of a step
-  int64_t rows = 1;                            // of a micro-batch
+  const pipeline::Family* schedule = nullptr;  // pipeline schedule; null without the axis pp
+  int stages = 1;                              // pipeline stages per rank
+  std::vector<int64_t> stage_sizes = {};       // model blocks per stage; empty without pp
+  int64_t micro_batches = 1;                   // micro-batches per step
+  int64_t rows = 1;                            // rows (samples) per micro-batch
 
   int size(const std::string& axis) const { return size_of(mesh, axis); }
-  // Number of ranks that together store the sharded tensors once.
+  // Returns the number of ranks that together store one copy of the sharded tensors.
   int shards() const {
     if (sharding == Sharding::replicated) return 1;
     return size("shard") > 1 ? size("shard") : size("dp");
@@ -43,16 +43,16 @@ struct Layout {
   gpt::Cut cut() const { return {.tp = size("tp"), .sequence = sequence, .cp = size("cp")}; }
 };
 
-// Returns the mesh without axes of one rank.
+// Returns the mesh without axes of size 1.
 MeshShape without_single(const MeshShape& mesh);
 // Describes the layout in a few words, such as "layout shard=8,tp=8, 4 x 2 rows, recompute".
 std::string text_of(const Layout& layout);
-// Returns the flags of `dpbench run` for this layout, without the model. threads: of a CPU device; 0: on GPUs.
+// Returns the flags of `dpbench run` for this layout, without the model. threads: threads per CPU device; 0: GPUs.
 std::string flags_of(const Layout& layout, int threads);
-// Returns the flags of `dpbench check` for a layout with the same axes, of two ranks each.
+// Returns the flags of `dpbench check` for a small version of the layout: the same axes with two ranks each.
 std::string check_flags_of(const Layout& layout);
 
-// Returns the number of blocks of each stage of a pipeline, spread by the operations of their forward pass.
+// Returns the number of model blocks in each pipeline stage, balanced by the FLOP of the blocks' forward passes.
 std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout);
 
 struct Space {
@@ -60,10 +60,10 @@ struct Space {
   gpt::Precision precision = gpt::Precision::float32;
   int devices = 1, host_size = 0;
   bool gpus = false;
-  int64_t batch = 1;  // rows of a step, on all devices
+  int64_t batch = 1;  // rows (samples) per step, over all devices
 };
 
-// Calls `take` for each layout that the strategies can run. tp stays within a host.
+// Calls `take` for each layout that the strategies can run. Ranks along the axis tp are always on one host.
 void each_layout(const Space& space, const std::function<void(const Layout&)>& take);
 
 }  // namespace dpbench::forecast

@@ -16,9 +16,9 @@ using svg::escaped;
 using svg::number;
 using svg::text_at;
 
-constexpr double hidden_beyond = 4;  // layouts that need more than this many times the limit are not drawn
+constexpr double hidden_beyond = 4;  // layouts above this multiple of the memory limit are not drawn
 
-// Maps a logarithmic range to 0 .. 1.
+// Maps values to 0 .. 1 on a logarithmic scale between the lowest and the highest value taken.
 struct Scale {
   double low = std::numeric_limits<double>::infinity(), high = 0;
 
@@ -29,7 +29,7 @@ struct Scale {
 struct Point {
   const Prediction* prediction;
   bool fits;
-  size_t best;  // place among the best from 1; 0: none
+  size_t best;  // position among the best layouts, from 1; 0: not one of them
 };
 
 struct Map {
@@ -49,7 +49,7 @@ Map map_of(const LayoutPlan& plan) {
   for (const Prediction& one : plan.fitting) add(one, true);
   for (const Prediction& one : plan.unfitting) add(one, false);
   if (limit > 0) map.memory.take(limit);
-  // The best are drawn last, on top of the others.
+  // Draw the best layouts last, on top of the others.
   std::ranges::stable_sort(map.points, {}, [](const Point& one) { return one.best > 0; });
   return map;
 }
@@ -120,7 +120,7 @@ std::string map_svg(const LayoutPlan& plan) {
     const Prediction& one = *point.prediction;
     const double x = x_of(one.memory.total()), y = y_of(one.time.step_s());
     const char* colour = point.best > 0 ? "#0b57d0" : point.fits ? "#4a7" : "#bbb";
-    // Hollow, because nothing was measured.
+    // A hollow circle marks a prediction, because nothing was measured.
     svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"" + (point.best > 0 ? "7" : "4") +
            "\" fill=\"white\" stroke=\"" + colour + "\" stroke-width=\"1.6\"><title>" +
            escaped(text_of(one.layout) + ": " + seconds_text(one.time.step_s()) + ", " + gigabytes(one.memory.total()) +

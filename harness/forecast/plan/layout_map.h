@@ -1,5 +1,4 @@
-// The map of a plan: time of a step against memory, a point for each layout, the limit of the devices' memory as a
-// line.
+// Draws the map of a plan: step time against memory, with a point for each layout and a line at the memory limit.
 #pragma once
 
 #include <string>
@@ -8,7 +7,7 @@
 
 namespace dpbench::forecast {
 
-// Draws for a terminal of this many columns.
+// Returns the map as text for a terminal of `width` columns.
 std::string map_text(const LayoutPlan& plan, size_t width);
 std::string map_svg(const LayoutPlan& plan);
 

@@ -25,8 +25,8 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Returns how the fastest layout that `allowed` accepts compares with the best. Layouts that do not fit are in
-// plan.unfitting only if none of their family fits.
+// Returns a text that compares the fastest layout accepted by `allowed` with the best layout. plan.unfitting holds a
+// mesh and strategy only if none of their layouts fits into memory.
 template <class Allowed>
 std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)
@@ -36,7 +36,7 @@ std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const All
   return exists ? "does not fit" : "does not exist";
 }
 
-// Says what each axis of the fastest layout is good for.
+// Returns a text for each axis of the fastest layout: how much slower the best layout without this axis is.
 std::vector<std::string> reasons_for_fastest(const LayoutPlan& plan, const Prediction& best) {
   std::vector<std::string> reasons;
   for (const AxisSize& axis : best.layout.mesh)
@@ -52,7 +52,7 @@ std::string compared(const Prediction& one, const Prediction& fastest) {
          (memory < 0 ? " % less memory" : " % more memory");
 }
 
-// each_layout() has one order of axes, so the order asked for is ignored.
+// Compares meshes without regard to the order of axes, because each_layout() produces only one order.
 bool same_sizes(const MeshShape& one, const MeshShape& other) {
   return one.size() == other.size() &&
          std::ranges::all_of(one, [&](const AxisSize& axis) { return size_of(other, axis.name) == axis.size; });

@@ -1,4 +1,4 @@
-// Predicts all layouts of a model on a number of devices, and finds the best.
+// Predicts the step time and memory of all layouts of a model on a number of devices, and finds the best layouts.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ struct PlanRequest {
   Dtype dtype = Dtype::f32;
   bool gpus = false;
   int devices = 1;
-  int64_t batch = 1;        // rows of a step, on all devices
-  double memory_bytes = 0;  // of a device; 0: no limit
+  int64_t batch = 1;        // rows (samples) per step, over all devices
+  double memory_bytes = 0;  // memory of a device; 0: no limit
   Machine machine = {};
-  std::vector<MeshShape> meshes = {};        // only these; empty: all
-  std::vector<std::string> strategies = {};  // only these; empty: all
+  std::vector<MeshShape> meshes = {};        // meshes to plan; empty: all
+  std::vector<std::string> strategies = {};  // strategies to plan; empty: all
 };
 
 struct Advised {
@@ -30,21 +30,22 @@ struct Advised {
 struct LayoutPlan {
   PlanRequest asked;
   size_t examined = 0, too_large = 0;
-  // fitting: the Pareto front in time and memory of each mesh and strategy, or all layouts of the meshes that were
-  // asked for; the fastest first. unfitting: the smallest layout of each mesh and strategy of which none fits.
+  // fitting: layouts that fit into memory, fastest first: the Pareto front of time and memory for each mesh and
+  // strategy, or all layouts if the user named meshes. unfitting: the smallest layout of each mesh and strategy without
+  // a fitting layout.
   std::vector<Prediction> fitting = {}, unfitting = {};
-  std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, the fastest first
-  std::vector<Advised> best = {};      // the fastest three of different meshes or strategies
+  std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, fastest first
+  std::vector<Advised> best = {};      // the three fastest, each with another mesh or strategy
 };
 
 LayoutPlan plan_layouts(const PlanRequest& asked);
 
-// Returns the place of a layout in plan.best, from 1; 0 if it is not there.
+// Returns the position of a layout in plan.best, from 1; 0 if plan.best lacks it.
 size_t place_among_best(const LayoutPlan& plan, const Layout& layout);
 
 double tokens_per_s(const LayoutPlan& plan, const Prediction& prediction);
 
-// Returns the table of the front and of the best layouts, with a title row.
+// Returns a table of the best layouts and the Pareto front, after a title row.
 std::vector<std::vector<std::string>> layout_rows(const LayoutPlan& plan);
 const std::vector<bool>& layout_columns_right();
 std::string plan_heading(const LayoutPlan& plan);

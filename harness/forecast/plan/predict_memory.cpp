@@ -7,7 +7,7 @@
 namespace dpbench::forecast {
 namespace {
 
-// The blocks of one rank, and its micro-batches between forward and backward pass.
+// The model blocks of one rank. live: number of micro-batches between their forward and backward pass.
 struct RankBlocks {
   gpt::Stage stage{.layers = 0, .embed = false, .head = false};
   int live = 1;
@@ -24,13 +24,14 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
     rank.stage.embed |= stages[i].embed;
     rank.stage.head |= stages[i].head;
   }
-  // A rank with several stages keeps activations of some of them.
+  // live_activations() counts the activations of single stages; the division converts them to micro-batches of all of
+  // the rank's stages.
   for (size_t i = 0; i < ranks.size(); ++i)
     ranks[i].live = std::max(1, (pipeline::live_activations(schedule.ranks[i]) + layout.stages - 1) / layout.stages);
   return ranks;
 }
 
-// Bytes of the parameters of one layer, and of a block outside of the layers.
+// Parameter bytes of one layer, and of the largest block outside the layers (embedding or head).
 struct UnitBytes {
   double layer = 0, other = 0;
   double largest() const { return std::max(layer, other); }
@@ -45,9 +46,10 @@ UnitBytes units_of(const gpt::Shape& shape, const Layout& layout, const gpt::Sta
           .other = std::max(table ? bytes(gpt::Part::embed) : 0, stage.head ? bytes(gpt::Part::head) : 0)};
 }
 
-// Gradients that were not reduced during the backward passes are summed in a copy, with a divided copy of one tensor.
+// Returns the peak memory with replicated tensors. Gradients not reduced during the backward passes are reduced in a
+// full copy, plus a divided copy of one tensor.
 Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
-  // Under ddp, the gradients are views of its buckets, which stay allocated.
+  // DDP's gradients are views of its buckets, which stay allocated.
   if (layout.overlapped) memory.gradients = memory.parameters;
   const bool summed = !layout.overlapped && layout.size("dp") * layout.size("cp") > 1;
   const Memory end{.parameters = memory.parameters,
@@ -57,21 +59,22 @@ Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
   return end.total() > memory.total() ? end : memory;
 }
 
-// Divides what is sharded, and adds buffers of gathered parameters and of gradients before their reduction.
-// after_head: activations and temporary tensors when the backward pass of the last layer begins.
+// Returns the peak memory with sharded tensors: divides them by the number of shards, and adds buffers for gathered
+// parameters and unreduced gradients. after_head: bytes of activations and temporary tensors when the backward pass of
+// the last layer begins.
 Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, double after_head) {
   const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
-    memory.gradients = whole;             // in flat buffers that stay
-    memory.buffers = 2 * whole / shards;  // copies of the own piece and of its gradient
+    memory.gradients = whole;             // in flat buffers that stay allocated
+    memory.buffers = 2 * whole / shards;  // copies of the rank's shard and of its gradient
     return memory;
   }
   const bool in_backward = memory.gradients > 0, frees = layout.sharding == Sharding::parameters;
   memory.gradients /= shards;
   if (frees) memory.parameters /= shards;
-  // At the end of the forward passes, the last unit is whole: the head or a layer. During a backward pass two layers
-  // are gathered besides, and one has gradients.
+  // At the end of the forward passes, the last unit (head or layer) is gathered. During a backward pass, two more
+  // layers are gathered, and one layer has whole gradients.
   const auto gathered = [&](double layers) {
     const double last = units.other > 0 ? units.other : units.layer;
     return frees ? std::min(layout.reshard ? last + layers * units.layer : whole, whole) * (layout.narrow ? 0.5 : 1)
@@ -85,7 +88,7 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   return backward.total() > memory.total() ? backward : memory;
 }
 
-// See sharded().
+// Returns the bytes of activations and temporary tensors when the backward pass of the last layer begins.
 double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const gpt::StepMemory& whole,
                   const gpt::Stage& stage) {
   const auto rows = static_cast<double>(layout.rows);
@@ -100,7 +103,7 @@ double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layou
 Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout) {
   Memory most;
   for (const RankBlocks& rank : ranks_of_pipeline(shape, layout)) {
-    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;  // the norm alone
+    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;  // skip a rank with only the norm
     const gpt::Step step{.rows = static_cast<double>(layout.rows),
                          .micro_batches = static_cast<int>(layout.micro_batches),
                          .live = std::min<int>(rank.live, static_cast<int>(layout.micro_batches)),

@@ -9,7 +9,7 @@
 namespace dpbench::forecast {
 namespace {
 
-// Times of a forward or backward pass, by part of a step.
+// Time of a forward or backward pass, split into computing and communication by mesh axis.
 struct Spent {
   double computing = 0, tensor = 0, context = 0, data = 0;
 
@@ -21,7 +21,7 @@ struct Spent {
   Spent operator*(double times) const { return {computing * times, tensor * times, context * times, data * times}; }
 };
 
-// A block of the model: what fsdp gathers together, and what ddp reduces together.
+// A block of the model. FSDP gathers the parameters of a block together, and DDP reduces its gradients together.
 struct Unit {
   Spent forward, backward;
   double gather_s = 0, reduce_s = 0;
@@ -54,8 +54,8 @@ class Timing {
 
  private:
   struct Stage {
-    Spent forward, backward;  // of a micro-batch
-    double last_data = 0;     // more time of the last micro-batch's backward pass, which reduces gradients
+    Spent forward, backward;  // times of one micro-batch
+    double last_data = 0;     // extra time of the last micro-batch's backward pass, which reduces gradients
     double parameters = 0;
     Spent both() const {
       Spent sum = forward;
@@ -69,18 +69,18 @@ class Timing {
   }
   double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
   double stored_bytes() const { return forecast::stored_bytes(precision_); }
-  // Bytes of gradients on their way, of parameters that take this many bytes.
+  // Returns the bytes of gradients that a reduction sends for parameters of `stored` bytes.
   double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
   double tokens() const {
     return static_cast<double>(layout_.rows) * static_cast<double>(shape_.seq) / layout_.size("cp");
   }
-  // Bytes of an activation of the residual stream.
+  // Returns the bytes of one activation of the residual stream.
   double stream_bytes() const {
     const double size = precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
     return tokens() * static_cast<double>(shape_.hidden) * size;
   }
 
-  // Returns how many sums over tp a block's forward and backward pass have.
+  // Returns the numbers of allreduces over the axis tp in a block's forward pass and in its backward pass.
   static std::pair<int, int> tensor_sums(gpt::Part part) {
     switch (part) {
       case gpt::Part::embed:
@@ -94,8 +94,8 @@ class Timing {
     }
   }
 
-  // Returns the time of ring attention's hops that the attention over a block of keys does not hide. bytes: of the keys
-  // and values of one rank.
+  // Returns the time of ring attention's hops that is not hidden by the attention over a block of keys. bytes: size of
+  // the keys and values of one rank.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = context_.ranks();
     if (ranks == 1) return 0;
@@ -116,7 +116,7 @@ class Timing {
       const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
                         static_cast<double>(shape_.heads * layout_.size("tp"));
       unit.forward.context = hops_s(attention_s(1), kv);
-      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // and their gradients
+      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // keys, values and their gradients
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
     const double bytes = parameters(part) * stored_bytes();
@@ -144,10 +144,10 @@ class Timing {
     return units;
   }
 
-  // Runs units one after another; while one computes, the next is gathered. reduces: each unit's gradients are reduced
-  // when it ends. Returns the time in which computations wait for collectives over data axes.
+  // Simulates a pass over the units; while one unit computes, the next is gathered. reduces: each unit's gradients are
+  // reduced after its computation. Returns the time for which computation waits for collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    const double hidden = machine_.overlap;  // share of each collective
+    const double hidden = machine_.overlap;  // share of each collective that may overlap
     Lanes lanes;
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
@@ -203,7 +203,8 @@ class Timing {
     return time;
   }
 
-  // Costs of a stage on cores of its own: means of all stages, and the factor of each.
+  // Returns the costs of pipeline stages without shared cores: the mean over all stages, and each stage's factor on the
+  // mean.
   pipeline::Costs costs_of(const std::vector<Stage>& stages, const pipeline::Schedule& schedule) const {
     const auto count = static_cast<double>(stages.size());
     double forward = 0, both = 0;
@@ -221,7 +222,7 @@ class Timing {
     return costs;
   }
 
-  // The rank that is busy longest has the parts of the step; the others wait for it.
+  // Returns the parts of a pipelined step. The rank that is busy longest determines them; the other ranks wait for it.
   Time pipelined(const std::vector<Stage>& stages) {
     const pipeline::Schedule schedule = schedule_of(layout_);
     const double alone_s = simulate(schedule, costs_of(stages, schedule)).makespan;
@@ -234,12 +235,12 @@ class Timing {
       parameters[rank] += stages[i].parameters;
       last[rank] += stages[i].last_data;
     }
-    // Ranks that wait leave their cores to the others.
+    // Waiting ranks leave their cores to the others, so that the step takes at least the mean busy time of the ranks.
     double shared_s = 0;
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);
     const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
-    const double scale = std::min(1.0, makespan / longest.all());  // fewer ranks than `sharing_` says compute at a time
+    const double scale = std::min(1.0, makespan / longest.all());  // below 1: `sharing_` assumes too many busy ranks
     parameters_ = *std::ranges::max_element(parameters);
     Time time;
     time.computing_s = longest.computing * scale, time.tensor_s = longest.tensor * scale;
@@ -260,7 +261,7 @@ class Timing {
     return link.latency_s + count * stored_bytes() / layout_.shards() / link.bytes_per_s;
   }
 
-  // Adds what follows the backward passes: gradients that were not reduced during them, and the optimizer.
+  // Adds the time after the backward passes: the reduction of gradients not reduced during them, and the optimizer.
   void add_after_passes(Time& time) const {
     const double whole = parameters_ * stored_bytes(), bytes = reduced(whole);
     const int shards = layout_.shards();
@@ -281,7 +282,7 @@ class Timing {
   double sharing_;  // factor by which computations slow down, because ranks share cores
   GroupLink tensor_, context_, pipe_, replicas_, shards_;
   double layer_flop_;
-  double parameters_ = 0;  // of the rank with most
+  double parameters_ = 0;  // parameters of the rank that has the most
 };
 
 }  // namespace
@@ -290,7 +291,7 @@ std::vector<StageBlocks> stages_of(const gpt::Shape& shape, const Layout& layout
   if (!layout.schedule) return {{.embed = true, .norm = true, .head = true, .layers = shape.layers}};
   std::vector<StageBlocks> stages;
   int64_t first = 0;
-  const int64_t norm = shape.layers + 1;  // number of its block; the layers are blocks 1 to norm - 1
+  const int64_t norm = shape.layers + 1;  // index of the norm's block; the layers are blocks 1 to norm - 1
   for (const int64_t size : layout.stage_sizes) {
     const int64_t last = first + size;
     stages.push_back({.embed = first == 0,

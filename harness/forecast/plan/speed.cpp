@@ -10,7 +10,7 @@
 namespace dpbench::forecast {
 namespace {
 
-// A measured step of a gpt on one device.
+// A measured step of a gpt model on one device.
 struct Measured {
   gpt::Shape shape;
   double rows = 0, micro_batches = 1;  // rows of a micro-batch
@@ -40,7 +40,7 @@ std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype 
                .rows = static_cast<double>(spec.batch) / static_cast<double>(spec.accumulate),
                .micro_batches = static_cast<double>(spec.accumulate)};
   if (one.shape.experts > 0) return std::nullopt;
-  const double step_s = record.step_time_ns->median * 1e-9;  // phases have shares of it
+  const double step_s = record.step_time_ns->median * 1e-9;  // step time, to be divided in proportion to the phases
   one.passes_s = step_s * (forward + backward) / all;
   one.optimizer_s = step_s * optimizer / all;
   one.bytes_per_s = record.derived.peak_bytes_per_s.value_or(0);
@@ -51,7 +51,8 @@ double layer_flop(const Measured& one, gpt::Precision precision) {
   return work_of(one.shape, gpt::Part::layer, {}, precision, one.rows).forward.flop;
 }
 
-// Returns the rate of the products if memory has this rate; 0 or less if moving the bytes alone takes longer.
+// Returns the FLOP/s of matrix products, given the memory bandwidth. The result is not above 0 if moving the bytes
+// alone takes longer than the passes.
 double rate_of(const Measured& one, gpt::Precision precision, double bytes_per_s) {
   const BlockWork work = work_of_model(one.shape, precision, one.rows);
   const double moving = bytes_per_s > 0 ? (work.forward.bytes + work.backward.bytes) / bytes_per_s : 0;
@@ -94,7 +95,7 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
         (device == Device::cpu ? " with --threads " + std::to_string(threads) : "") + " to fit to. Measure one: " +
         shell_command("--workload gpt --model gpt2-124m --strategy " +
                       (device == Device::cuda ? "gpu" : "cpu --cpus 1 --threads " + std::to_string(threads))));
-  // The rate of the memory counts only if it leaves half of each step to the products.
+  // Use the memory bandwidth only if moving the bytes takes at most half of the passes of every measured step.
   double memory = 0;
   for (const Measured& one : all) memory = std::max(memory, one.bytes_per_s);
   for (const Measured& one : all) {

@@ -6,13 +6,13 @@
 namespace dpbench::forecast {
 namespace {
 
-// Fills stages from the first to this limit; later stages get one block each if blocks run out. Returns an empty list
-// if the limit is too small.
+// Fills the stages in order, each up to the cost `limit`, but leaves at least one block for each later stage. Returns
+// the blocks per stage, or an empty list if the limit is too small.
 std::vector<int64_t> filled(const std::vector<double>& costs, int64_t stages, double limit) {
   std::vector<int64_t> sizes;
   size_t next = 0;
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // the rest have one block each
+    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // leave one block per later stage
     double sum = 0;
     const size_t first = next;
     while (next < spare && (next == first || sum + costs[next] <= limit)) sum += costs[next++];

@@ -1,5 +1,4 @@
-// Cuts a model's blocks into the stages of a pipeline, so that the stage that takes longest takes as little as
-// possible.
+// Divides a model's blocks among pipeline stages so that the slowest stage is as fast as possible.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace dpbench::forecast {
 
-// Returns the number of blocks of each stage, at least one. costs: of the blocks in order; there must be as many blocks
-// as stages or more.
+// Returns the number of blocks of each stage, at least one. costs: cost of each block, in order. Requires at least as
+// many blocks as stages.
 std::vector<int64_t> balanced_sizes(const std::vector<double>& costs, int64_t stages);
 
 }  // namespace dpbench::forecast

@@ -1,4 +1,4 @@
-// Numbers and parts of a prediction as text.
+// Formats the figures of a prediction as text.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace dpbench::forecast {
 
-std::string gigabytes(double bytes);  // such as "12.3", in units of 10^9 bytes
+std::string gigabytes(double bytes);  // returns e.g. "12.3", in units of 10^9 bytes
 
-// Returns the parts of a step in percent, the largest first, such as "computing 71 %, sums over tp 12 %". Parts below 1
-// % are left out.
+// Returns the parts of a step as percentages, largest first, such as "computing 71 %, sums over tp 12 %". Leaves out
+// parts below 1 %.
 std::string parts_text(const Time& time);
 
 }  // namespace dpbench::forecast

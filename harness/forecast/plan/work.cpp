@@ -3,18 +3,20 @@
 namespace dpbench::forecast {
 namespace {
 
-// Returns the size of an element of an activation. Under autocast, half of the activations are in bfloat16.
+// Returns the mean bytes of an activation's element. Under autocast, half of the activations are in bfloat16.
 double activation_bytes(gpt::Precision precision) {
   return precision == gpt::Precision::bfloat16 ? 3 : stored_bytes(precision);
 }
 
-// between: bytes of activations outside of divided layers. stored: bytes of a parameter.
+// Returns the work of the embedding. between: bytes of the activation between two blocks. stored: bytes of one
+// parameter.
 BlockWork embed_work(const gpt::Shape& shape, const gpt::Cut& cut, double between, double stored) {
   const double table = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden) / cut.tp;
   return {.forward = {0, 2 * between}, .backward = {0, 2 * between + table * stored}};
 }
 
-// size: bytes of an element of an activation.
+// Returns the work of one layer. between: bytes of the activation between two blocks. size: bytes of an activation's
+// element.
 BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens, double between, double size) {
   const auto hidden = static_cast<double>(shape.hidden), mlp = static_cast<double>(shape.mlp);
   const auto shared = static_cast<double>(shape.kv_heads * shape.head_size());
@@ -23,15 +25,16 @@ BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens
   const double products = 2 * tokens * matrices / cut.tp;
   const double attention = 4 * tokens * static_cast<double>(shape.seq) * hidden / cut.tp;
   const double inner = tokens * mlp / cut.tp * size, heads = tokens * hidden / cut.tp * size;
-  // Two norms read and write their input, two sums read two activations and write one. The MLP's activation reads one
-  // tensor and writes one, or multiplies by the gate; rotary positions pass over query and key.
+  // Memory traffic: two norms read and write their input; two sums read two activations and write one. The MLP's
+  // activation function reads and writes one tensor, or also multiplies by the gate. Rotary embeddings pass over query
+  // and key.
   const Pass forward{products + attention, 10 * between + (gated ? 5 : 2) * inner + (gated ? 6 : 0) * heads};
   const Pass backward{2 * (products + attention), 12 * between + (gated ? 7 : 3) * inner + (gated ? 6 : 0) * heads};
   return {forward, backward};
 }
 
-// The loss casts the logits to float32, subtracts their logarithm, and in the backward pass computes its gradient and
-// casts it back.
+// Returns the work of the head and the loss. The loss casts the logits to float32 and applies log-softmax; its backward
+// pass computes the gradient and casts it back.
 BlockWork head_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens, double stored) {
   const double logits = tokens * static_cast<double>(shape.vocab) / cut.tp;
   const double product = 2 * logits * static_cast<double>(shape.hidden);

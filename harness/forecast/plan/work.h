@@ -1,4 +1,5 @@
-// What a rank computes in one block of a gpt: floating-point operations, and bytes that its other operations move.
+// Counts the work of a rank in one block of a gpt model: floating-point operations, and the bytes that memory-bound
+// operations move.
 #pragma once
 
 #include "workloads/gpt/footprint.h"
@@ -7,8 +8,8 @@
 namespace dpbench::forecast {
 
 struct Pass {
-  double flop = 0;   // of matrix products and attention
-  double bytes = 0;  // read and written by norms, activations, sums and the loss
+  double flop = 0;   // operations of matrix products and attention
+  double bytes = 0;  // bytes read and written by norms, activations, sums and the loss
 
   Pass& operator+=(const Pass& other) {
     flop += other.flop, bytes += other.bytes;
@@ -20,14 +21,14 @@ struct BlockWork {
   Pass forward = {}, backward = {};
 };
 
-// Returns the work of one micro-batch of `rows` rows. The head's work includes the loss. Attention counts all scores,
-// as Shape::flop_per_row() does.
+// Returns the work of one micro-batch of `rows` rows. The head's work includes the loss. Attention counts masked scores
+// too, as Shape::flop_per_row() does.
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows);
 
-// Returns the sum over all blocks, undivided.
+// Returns the work of the whole model on one device: the sum over all blocks.
 BlockWork work_of_model(const gpt::Shape& shape, gpt::Precision precision, double rows);
 
-// Returns the size of an element of a parameter.
+// Returns the bytes of one stored parameter.
 double stored_bytes(gpt::Precision precision);
 
 }  // namespace dpbench::forecast

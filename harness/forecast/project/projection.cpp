@@ -198,8 +198,8 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Over gloo, ranks that share cores wake each other through the kernel. With more ranks a core than this, steps took up
-// to twice as long as the model says.
+// Over gloo, ranks that share cores wake each other through the kernel. With more ranks per core than this, measured
+// steps took up to twice as long as the model predicts.
 constexpr double most_gloo_ranks_per_core = 2.5;
 
 // Returns the reason why this world (number of replicas) is not projected; empty if it is. fitted: the largest world

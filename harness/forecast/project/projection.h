@@ -47,8 +47,8 @@ struct ProjectedSeries {
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if the measured step times determine latency and bandwidth separately. They do not for a ring of devices that
-  // share CPU cores.
+  // True if the measured step times determine latency and bandwidth separately. Step times of a ring over devices that
+  // share CPU cores determine only their sum.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
@@ -62,8 +62,8 @@ struct Projection {
   std::vector<std::string> left_out{};  // cases or worlds that were not projected, with reasons
 };
 
-// Returns a step's collectives and when they start, from the profile of the smallest of these worlds that lists them.
-// The list of collectives is empty if no profile does.
+// Returns the collectives of a step and their start times, from the smallest world with a profile that lists them.
+// Without such a profile, the list of collectives is empty.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
 // Projects the report's cases to the requested worlds. Throws a UsageError that names the missing measurements if no
@@ -74,7 +74,7 @@ Projection project(const Report& report, const ProjectionRequest& asked);
 std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& series);
 const std::vector<bool>& projection_columns_right();
 std::string projection_heading(const ProjectedSeries& series);
-// Returns lines about the fit and its limitations.
+// Returns lines for printing below the table: the fitted parameters, the error of the fit and its limitations.
 std::vector<std::string> projection_remarks(const ProjectedSeries& series);
 Json to_json(const Projection& projection);
 

@@ -34,13 +34,13 @@ struct StepShape {
 struct StepTime {
   double step_s = 0, computing_s = 0;
   double communication_s = 0;  // time of all collectives, overlapped or not
-  double exposed_s = 0;        // step_s - computing_s: communication that no computing hides
-  // True if the step has overlapping reductions and computing hides them all; the last of several need not be hidden.
+  double exposed_s = 0;        // step_s - computing_s: communication that is not hidden by computing
+  // True if the step has overlapping reductions and computing hides all of them, except perhaps the last of several.
   bool hidden = true;
   Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
 };
 
-// Predicts the time of a step. If algorithm is unset, the one with the shortest step is used.
+// Predicts the time of a step. If `algorithm` is unset, uses the allreduce algorithm with the shortest step.
 StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
                    std::optional<Algorithm> algorithm = std::nullopt);
 

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the standing of each member by `cost`, where lower is better. Members without a cost are undecided. Two
-// members are compared only if `compares` returns true for them.
+// Returns the standing of each case of a group by `cost`; lower is better. A case without a cost is undecided. Two
+// cases are compared only if `compares` returns true for them.
 std::vector<Standing> standings(const std::vector<RankedCase>& members,
                                 const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
                                 const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
@@ -41,8 +41,8 @@ std::optional<Estimate> time_of(const RankedCase& member) {
   return quotient({1, 1, 1}, *member.speed);
 }
 
-// True if `better` is faster than `member`, beyond the intervals, without needing more memory, or needs less memory
-// without being slower.
+// True if `better` is faster than `member` without more memory, or needs less memory without being slower. A difference
+// counts only if the intervals do not overlap.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);
@@ -59,8 +59,8 @@ bool any_memory_compares(const std::vector<RankedCase>& members) {
   return false;
 }
 
-// Fills the part of the step that a case loses against ideal scaling, and the parts of that loss. Worlds whose replicas
-// share cores have no ideal.
+// Computes the share of a case's step that is lost against ideal scaling, and splits it into communication, waiting and
+// computation. Does nothing if replicas share cores, because ideal scaling is then undefined.
 void fill_loss(const Report& report, const RankedCase& member, Choice& choice) {
   const CaseRecord& record = *member.record;
   if (record.spec.world == 1 || !record.derived.efficiency || crowded(record.spec, cores_of(report))) return;

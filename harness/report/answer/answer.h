@@ -1,12 +1,13 @@
-// Computes the answer of a run: which strategy is fastest, which needs the least memory, why, and how sure that is.
+// Computes the answer of a run: which strategy is fastest, which needs the least memory, the reasons, and how certain
+// each statement is.
 #pragma once
 
 #include "harness/report/record/report.h"
 
 namespace dpbench {
 
-// Requires summarise(report). Ranks only ok and checked cases that do the baseline's mathematics, in groups of equal
-// settings, world and global batch.
+// Returns the answer of a report; call summarise(report) first. Ranks only checked cases with status ok and a step that
+// computes the same as the baseline's, in groups of equal settings, world and global batch.
 Answer answer_of(const Report& report);
 
 }  // namespace dpbench

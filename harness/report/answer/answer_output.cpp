@@ -17,7 +17,7 @@ std::string short_title(const AnswerGroup& group) {
   return group.setting.substr(0, group.setting.find(" · ")) + ", world " + std::to_string(group.world);
 }
 
-// Returns a group's title, short unless two groups share the short one.
+// Returns a group's short title, or its long title if another group has the same short title.
 std::string distinct_title(const Answer& answer, const AnswerGroup& group) {
   const auto alike = std::count_if(answer.groups.begin(), answer.groups.end(),
                                    [&](const AnswerGroup& other) { return short_title(other) == short_title(group); });
@@ -43,7 +43,7 @@ std::vector<std::string> brief_lines(const Answer& answer, size_t most) {
   if (groups.size() > most) groups.resize(most);
   std::vector<std::string> lines;
   for (size_t i = 0; i < groups.size(); ++i) {
-    // Share the lines that are left among the groups that are left.
+    // Divide the remaining lines equally among the remaining groups.
     const size_t share = (most - lines.size()) / (groups.size() - i),
                  count = std::min(share, groups[i]->sentences.size());
     for (size_t s = 0; s < count; ++s)

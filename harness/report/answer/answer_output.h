@@ -1,4 +1,4 @@
-// Formats an answer as lines below a table, as text or as Markdown.
+// Formats a run's answer (which strategy is fastest, and why) as lines for printing below a table of results.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace dpbench {
 
-// Returns the most important sentences of an answer, at most `most` lines: those of the largest worlds first, then of
-// the run. Leaves out groups in which nothing is compared.
+// Returns the first sentences of an answer, at most `most` lines: first of the groups with the largest worlds, then of
+// the whole run. Leaves out groups that compare no cases.
 std::vector<std::string> brief_lines(const Answer& answer, size_t most);
 
 // Returns true if the answer compares the speeds of any two cases.
 bool compares_any(const Answer& answer);
 
 struct AnswerSection {
-  std::string title;  // empty: the whole run
+  std::string title;  // names the group of cases; empty: the section is about the whole run
   std::vector<std::string> sentences;
 };
-// Returns all sentences: of the run, then of each group.
+// Returns all sentences of an answer: a section for each group, then one for the whole run.
 std::vector<AnswerSection> sections_of(const Answer& answer);
 
 }  // namespace dpbench

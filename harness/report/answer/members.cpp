@@ -14,8 +14,8 @@ namespace {
 // of the heap.
 constexpr double host_memory_error = 0.01;
 
-// Returns what the case's steps compute (CaseRecord::means). Reports before 1.5 lack it; there, a case whose gradients
-// passed the comparison with the baseline's has the baseline's mathematics.
+// Returns CaseRecord::means: how a step of the case uses the gradient. Reports before 1.5 lack it; there, a case that
+// passed gradient-vs-baseline counts as "batch mean", like the baseline.
 std::string mathematics_of(const CaseRecord& record) {
   if (!record.means.empty()) return record.means;
   const bool proven = std::any_of(record.checks.begin(), record.checks.end(), [](const CheckRow& row) {
@@ -54,8 +54,8 @@ std::string label_of(const CaseGroup& group, const CaseSpec& spec) {
   return label;
 }
 
-// Returns the interval, extended if necessary to contain the middle: the interval of a geometric mean may miss the
-// median.
+// Returns an estimate with its interval extended to contain `middle` if necessary, because the interval of a geometric
+// mean may miss the median.
 Estimate around(double middle, double low, double high) {
   return {middle, std::min(low, middle), std::max(high, middle)};
 }
@@ -68,7 +68,8 @@ std::optional<Estimate> paired_speed(const CaseRecord& record, const CaseRecord*
   return around(*d.speedup, *d.speedup_low, *d.speedup_high);
 }
 
-// Returns samples per second with the interval of the step time, if that covers the variation between launches.
+// Returns samples per second with an interval from that of the step time; nullopt if the interval does not cover the
+// variation between launches.
 std::optional<Estimate> launches_speed(const CaseRecord& record) {
   const Summary& s = *record.step_time_ns;
   if (s.interval != IntervalOver::launches || !s.ci95_low || !s.ci95_high || !record.derived.samples_per_s)
@@ -101,8 +102,8 @@ std::optional<Estimate> memory_of(const CaseRecord& record) {
 
 std::optional<StepParts> parts_of(const CaseRecord& record) {
   const auto phases = mean_phases_ns(record);
-  // On a GPU, ddp's waiting counts as `backward`, and collectives have no times. A replayed step (`graph`) cannot be
-  // split into parts.
+  // On a GPU, ddp's waiting counts as phase `backward`, and collectives have no times. A step replayed as one phase
+  // `graph` cannot be split into parts.
   if (phases.empty() || phases.contains("graph")) return std::nullopt;
   if (record.spec.backend != no_backend && !record.derived.communication_ns) return std::nullopt;
   double total = 0;

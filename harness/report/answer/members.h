@@ -1,4 +1,4 @@
-// Which cases of a run can be compared with each other, and the speed and memory by which they are ranked.
+// Groups the comparable cases of a run and computes the speed and memory by which they are ranked.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct Estimate {
 Estimate quotient(const Estimate& a, const Estimate& b);
 inline bool above(const Estimate& a, const Estimate& b) { return a.low > b.high; }
 
-// The shares of a profiled step that are not the computation of one device.
+// Shares of a profiled step spent in communication and in waiting for other ranks; the rest is computation.
 struct StepParts {
   double communication = 0, waiting = 0;
 };
@@ -32,9 +32,9 @@ struct RankedCase {
 };
 
 struct CaseGroup {
-  std::vector<RankedCase> members;  // fastest first; those without a speed last, in the order of the report
-  bool paired = false;              // speeds are medians over pairs with blocks of a common reference
-  int launches = 0;                 // fewest launches of a member
+  std::vector<RankedCase> members;  // sorted by speed, fastest first; members without a speed last
+  bool paired = false;              // true: each speed is the median ratio to paired blocks of a common reference
+  int launches = 0;                 // smallest number of launches of any member
 };
 
 struct CaseGroups {

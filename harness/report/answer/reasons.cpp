@@ -1,4 +1,4 @@
-// Why a case is slower than another of its group.
+// Explains why a case is slower than another case of its group.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,11 +9,13 @@
 namespace dpbench {
 namespace {
 
-// A part of the step explains a slower case if it makes up this share of the difference.
+// A part of the step (communication, waiting or computation) explains why a case is slower if it makes up at least this
+// share of the difference in time.
 constexpr double explaining_share = 0.5;
-constexpr double little_overlap = 0.1;  // communication with less overlap counts as not hidden
+constexpr double little_overlap = 0.1;  // communication counts as not hidden if less than this share overlaps
 
-// Returns a part's time per sample in the member minus that in the faster case, as a share of the whole difference.
+// Returns the share of the time difference between `member` and a faster case that one part of the step explains. Times
+// are per sample.
 double explained(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
   const RankedCase& faster = faster_than(facts, member);
   if (!member.parts || !faster.parts) return 0;
@@ -29,7 +31,7 @@ bool by_communication(const GroupFacts& facts, const RankedCase& member) {
   return explained(facts, member, communication_in) >= explaining_share;
 }
 
-// Returns the operation that takes most of the communication's time; empty if none does.
+// Returns the collective operation that takes more than half of the communication time; empty if there is none.
 std::string main_operation(const CaseRecord& record) {
   std::map<std::string, double> times;
   double all = 0;

@@ -13,7 +13,7 @@ namespace dpbench {
 namespace {
 
 constexpr double much_noise = 0.1;
-constexpr int usual_launches = 5, most_launches = 60;  // the default of --launches; more take too long to advise
+constexpr int usual_launches = 5, most_launches = 60;  // default of --launches; most launches to recommend
 
 const Choice& first(const GroupFacts& facts) { return facts.choices.front(); }
 
@@ -60,12 +60,13 @@ std::string fastest_text(const GroupFacts& facts, const RankedCase& m) {
          slower_text(facts, facts.members[1]);
 }
 
-// True if the sentence on the fastest case also names `m`, as the second fastest.
+// True if the sentence about the fastest case already names `m` as the second fastest.
 bool is_runner_up(const GroupFacts& facts, const RankedCase& m) {
   return first(facts).time == Standing::best && &m == &facts.members[1];
 }
 
-// Returns the largest difference between the fastest and a tied case that their intervals allow.
+// Returns the largest relative difference in time between the fastest case and a case tied with it that the intervals
+// allow.
 double tie_bound(const GroupFacts& facts) {
   double most = 0;
   for (const RankedCase* member : tied(facts))
@@ -88,7 +89,8 @@ bool below_one_device(const RankedCase& member) {
   return !member.record->spec.baseline && d.efficiency && d.speedup_high && *d.speedup_high < 1;
 }
 
-// Returns the member that needs the least memory of those that compare with the fastest.
+// Returns the case with the least memory, among the cases with memory figures comparable with those of the fastest
+// case.
 const RankedCase& least_memory(const GroupFacts& facts) {
   const RankedCase* least = &facts.fastest();
   for (const RankedCase& member : facts.members)
@@ -135,7 +137,8 @@ std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest)
          saved_part_text(*least.record, *fastest.record);
 }
 
-// True for the fastest case and those tied with it, to which the rules on losses apply.
+// True for the fastest case and for cases tied with it. The rules about losses against ideal scaling apply only to
+// these cases.
 bool leads(const GroupFacts& facts, const RankedCase& m) {
   const Standing time = facts.choice_of(m).time;
   return time == Standing::best || time == Standing::tied || facts.members.size() == 1;
@@ -162,8 +165,8 @@ std::string loss_text(const GroupFacts& facts, const RankedCase& m) {
   return start + listed(pieces) + ".";
 }
 
-// True if, of two cases on the Pareto front of time and memory, one is slower beyond the intervals, so that less memory
-// costs time.
+// True if two cases on the Pareto front of time and memory differ in speed by more than their intervals, so that less
+// memory costs time.
 bool has_trade_off(const GroupFacts& facts, const RankedCase&) {
   const auto all = front(facts);
   return compares_memory(facts) && std::any_of(all.begin(), all.end(), [&](const RankedCase* a) {
@@ -194,8 +197,9 @@ std::string noisy_text(const GroupFacts& facts, const RankedCase&) {
   return "Noise widens the intervals of " + listed(all) + ".";
 }
 
-// Returns the number of launches with which the interval of time_ratio would exclude 1 if its middle stayed, because
-// the width of an interval falls with the root of the number of launches. 0 if the ratio is exactly 1.
+// Returns the number of launches with which the interval of time_ratio would exclude 1, if the ratio itself stays the
+// same. The width of an interval falls with the square root of the number of launches. 0: the ratio is unknown or
+// exactly 1.
 double launches_needed(const Choice& choice, int launches) {
   if (!choice.time_ratio || *choice.time_ratio == 1) return 0;
   const double half = std::log(*choice.time_high / *choice.time_low) / 2;

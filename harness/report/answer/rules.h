@@ -1,4 +1,5 @@
-// The rules that turn the figures of an answer into sentences. Each is a row of a table: a condition and a sentence.
+// The rules that turn the figures of a run's answer into sentences. Each rule is a row of a table: a condition and a
+// sentence.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace dpbench {
 
-// A group of comparable cases with the standing of each: choices[i] is that of members[i].
+// A group of comparable cases and the standing of each case: choices[i] belongs to members[i].
 struct GroupFacts {
   const Report& report;
   const std::vector<RankedCase>& members;
@@ -22,7 +23,8 @@ struct GroupFacts {
   const RankedCase& fastest() const { return members.front(); }
 };
 
-// Who a rule speaks of: the group (once, with its fastest member), or each member.
+// Subject of a rule's sentence. group: the rule runs once, with the group's fastest member. member: it runs for each
+// member.
 enum class RuleSubject { group, member };
 
 struct AnswerRule {
@@ -31,18 +33,18 @@ struct AnswerRule {
   bool (*holds)(const GroupFacts&, const RankedCase&);
   std::string (*text)(const GroupFacts&, const RankedCase&);
 };
-// Returns the fastest case that is faster than `member` beyond the intervals, for rules on slower cases. It need not be
-// the fastest of the group, which can tie with `member` if its interval is wide. Requires that the standing of `member`
-// is `behind`.
+// Returns the fastest case with a speed interval entirely above that of `member`, for rules about slower cases. The
+// group's fastest case can have a wide interval and be tied with `member`. Requires that the standing of `member` is
+// `behind`.
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member);
 
-// The rules for a group, in the order of its sentences. `reason_rules` explain why a member is slower than the
-// fastest; the first that holds is used.
+// Rules for the sentences about a group, in the order of the sentences. `reason_rules` explain why a member is slower
+// than a faster one; the first rule with a true condition applies.
 const std::vector<AnswerRule>& group_rules();
 const std::vector<AnswerRule>& reason_rules();
 std::vector<Sentence> sentences_of(const GroupFacts& facts);
 
-// Returns the flags of a run that would decide more about the group; empty if there are none.
+// Returns the command-line flags with which a new run could rank more cases of the group; empty if no flag would help.
 std::string flags_to_decide(const GroupFacts& facts);
 
 struct RunRule {

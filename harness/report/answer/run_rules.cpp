@@ -1,4 +1,4 @@
-// Sentences about the whole run: the cases that are compared with no other, and why.
+// Rules for the sentences about a whole run, such as the list of cases that are not compared, and the reasons.
 #include <algorithm>
 #include <string>
 
@@ -21,7 +21,8 @@ std::string cases_text(const std::vector<std::string>& ids) {
   return ids[0] + " and " + std::to_string(ids.size() - 1) + " more cases";
 }
 
-// A rule for the cases that are left out for one reason. `why` must be a constant, because rules are plain functions.
+// Returns a rule that lists the cases left out of the comparison for the reason `why`. `why` is a template argument,
+// because rules are plain functions without captures.
 template <const auto& why, const auto& remark>
 RunRule rule_for(const char* name) {
   return {name, [](const Report&, const Answer& answer) { return !left_out(answer, why).empty(); },

@@ -14,7 +14,7 @@ std::string decimals(double value, int digits) {
   return text;
 }
 
-// Small shares need a decimal, because 1 % may stand for 0.5 % and for 1.5 %.
+// Shares below 2 % get one decimal, because a rounded 1 % could mean anything from 0.5 % to 1.5 %.
 std::string percent_number(double share) { return decimals(100 * share, std::abs(share) < 0.02 ? 1 : 0); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Formats the figures of an answer.
+// Formats the figures in the sentences of a run's answer.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace dpbench {
 
-std::string percent_text(double share);                     // "7 %", below 2 % "1.4 %"
-std::string range_text_of(double low, double high);         // shares as "3 to 11 %"
-std::string listed(const std::vector<std::string>& words);  // "a, b and c"
-std::string mebibytes_text(int64_t bytes);                  // "3.4 MiB"
-std::string launches_text(int launches);                    // "1 launch", "5 launches"
+std::string percent_text(double share);                     // returns e.g. "7 %"; below 2 %, e.g. "1.4 %"
+std::string range_text_of(double low, double high);         // returns two shares as "3 to 11 %"
+std::string listed(const std::vector<std::string>& words);  // returns e.g. "a, b and c"
+std::string mebibytes_text(int64_t bytes);                  // returns e.g. "3.4 MiB"
+std::string launches_text(int launches);                    // returns e.g. "1 launch" or "5 launches"
 // Returns the speed-up with its interval, "1.66x (1.61 to 1.71)", or the throughput if the report has no speed-up.
 std::string speed_number(const CaseRecord& record);
-// Returns the same with the reference: "1.66x (1.61 to 1.71) of one device".
+// Returns speed_number() followed by the reference: "1.66x (1.61 to 1.71) of one device".
 std::string speed_text(const Report& report, const CaseRecord& record);
 // Returns how much longer a case takes: "7 % more time (3 to 11 %)", from 2x on "3.1x the time (2.9 to 3.3x)".
 std::string longer_text(const Estimate& ratio);

@@ -12,7 +12,8 @@ namespace dpbench {
 // cases with status ok are exported.
 std::string gbench_json(const Report& report);
 
-// Returns the report as JUnit XML: one test for each conformance check of each case, and one for a case without checks.
+// Returns the report as JUnit XML: one test for each conformance check of each case, and a test "run" for a case that
+// has no checks or did not end normally.
 std::string junit_xml(const Report& report);
 
 }  // namespace dpbench

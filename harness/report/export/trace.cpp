@@ -64,7 +64,8 @@ Json merged_trace(const std::vector<Json>& ranks) {
     const double offset_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;
     Fields(ranks[i], "trace of rank " + std::to_string(i))
         .each("traceEvents", [&](const Json& event, const std::string&) {
-          // Skip Kineto's process names, which name_all() replaces, and its own spans, whose pid is a text ("Spans").
+          // Skip Kineto's process names, which name_all() replaces, and Kineto's own spans, which have the text "Spans"
+          // as pid.
           if (!event.contains("pid") || !event["pid"].is_number_integer()) return;
           const bool process_meta = event.value("ph", "") == "M" && event.value("name", "") != "thread_name";
           if (process_meta) return;

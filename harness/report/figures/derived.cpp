@@ -231,8 +231,8 @@ std::optional<Straggler> straggler_of(const CaseRecord& record) {
     std::vector<std::pair<double, int>> busy;
     for (const RankRecord& rank : launch.ranks)
       if (rank.profile && rank.profile->waiting_ns)
-        // A rank that waited for a core was slowed by other programs, which does not make it a straggler. It may have
-        // waited for a core and for a rank at the same time, so only the longer wait is subtracted.
+        // A rank that waited for a core was slowed by other programs, which does not make it a straggler. A rank can
+        // wait for a core and for another rank at the same time, so only the longer wait is subtracted.
         busy.emplace_back(
             rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
     if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
@@ -270,7 +270,7 @@ void derive_speedups(Report& report) {
       d.efficiency = *d.speedup / world;
       if (d.speedup_low) d.efficiency_low = *d.speedup_low / world;
       if (d.speedup_high) d.efficiency_high = *d.speedup_high / world;
-      if (above_ideal(record))  // the first notice: a table shows the beginning of all
+      if (above_ideal(record))  // put it first, because a table shows only the beginning of the notices
         record.notices.insert(record.notices.begin(),
                               "efficiency above 100 % by more than its interval: compare with more launches");
       if (world == 1 && baseline != &record) d.wrapper_cost = 1 / *d.speedup - 1;
@@ -282,7 +282,8 @@ void derive_speedups(Report& report) {
     Derived& d = record.derived;
     const int world = record.spec.world;
     if (const CaseRecord* own = own_world_1_of(report, record.spec)) {
-      // Both speed-ups are ratios of neighbouring blocks, so their ratio is steadier than that of the throughputs.
+      // Each speed-up compares blocks that ran next to each other, so the ratio of two speed-ups varies less than the
+      // ratio of two throughputs.
       d.own_speedup = d.efficiency && own->derived.efficiency ? *d.speedup / *own->derived.speedup
                                                               : *d.samples_per_s / *own->derived.samples_per_s;
       d.own_efficiency = *d.own_speedup / world;

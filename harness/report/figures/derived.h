@@ -15,12 +15,13 @@ namespace dpbench {
 using HostOfRank = std::map<int, size_t>;
 HostOfRank hosts_of_ranks(const Json& env);
 
-// Fills the figures of a case that need no other case. Requires record.step_time_ns.
+// Computes the derived figures of a case that do not depend on other cases. Requires record.step_time_ns.
 void derive(CaseRecord& record, const HostOfRank& hosts);
-// Fills the speed-ups of all cases, which depend on other cases. Call it after derive() has run for every case.
+// Computes the speed-ups of all cases, which depend on other cases. Call it after derive() has run for every case.
 void derive_speedups(Report& report);
 
-// Returns the ratio reference / case of the time per sample for each pair of neighbouring blocks, per launch.
+// Returns the ratios (time per sample of the reference) / (time per sample of the case), for each launch and each pair
+// of blocks that ran next to each other.
 std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference);
 
 // Returns the case with world 1 and the same strategy, parameters, backend and batch (global for strong scaling, per

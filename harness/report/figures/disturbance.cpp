@@ -40,13 +40,13 @@ std::string line_of(const Report& report, double OtherLoad::* of, const std::str
 // A block is disturbed if a rank waits for cores for more than this share of the block's time.
 constexpr double most_lost_share = 0.05;
 
-// Returns the share of `wall_ns` that a process of the case lost to others.
+// Returns the share of the time `wall_ns` for which other programs kept a process of the case waiting for cores.
 double lost_share(const CaseSpec& spec, double wall_ns, double cpu_ns, double queue_ns) {
-  const double cores = static_cast<double>(spec.threads) * spec.world / spec.processes;  // that each process needs
+  const double cores = static_cast<double>(spec.threads) * spec.world / spec.processes;  // cores that a process needs
   return std::min(queue_ns, std::max(0.0, wall_ns * cores - cpu_ns)) / wall_ns;
 }
 
-// Returns the largest share of a block's time that a rank lost to others.
+// Returns the largest share, over ranks and blocks, of a block's time for which other programs kept a rank waiting.
 double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
   double most = 0;
   for (const RankRecord& rank : ranks)

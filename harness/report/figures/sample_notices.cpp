@@ -48,8 +48,8 @@ std::optional<std::string> outliers(const Launches& launches) {
          " above the median: other work was running";
 }
 
-// Reports that blocks get slower or faster within the launches. Mann-Kendall test: each pair of blocks of a launch
-// counts +1 if the later block is slower, -1 if it is faster.
+// Returns a notice if blocks get slower or faster within the launches. Mann-Kendall test: each pair of blocks of a
+// launch counts +1 if the later block is slower, -1 if it is faster.
 std::optional<std::string> trend(const Launches& launches) {
   double score = 0, variance = 0;
   std::vector<double> changes;
@@ -134,7 +134,8 @@ std::vector<std::string> rank_warnings(const CaseRecord& record) {
   return warnings;
 }
 
-// Reports that others took the cores in the profiled steps of every launch, so that the case has no figure from them.
+// Returns a notice if other programs took the cores in the profiled steps of every launch, because the case then has no
+// times from profiles.
 std::optional<std::string> disturbed_profiles(const CaseRecord& record) {
   bool found = false;
   for (const LaunchRecord& launch : record.launches)

@@ -80,8 +80,8 @@ std::string reference_name(const Report& report) {
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
   const std::string name = reference_name(report);
-  // The first match is the reference whose blocks alternated with the case's. If it has no result, later matches are
-  // not used.
+  // Use only the first matching reference case, even if it has no result, because its blocks alternated with the blocks
+  // of case `spec`.
   for (const CaseRecord& record : report.cases)
     if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, name))
       return record.ok() && record.step_time_ns ? &record : nullptr;

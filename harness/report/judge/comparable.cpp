@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Fields of the env block (a report's machine facts) in which two compared runs may differ. The difference is reported,
-// not refused, because it may be the change under test.
+// Fields of the env block (a report's machine facts) in which two compared runs may differ. A difference is only
+// reported, because it may be the change under test.
 const std::vector<std::string> reported_fields = {"/versions/torch", "/versions/cuda",     "/versions/nccl",
                                                   "/os/kernel",      "/os/libc",           "/os/container",
                                                   "/cpu/microcode",  "/memory/total_bytes"};

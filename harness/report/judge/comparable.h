@@ -13,8 +13,7 @@ void require_equal_machines(const Report& base, const Report& now);
 // Throws a UsageError that names the differences if a case present in both runs has different settings: threads,
 // gradient clipping, kind of data, ...
 void require_equal_settings(const Report& base, const Report& now);
-// Returns the differences of two runs in machine, software and dpbench version that do not prevent a comparison, to be
-// printed with the verdicts.
+// Returns the differences between two runs in machine, software and dpbench version, to be printed with the verdicts.
 std::vector<Difference> differences_of(const Report& base, const Report& now);
 
 }  // namespace dpbench

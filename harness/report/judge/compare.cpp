@@ -19,8 +19,8 @@ int64_t fewest_launches(const Figure& figure) {
   return fewest;
 }
 
-// True if the rule (e.g. median:5%) can judge the case. Ratios to the baseline do not apply to the baseline itself:
-// they are always 1.
+// True if the rule (e.g. median:5%) can judge the case. A rule on a ratio to the baseline does not apply to the
+// baseline case itself, because that ratio is always 1.
 bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
 
 class Comparer {
@@ -59,7 +59,7 @@ class Comparer {
       }
   }
 
-  // Judges what needs no base run: absolute limits.
+  // Applies only the rules with an absolute limit, because the base run has no result for this case.
   void visit_without_base(const CaseRecord* base, const CaseRecord& now) {
     if (base)
       result_.unmeasured.push_back({now.spec.id, "base run: " + why(*base)});
@@ -130,8 +130,8 @@ bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate
   });
 }
 
-// Returns the gate file's case patterns without effect, because earlier patterns match all their cases. Throws
-// UsageError if a pattern matches no case of either run.
+// Returns the case patterns of the gate file that have no effect, because earlier patterns match all of their cases.
+// Throws UsageError if a pattern matches no case of either run.
 std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
   std::vector<std::string> unused;
   for (size_t i = 0; i < gate.special.size(); ++i) {

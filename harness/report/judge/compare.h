@@ -1,4 +1,5 @@
-// Compares two stored runs case by case and applies the gate: the rules, such as median:5%, for which slowdowns fail.
+// Compares two stored runs case by case and applies the gate: rules such as median:5% that fail the comparison at a
+// slowdown of more than 5 %.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ struct Judgement {
   // needs no base.
   std::optional<double> base{};
   double now = 0;
-  Change change;  // from the base, or from the absolute limit
+  Change change;  // change from the base run or from the absolute limit
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;
 };
@@ -35,11 +36,11 @@ struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
   std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
-  std::vector<Unjudged> unmeasured;  // cases of both runs that cannot be judged, e.g. not measured; count as unclear
+  std::vector<Unjudged> unmeasured;  // cases that cannot be judged, e.g. not measured in one run; they count as unclear
   std::vector<Unjudged> added, gone;
-  // Case patterns of the gate file without effect, because earlier patterns match all their cases.
+  // Case patterns of the gate file that have no effect, because earlier patterns match all of their cases.
   std::vector<std::string> unused;
-  std::vector<Difference> differences;  // differences of machine or software that do not prevent a comparison
+  std::vector<Difference> differences;  // differences in machine or software; the comparison was made despite them
 
   size_t count(Verdict verdict) const;
   bool failed() const { return !broken.empty() || count(Verdict::slower) > 0; }

@@ -14,9 +14,9 @@ const std::vector<bool>& compare_columns_right();  // one flag per table column:
 
 Json compare_json(const Comparison& comparison);
 
-// Returns the summary line, e.g. "1 slower, 1 unclear, 18 same of 20. Gate: FAILED".
+// Returns the summary line, e.g. "1 worse, 1 unclear, 18 same. Gate: FAILED".
 std::string compare_summary(const Comparison& comparison);
-// Returns one line for each case pattern of the gate file without effect and for each accepted difference of machine or
+// Returns one line for each case pattern of the gate file that has no effect, and one for each difference in machine or
 // software.
 std::vector<std::string> compare_notes(const Comparison& comparison);
 // Returns the comparison as GitHub workflow commands (::error and ::warning lines), which GitHub shows on a pull

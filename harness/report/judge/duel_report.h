@@ -97,7 +97,7 @@ Json to_json(const DuelReport& report);
 // (numeric) columns.
 std::vector<std::vector<std::string>> duel_rows(const DuelReport& report);
 const std::vector<bool>& duel_columns_right();
-// Returns the summary line, e.g. "1 slower, 3 same of 4. Gate: FAILED".
+// Returns the summary line, e.g. "1 slower, 3 same. Gate: FAILED".
 std::string duel_summary(const DuelReport& report);
 
 }  // namespace dpbench

@@ -25,8 +25,8 @@ std::string known_metrics() {
   return names;
 }
 
-// Converts a rule's limit, a share (0.05 for 5 %), to the logarithm of a ratio: of an increase if larger values of the
-// metric are worse, else of a decrease.
+// Converts a rule's limit, a share (0.05 for 5 %), to a log ratio: log(1 + share) if larger values of the metric are
+// worse, else -log(1 - share).
 double log_limit(const Metric& metric, double share) {
   return metric.larger_is_worse ? std::log1p(share) : -std::log1p(-share);
 }

@@ -1,4 +1,5 @@
-// The gate of `dpbench compare`: rules such as median:5% that fail a run, for all cases or for some.
+// The gate of `dpbench compare`: rules such as median:5% (fail if the median step time rose by over 5 %), for all cases
+// or for some.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,8 @@ struct Rule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
   double limit = 0;  // largest accepted change, in the unit of change_between(): log ratio or percentage points
-  // Bound on the new run's value, in the unit of Figure::value; replaces `limit`. Unset: the rule judges a change.
+  // Absolute limit on the new run's value, in the unit of Figure::value; replaces `limit`. Unset: the rule judges the
+  // change between two runs.
   std::optional<double> bound{};
 };
 

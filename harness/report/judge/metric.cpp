@@ -36,8 +36,8 @@ double launch_memory(const LaunchRecord& launch) {
   return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
-// One factor of a metric's value: exp(coefficient * mean of logs). The logs are those of one number per launch (start
-// of the case's processes), such as its median step time.
+// One factor of a metric's value: exp(coefficient * mean of logs). Each log is the logarithm of one launch's figure,
+// such as its median step time. A launch is a start of the case's processes.
 struct Part {
   double coefficient;
   Logs logs;
@@ -153,7 +153,7 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // Metric in percentage points: its change is the change of the log times the metric's value (delta method).
+  // For a metric in percentage points, the change is the change of the log times the metric's value (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// A unit of absolute limits and its size in the unit of Figure::value.
+// A unit of a rule's absolute limit, such as ms, and its size in the unit of Figure::value.
 struct LimitUnit {
   const char* name;
   double size;
@@ -33,9 +33,9 @@ struct Metric {
 const std::vector<Metric>& metrics();
 const Metric* find_metric(const std::string& name);
 
-// A metric's value in one run: a constant times exp(sum of coefficient * mean over the terms). The mean of a term is
-// over the launches of one case, of the log of a number such as the median step time. A ratio to the baseline has a
-// second term, for the baseline's launches.
+// A metric's value in one run: a constant times exp(sum of coefficient * mean over the terms). A term's mean is the
+// mean, over the launches of one case, of the log of a figure such as the median step time. A ratio to the baseline can
+// have a second term, for the baseline's launches.
 struct Figure {
   double value = 0;
   std::vector<Term> terms;
@@ -43,7 +43,8 @@ struct Figure {
 // Returns a metric's figure for a case, or nullopt if the run lacks it: no baseline, or nothing measured.
 std::optional<Figure> figure_of(const Metric& metric, const Report& report, const CaseRecord& record);
 
-// True if the metric has the same definition in both cases; that of peak memory changed in reports of version 1.4.
+// True if the metric has the same definition in both cases; the definition of peak memory changed in version 1.4 of the
+// report.
 bool comparable_figures(const Metric& metric, const CaseRecord& base, const CaseRecord& now);
 
 // Returns the metric's change from base to now; positive is worse. The unit is the logarithm of the ratio, or

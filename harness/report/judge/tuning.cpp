@@ -11,8 +11,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the candidates of each setting, in the order of the report, by the id of the setting's reference. Leaves out
-// cases without a speed relative to the reference, and those whose steps compute something else.
+// Returns the candidates (cases with other parameter values) of each reference, keyed by the reference's case id, in
+// the order of the report. Leaves out cases without a speed-up over the reference and cases with a different
+// CaseRecord::means.
 std::map<std::string, std::vector<size_t>> candidates(const Report& report, const std::vector<size_t>& which) {
   std::map<std::string, std::vector<size_t>> all;
   for (const size_t i : which) {

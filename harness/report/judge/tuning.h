@@ -1,6 +1,6 @@
-// Chooses the fastest parameter values of a strategy. Each case is measured in pairs of blocks with its reference, the
-// same strategy with its default values. After each launch the faster half of the candidates stays. The last one is
-// judged by further launches alone, because the earlier ones, by which it was selected, are biased in its favour.
+// Chooses the fastest parameter values of a strategy. Each candidate is measured in pairs of blocks with its reference,
+// the same strategy with default values. After each launch, only the faster half of the candidates stays. Only later
+// launches judge the last candidate, because the launches that selected it are biased toward it.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,23 @@
 
 namespace dpbench {
 
-// Returns which cases the next launch measures: the reference of each setting, and the faster half of its candidates.
+// Returns the indices of the cases that the next launch measures: the reference of each setting (workload, devices,
+// ...) and the faster half of its candidates.
 std::vector<size_t> faster_half(const Report& report, const std::vector<size_t>& which);
-// True if no setting has more than one candidate among `which`.
+// True if each setting (workload, devices, ...) has only one candidate left among the cases `which`.
 bool one_is_left(const Report& report, const std::vector<size_t>& which);
 
-// The candidate that is left in a setting.
+// The last candidate of a setting (workload, devices, ...) in the search for a strategy's fastest parameter values.
 struct Tuned {
   const CaseRecord* best;
-  double speedup = 0, low = 0, high = 0;  // over the default values, with its 95 % interval
+  double speedup = 0, low = 0, high = 0;  // speed-up over the default values and its 95 % interval
   int launches = 0;
   bool faster() const { return low > 1; }
 };
-// Returns the candidate of each setting that was measured from the launch `first` on, judged by those launches alone.
+// Returns the last candidate of each setting (workload, devices, ...), judged only by the launches from number `first`
+// on.
 std::vector<Tuned> tuned(const Report& report, int first);
-// Tells in a line what to use.
+// Returns one line that recommends the candidate's parameter values or the default values.
 std::string tuned_text(const Tuned& tuned);
 
 }  // namespace dpbench

@@ -18,7 +18,7 @@ GpuWatch::GpuWatch(const std::vector<std::string>& pci_buses) {
   for (const std::string& bus : pci_buses) {
     const auto device = nvml_->at_bus(bus);
     if (!device) continue;
-    // Report the bus id in NVML's form, as env.gpus does; CUDA's form is shorter.
+    // Report the PCI bus id in NVML's form, as the report's env.gpus does; CUDA's form is shorter.
     const std::string known_as = nvml_->bus_of(*device);
     watched_.push_back(
         {.device = *device, .counters = {.pci_bus = known_as.empty() ? bus : known_as}, .energy_at_start_mj = {}});

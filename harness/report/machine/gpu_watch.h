@@ -1,4 +1,5 @@
-// Reads clocks, power and throttling of a launch's GPUs through NVML after each timed block, never inside one.
+// Reads clocks, power and throttling of a case's GPUs through NVML, after each timed block of steps and never inside
+// one.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ class GpuWatch {
     Nvml::Device device;
     GpuCounters counters;
     std::optional<unsigned long long> energy_at_start_mj;
-    double energy_mj = 0, seconds = 0;  // over the time between start() and read()
+    double energy_mj = 0, seconds = 0;  // energy and time, summed over the intervals from start() to read()
     double sm_clock_sum_mhz = 0;
   };
   std::optional<unsigned long long> energy_mj(const Watched& one) const;

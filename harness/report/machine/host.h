@@ -10,7 +10,7 @@ namespace dpbench {
 CpuBlock cpu_block(const Sources& sources);
 MemoryBlock memory_block(const Sources& sources);
 OsBlock os_block(const Sources& sources);
-// Returns the CPU and memory limits of the cgroup, as set for a container.
+// Returns the CPU and memory limits of this process's cgroup (control group), as set for a container.
 LimitsBlock limits_block(const Sources& sources);
 std::optional<LoadBlock> load_block(const Sources& sources);  // returns the load average at the start of the run
 

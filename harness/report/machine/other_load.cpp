@@ -76,7 +76,7 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
   }
 }
 
-constexpr double least_wall_s = 0.2;  // shortest launch whose load is judged: 20 clock ticks
+constexpr double least_wall_s = 0.2;  // shortest interval for which a load is computed: 20 ticks of 10 ms
 
 }  // namespace
 

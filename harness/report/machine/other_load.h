@@ -20,22 +20,24 @@ struct CpuTimes {
   double ours_s = 0;    // CPU time of dpbench and its descendants, including ended ones
 };
 
-// Reads the cores' times from proc/stat, and the times of process `pid` and its descendants from proc/PID/stat, below
-// root. Returns nullopt if the files cannot be read.
+// Reads the times of the cores `cpus` from /proc/stat, and those of process `pid` and its descendants from
+// /proc/PID/stat. root: the directory that holds proc. Returns nullopt if the files cannot be read.
 std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double wall_s,
                                   const std::filesystem::path& root = "/");
 
-// Returns the mean load by others between two readings, or nullopt if they are too close for the kernel's clock ticks.
+// Returns the mean load of other programs, and of a virtual machine's host, between two readings. Returns nullopt if
+// the time between the readings is too short for the kernel's clock ticks.
 std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& after);
 
-// Returns the present times, or nullopt if they cannot be read. May be empty.
+// A function that returns the current CPU times, or nullopt if they cannot be read. LoadWatch measures nothing if the
+// function is empty.
 using ReadCpuTimes = std::function<std::optional<CpuTimes>()>;
 
-// Watches the load by others from its construction on.
+// Measures the load of other programs, and of a virtual machine's host, from its construction on.
 class LoadWatch {
  public:
   explicit LoadWatch(ReadCpuTimes read);
-  // Returns the mean load so far; nullopt if it is unknown.
+  // Returns the mean load since construction; nullopt if it is unknown.
   std::optional<OtherLoad> load() const;
 
  private:

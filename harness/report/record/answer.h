@@ -1,5 +1,5 @@
-// The answer of a run: which strategy is fastest, which needs the least memory, why, and how sure that is. Computed in
-// report/answer.
+// The answer of a run: which strategy is fastest, which needs the least memory, the reasons, and how certain each
+// statement is. The code in report/answer computes it.
 #pragma once
 
 #include <array>
@@ -28,13 +28,14 @@ struct Table<Sentence> {
       Field{"text", "-", &S::text, "the sentence", range::not_empty}};
 };
 
-// A case's place among comparable cases. best: better than every other. tied: no difference to the best that the run
-// can tell. behind: worse than the best. undecided: the run cannot compare it.
+// A case's place among comparable cases. best: better than all others. tied: worse than no other case, but not better
+// than all. behind: worse than another case. undecided: the run cannot compare it. Differences within the intervals do
+// not count.
 enum class Standing { best, tied, behind, undecided };
 template <>
 inline constexpr auto enum_names<Standing> = std::to_array<std::string_view>({"best", "tied", "behind", "undecided"});
 
-// One case of a group of comparable cases. "The fastest" is the first case of the group.
+// One case of a group of comparable cases. In the field descriptions, "the fastest" is the first case of the group.
 struct Choice {
   std::string case_id{}, label{};
   Standing time = Standing::undecided, memory = Standing::undecided;
@@ -68,7 +69,7 @@ struct Table<Choice> {
             "parts of the loss: communication (not hidden), waiting and computation; empty: unknown", range::share}};
 };
 
-// Cases with the same workload, settings, world, global batch and mathematics.
+// A group of comparable cases: the same workload, settings, world size, global batch and computation per step.
 struct AnswerGroup {
   std::string setting{};
   int world = 1;

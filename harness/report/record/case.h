@@ -37,9 +37,10 @@ struct CaseSpec {
   std::string data_dir{};
   int threads = 1;
   bool oversubscribe = false, baseline = false;
-  bool python = false;  // a rank is a process of a Python interpreter; not reported
+  bool python = false;  // each rank runs in a Python interpreter; this flag is not in the report
 
-  // Number of replicas that get different samples: of all ranks, unless some axes of the mesh share samples.
+  // Number of replicas that train on different samples: all ranks, or fewer if ranks along some axes of the mesh share
+  // samples.
   int replicas() const { return data_place(parse_mesh(mesh), world, 0).replicas; }
   int64_t global_batch() const { return scaling == Scaling::strong ? batch : batch * replicas(); }
 };
@@ -214,7 +215,7 @@ struct Table<RankRecord> {
       later(Field{"warnings", "-", &R::warnings, "warnings of this rank"})};
 };
 
-// The load that others put on the cores during a launch.
+// Load on the cores during a launch (start of the case's processes), without the load of dpbench itself.
 struct OtherLoad {
   double programs = 0;  // cores used by programs other than dpbench
   double host = 0;      // cores that the host of a virtual machine withheld

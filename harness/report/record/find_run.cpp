@@ -49,8 +49,8 @@ std::vector<fs::path> runs_in(const fs::path& results) {
   return paths;
 }
 
-// Returns how many runs before the latest a RUN argument means: 0 for "latest", N for "latest~N", nullopt for a name or
-// path. Throws UsageError if N is not a number.
+// Parses a RUN argument that counts back from the latest run. Returns 0 for "latest", N for "latest~N" and nullopt for
+// a name or path. Throws UsageError if N is not a number.
 std::optional<size_t> runs_back(const std::string& run) {
   if (run == "latest") return 0;
   if (!run.starts_with("latest~")) return std::nullopt;

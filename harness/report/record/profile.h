@@ -33,7 +33,8 @@ struct Table<CollectiveRecord> {
       Field{"end_ns", "ns", &C::end_ns, "end time since the step began; null on a GPU"}};
 };
 
-// Traffic of one collective operation over one axis of the mesh, counted and by the strategy's formula; per step.
+// Communication volume per step of one collective operation over one axis of the mesh: calls and bytes as counted, and
+// bytes by the strategy's formula.
 struct LedgerEntry {
   std::string axis{}, op{};
   double calls = 0, bytes = 0;

@@ -5,7 +5,7 @@
 //                           runs one block; the case stays set up for the next one
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
 //                           after the last block: profiles the case and answers with the record of these blocks,
-//                           numbered from 0; retake: a profile that lost its cores is repeated
+//                           numbered from 0; retake: repeats a profile that other programs disturbed
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}
@@ -41,8 +41,8 @@
 //   DPBENCH_PLUGINS                separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs
-//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank was started
-//                                  on its share of them
+//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank is bound
+//                                  to its share of the cores
 #pragma once
 
 #include <array>
@@ -77,7 +77,8 @@ CheckRow check_row_from_json(const Json& json);
 TrainOptions train_options_from_json(const Json& json);
 TrainingRecord training_record_from_json(const Json& json);
 
-// Why a rank had to stop a case. Ranks never send the last three kinds; the front (the dpbench process) detects them.
+// The reason why a rank stopped a case. Ranks never send the last three kinds; the front (the dpbench process) detects
+// them.
 enum class FailureKind { usage, unavailable, oom, nan, unwritten, peer, failure, death, killed_for_memory, offence };
 template <>
 inline constexpr auto enum_names<FailureKind> = std::to_array<std::string_view>(
@@ -125,8 +126,9 @@ struct alignas(64) CallSlot {
   // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
 };
-// Write and read a text as atomic words, truncated to fit. Words are stored with release and loaded with acquire order,
-// so a reader that sees a new word of a log entry also sees that the entry's number has changed.
+// store_text() writes a text as atomic words, truncated to fit, and load_text() reads it. Words are stored with release
+// and loaded with acquire order, so a reader that sees a new word of a log entry also sees that the entry's number has
+// changed.
 void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text);
 std::string load_text(std::span<const std::atomic<uint64_t>> words);
 

@@ -81,7 +81,7 @@ std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
   for (const CheckRow& row : checks) {
     const bool proves = (row.name.starts_with("gradient-") && row.name != "gradient-layout") ||
                         row.name.starts_with("accumulation") || row.name == "trajectory" || row.name == "audit" ||
-                        row.name == "unused-parameters";  // rejecting them by name is right too
+                        row.name == "unused-parameters";  // passes if a strategy refuses unused parameters by name
     if (!proves) continue;
     if (row.status != CheckStatus::skipped) return std::nullopt;
     if (!skipped) skipped = &row;
@@ -103,8 +103,8 @@ std::optional<std::string> unequal_parameters(const CaseRecord& record) {
 
 namespace {
 
-// Returns the step that a failed check names in its detail, as in "rank 1, step 2, scenario even". A check without a
-// step comes last, because it judges a whole run.
+// Returns the step in a failed check's detail text, as in "rank 1, step 2, scenario even". A check without a step gets
+// the largest number, because it judges a whole run and sorts last.
 int64_t step_of(const CheckRow& row) {
   constexpr std::string_view mark = ", step ";
   const size_t at = row.detail.rfind(mark);
@@ -115,7 +115,8 @@ int64_t step_of(const CheckRow& row) {
   return step;
 }
 
-// Orders the checks of one step by cause and effect. Lower comes first.
+// Returns the place of a failed check among the failures of one step, in order of cause and effect. 0 is closest to the
+// cause.
 int distance_from_cause(const CheckRow& row) {
   constexpr std::pair<std::string_view, int> effects[] = {{"output", 3},           {"loss", 3},
                                                           {"evaluation", 3},       {"buffers", 2},

@@ -121,7 +121,8 @@ struct CaseRecord {
   std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
-  // True if the case's steps compute something other than the baseline's, so that their speeds do not compare.
+  // True if a step of the case computes something other than a step of the baseline, so their speeds are not
+  // comparable.
   bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
 };
@@ -137,7 +138,8 @@ struct Report {
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
   std::string disturbance{};  // one line about cores that other programs took; empty: none
-  // Which strategy is fastest, and why (report/answer). Unset in reports of checks and trainings, and before 1.7.
+  // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
+  // reports before version 1.7.
   std::optional<Answer> answer{};
 };
 
@@ -158,18 +160,20 @@ int64_t slowest_ns(const std::vector<RankRecord>& block);
 // Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Adds the results of another launch. Each check keeps one row: its first failure, or without one its worst result.
+// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure, or its worst
+// result if it never failed.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
-// If checks were made, but none of them judged a gradient or an update, returns the reason; else nullopt.
+// Returns the reason if every check of the gradients or updates was skipped, so that nothing proves them right; else
+// nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
-// Returns the failed check that is most likely the cause of the others, or null if none failed: the one of the earliest
-// step; in a step, outputs and losses come last, because they follow from wrong parameters.
+// Returns the failed check that most likely caused the other failures, or null if no check failed. An earlier step
+// comes first; within a step, outputs and losses come last, because wrong parameters cause wrong outputs.
 const CheckRow* root_failure(const std::vector<CheckRow>& checks);
-// Returns the check that makes a case wrong: the root failure, else a check row that says that its ranks' parameters
-// differ; nullopt if the case is right.
+// Returns the check that makes a case wrong: its root_failure(), else a new row if the ranks ended with unequal
+// parameters. Returns nullopt if neither exists.
 std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.

@@ -59,7 +59,7 @@ std::vector<fs::path> missing_directories(fs::path path) {
 std::string temporary_name(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
 
 int open_temporary(int directory, const std::string& name, const std::string& what) {
-  ::unlinkat(directory, name.c_str(), 0);  // remove a file left over from a killed process with the same id
+  ::unlinkat(directory, name.c_str(), 0);  // remove a file left over from a killed process with the same process id
   const int fd = ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) throw WriteError("cannot write " + what + ": " + errno_text());
   return fd;

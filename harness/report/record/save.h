@@ -38,10 +38,11 @@ class RunDirectory {
 
   const std::string& id() const { return id_; }  // name of the run's directory, which may have a suffix
   const std::filesystem::path& path() const { return path_; }
-  // Deletes the run's directory with its contents, and those parents that were created for it and are now empty.
+  // Deletes the run's directory with its contents, and the parent directories that this object created and that are now
+  // empty.
   void remove();
-  // Writes run.json atomically. Skips the write if the last one was less than a second ago, unless `force` is set,
-  // as it must be for the last save of a run.
+  // Writes run.json atomically. Skips the write if the last one was less than a second ago, unless `force` is set. Set
+  // `force` for the last save of a run.
   void save(const Report& report, bool force = false);
   // Writes another JSON document of the run, as NAME.json.
   void save(const std::string& name, const Json& document) const;

@@ -31,7 +31,8 @@ Moments moments(std::span<const double> values);
 struct Interval {
   double low = 0, high = 0;
 };
-// Number of launches from which an interval covers the variation between launches.
+// Minimum number of launches (starts of a case's processes) for a confidence interval that covers the variation between
+// launches.
 inline constexpr int launches_for_t = 3;
 double students_t_quantile(double probability, double degrees);
 // Returns the 95 % confidence interval of the geometric mean, from Student's t on the logs. Needs at least two values,
@@ -39,12 +40,12 @@ double students_t_quantile(double probability, double degrees);
 Interval log_t_interval(std::span<const double> values);
 
 // Returns an interval between two order statistics that contains the median with at least 95 % confidence, for any
-// distribution. Of fewer than six values it is the whole range, with less confidence.
+// distribution. With fewer than six values, the interval is their whole range and the confidence is lower.
 Interval median_interval(std::span<const double> values);
 
 // The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
 // launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,
-// because there are fewer than three launches with only one block each.
+// because there are fewer than three launches and each has only one block.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});

@@ -30,17 +30,17 @@ enum class Verdict { slower, unclear, faster, same };
 template <>
 inline constexpr auto enum_names<Verdict> = std::to_array<std::string_view>({"SLOWER", "unclear", "faster", "same"});
 
-// Minimum launches of each run for a verdict; with 3 against 3, no rank test can be significant.
+// Minimum number of launches per run for a verdict. With 3 launches against 3, no rank test can be significant.
 inline constexpr int64_t launches_to_judge = 4;
 
 // Returns the verdict on a change by the first rule that applies. Too few launches: unclear. Estimate above the limit
 // and interval above 0: slower. Interval containing the limit: unclear. Estimate below -limit and interval below 0:
-// faster. Interval containing -limit: unclear. Any other change: same. fewest_launches: launches of the run that has
-// fewer.
+// faster. Interval containing -limit: unclear. Any other change: same. fewest_launches: number of launches in the run
+// that has fewer of them.
 Verdict verdict_of(const Change& change, double limit, int64_t fewest_launches);
 
-// Returns the verdict on the distance to an absolute limit, from at least launches_for_t launches. Interval above 0:
-// slower. Interval below 0: same. Else unclear.
+// Returns the verdict on a metric's distance from an absolute limit. Interval above 0: slower. Interval at or below 0:
+// same. Otherwise, or with fewer than launches_for_t launches: unclear.
 Verdict verdict_of_bound(const Change& distance, int64_t launches);
 
 }  // namespace dpbench

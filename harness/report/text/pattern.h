@@ -1,4 +1,4 @@
-// The regular expression of --filter, the same in every command and in the worker.
+// The regular expression of the --filter flag. Every command and the worker process use this class.
 #pragma once
 
 #include <regex>

@@ -1,4 +1,4 @@
-// Numbers with units on the command line, such as 450GB/s.
+// Parses numbers with units from the command line, such as 450GB/s.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@ struct Unit {
   double factor;
 };
 
-// Returns the value of a number with one of these units. Otherwise calls `refuse`, which throws, with the reason. what:
-// the name of the quantity.
+// Parses a number followed by one of `units` and returns the number times the unit's factor. Any other text is an
+// error: calls `refuse` with the reason; `refuse` must throw. what: name of the quantity in the reason.
 inline double quantity(const std::string& text, const std::vector<Unit>& units, const std::string& what,
                        const std::function<void(const std::string& why)>& refuse) {
   char* end = nullptr;

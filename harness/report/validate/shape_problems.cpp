@@ -49,8 +49,8 @@ void check_spec(const Report& report, const CaseSpec& spec, Problems& problems) 
 }
 
 void check_profile(const Profile& profile, const std::string& whose, Problems& problems) {
-  // Do not require start times of at least 0: profiling begins shortly before the step, so a first collective may have
-  // a slightly negative one.
+  // Do not require start times of at least 0: profiling begins shortly before the step, so the first collective may
+  // have a slightly negative start time.
   for (const CollectiveRecord& one : profile.collectives)
     problems.require(one.start_ns.has_value() == one.end_ns.has_value() &&
                          one.start_ns.value_or(0) >= -profile.step_ns &&
@@ -131,8 +131,8 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // An interval that covers the variation between launches may miss the median, because it is that of their geometric
-  // mean.
+  // An interval that covers the variation between launches may miss the median, because it is the interval of the
+  // launches' geometric mean.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

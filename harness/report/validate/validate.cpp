@@ -16,8 +16,8 @@
 namespace dpbench {
 namespace {
 
-// True if a stored and a recomputed figure agree. Numbers are written in a form that reads back exactly, so only the
-// order of arithmetic may change them. The absolute tolerance is for differences of figures near 1.
+// True if a stored and a recomputed figure agree. JSON keeps numbers exactly, so the two differ only by the order of
+// arithmetic. The absolute tolerance is for figures that are differences of numbers near 1.
 bool nearly_equal(const Json& a, const Json& b) {
   if (!a.is_number() || !b.is_number()) return a == b;
   const auto x = a.get<double>(), y = b.get<double>();
@@ -46,8 +46,8 @@ Json without_sentences(Json answer) {
 
 constexpr int first_minor_with_answer = 7;
 
-// Adds the differences between the stored answer and that of the recomputed report `again`. The answer may be absent
-// unless the run is complete and some case was timed.
+// Adds the differences between the stored answer and the answer computed from report `again` to `found`. The answer may
+// be absent unless the run is complete and timed a case.
 void compare_answers(const Json& document, const Report& again, bool older, std::vector<std::string>& found) {
   if (document.at("schema_version").value("minor", 0) < first_minor_with_answer) return;
   const Json stored = document.value("answer", Json());

@@ -13,9 +13,9 @@ namespace dpbench {
 // Returns the inconsistencies of a report, each with its case; empty if there are none. Statistics are recomputed from
 // the timed blocks. Throws UsageError if the document is not a report.
 std::vector<std::string> problems_of(const Json& document);
-// Compares stored figures with recomputed ones and adds a line to `found` for each difference. name: their JSON path in
-// messages. stored: the stored figures, null if missing. again: the recomputed ones. older: the report has an older
-// minor version, which may lack figures.
+// Compares stored figures with recomputed ones and adds a line to `found` for each difference. name: JSON path of the
+// figures, for messages. stored: the stored figures, null if missing. again: the recomputed figures. older: the report
+// has an older minor version, which may lack figures.
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
                      std::vector<std::string>& found);
 // Returns a contradiction in the report that could make a wrong case look right (an ok status despite a failed check,
