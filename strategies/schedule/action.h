@@ -47,7 +47,7 @@ bool has_microbatch(Kind kind);
 bool ends_weight_gradient(Kind kind);
 
 std::string text_of(const Action& action);
-// Returns the action as a message names it, such as "2F0 (stage 2, micro-batch 0)".
+// Returns the action's name in messages, such as "2F0 (stage 2, micro-batch 0)".
 std::string described(const Action& action);
 
 // Parses a text such as "2SEND_F0". Throws UsageError if the text is no action; the message starts with `where`.
