@@ -26,13 +26,13 @@ struct Traffic {
 // Inputs of a strategy's traffic formula, for one rank and one step.
 struct TrafficQuery {
   const Model& model;    // the whole model, as the workload creates it
-  at::ScalarType dtype;  // Setup::dtype
+  at::ScalarType dtype;  // dtype of the computation (Setup::dtype)
   const Params& params;
   const MeshShape& mesh;
   int rank = 0;
   int64_t step = 0, accumulate = 1;
   int64_t taken = 0;    // number of steps that the strategy has run since its construction
-  bool clips = false;   // true if the global norm is clipped
+  bool clips = false;   // true if the gradients' global norm is clipped
   int64_t samples = 0;  // number of this rank's samples in this step, over all micro-batches
 
   // stored() returns the dtype in which a strategy stores a parameter or buffer, and bytes_of() the bytes of tensors

@@ -25,7 +25,7 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
+  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};

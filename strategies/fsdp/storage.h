@@ -12,8 +12,8 @@
 namespace dpbench::fsdp {
 
 struct Storage {
-  Axis shard;    // each rank of this axis stores some rows of each parameter
-  Axis replica;  // the ranks of this axis store the same rows
+  Axis shard;    // mesh axis on which each rank stores some rows of each parameter
+  Axis replica;  // mesh axis on which all ranks store the same rows
   // Axis over which parameters are sharded between forward and backward pass. If this axis has one rank, parameters
   // stay sharded over the axis `shard`.
   Axis between = {};

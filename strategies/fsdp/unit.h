@@ -15,7 +15,7 @@ namespace dpbench::fsdp {
 // One parameter as this rank stores it.
 struct ShardedParameter {
   std::string name;
-  at::Tensor parameter;      // the model's tensor
+  at::Tensor parameter;      // the parameter's tensor in the model
   at::Tensor rows;           // this rank's rows of the parameter; may be empty
   at::Tensor gradient = {};  // gradient of the rows; undefined if not trained, or before a step
   bool trained = false, used = false;

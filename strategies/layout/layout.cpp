@@ -290,7 +290,7 @@ void Layout::keep_own() {
   std::vector<Parameter> stepped;
   std::vector<int64_t> dimensions;
   for (const Held& one : trainable()) {
-    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // a parameter without rows on this rank
+    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // skips a parameter without local rows
     stepped.push_back({one.name(), one.stored});
     dimensions.push_back(static_cast<int64_t>(one.placed->sizes.size()));
   }
@@ -347,7 +347,7 @@ ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   if (ep_.size > 1) split.experts = make_expert_exchange(phases);
   if (tp_.size == 1) return split;
   tensor::Options options = options_.tensor;
-  if (!phases) options.sequence = false;  // cutting the sequence saves only memory of kept activations
+  if (!phases) options.sequence = false;  // an evaluation keeps no activations, so cutting them would save nothing
   if (options.sequence && tokens < tp_.size)
     throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
                      std::to_string(tp_.size) + " ranks");

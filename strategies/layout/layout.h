@@ -133,7 +133,7 @@ class Layout : public Strategy {
   at::Tensor rank_piece(const std::string& name, const at::Tensor& whole) const;
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
 
-  std::optional<fsdp::Units> units_;  // nullopt: parameters are not sharded
+  std::optional<fsdp::Units> units_;  // units of sharded parameters; nullopt: not sharded
   std::optional<Passes> passes_;      // created after the model has been cut into stages
   std::optional<Optimizer> optimizer_;
   size_t micros_ = 1;  // number of micro-batches of the current step

@@ -35,7 +35,7 @@ class Replica {
   // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
   // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
-  // split: this rank's exchanges under tensor and context parallelism.
+  // split: this rank's exchanges under tensor, context and expert parallelism.
   at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
   // Same as forward(), for the model's blocks first .. last - 1. x: the output of the block before them, or the
   // samples.

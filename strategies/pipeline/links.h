@@ -28,9 +28,9 @@ struct Transfer {
 
 // Identifies activations that cross a stage boundary. Activations with an equal Cargo have the same shape.
 struct Cargo {
-  int stage = 0;  // the sending stage
+  int stage = 0;  // the stage that sends the activations
   bool training = true;
-  int64_t rows = 0;  // number of samples
+  int64_t rows = 0;  // number of samples in an activation
 
   friend auto operator<=>(const Cargo&, const Cargo&) = default;
 };
@@ -61,8 +61,8 @@ class Links {
   Axis axis_;
   at::Device device_;
   bool poison_;
-  std::map<Cargo, Shape> known_;  // shapes that this rank has received
-  std::set<Cargo> told_;          // entries for which this rank has already sent the shape
+  std::map<Cargo, Shape> known_;  // shapes of activations that this rank has received
+  std::set<Cargo> told_;          // activations for which this rank has already sent the shape
 };
 
 }  // namespace dpbench::pipeline

@@ -13,9 +13,9 @@ namespace dpbench::pipeline {
 
 enum class Kind {
   forward,
-  full_backward,    // input_gradient and weight_gradient in one
-  input_gradient,   // B in the zero-bubble papers
-  weight_gradient,  // W in the zero-bubble papers
+  full_backward,    // computes the gradients of input and weights in one pass
+  input_gradient,   // gradient of the stage's input; "B" in the zero-bubble papers
+  weight_gradient,  // gradient of the stage's weights; "W" in the zero-bubble papers
   send_activation,
   receive_activation,
   send_gradient,
@@ -31,7 +31,7 @@ inline constexpr int no_microbatch = -1;
 struct Action {
   Kind kind = Kind::forward;
   int stage = 0;
-  int microbatch = no_microbatch;  // not set for reductions, unshard and reshard
+  int microbatch = no_microbatch;  // index of the micro-batch; not set for reductions, unshard and reshard
   // True for a forward pass that runs together with the backward pass after it, as one unit.
   bool overlaps_next = false;
 

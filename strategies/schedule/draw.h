@@ -11,7 +11,7 @@ namespace dpbench::pipeline {
 
 struct TextStyle {
   bool colour = false;
-  size_t width = 120;  // terminal columns
+  size_t width = 120;  // width of the drawing in terminal columns
 };
 
 // Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time is one

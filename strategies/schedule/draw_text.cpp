@@ -12,7 +12,7 @@ namespace {
 constexpr int palette[] = {117, 215, 120, 218, 229, 147, 180, 159, 210, 190, 183, 152};
 
 struct Box {
-  size_t first = 0, end = 0;  // terminal columns
+  size_t first = 0, end = 0;  // first and end column of the box in the terminal
   std::string text;
   int microbatch = 0;
 };

@@ -18,7 +18,7 @@ struct Schedule {
   std::vector<int> rank_of = {};            // rank of each stage
   std::vector<std::vector<int>> ties = {};  // groups of stages that share parameters
   std::vector<int> live_limits = {};  // highest number of live activations declared for each rank; empty: no limit
-  int receive_slots = 0;              // receive buffers of each channel; 0: one for each micro-batch
+  int receive_slots = 0;              // number of receive buffers of each channel; 0: one for each micro-batch
   std::vector<std::vector<Action>> ranks = {};
 
   int stages() const { return static_cast<int>(rank_of.size()); }

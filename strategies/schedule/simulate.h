@@ -13,7 +13,7 @@ namespace dpbench::pipeline {
 // bytes / bytes_per_time. Transfers overlap with computations. By default, transfers take no time.
 struct Link {
   double latency = 0;
-  double bytes_per_time = 0;  // 0: unlimited
+  double bytes_per_time = 0;  // bandwidth in bytes per unit of time; 0: unlimited
 };
 
 // Times of one stage for one micro-batch, in any unit. A full backward pass takes input_gradient + weight_gradient.

@@ -145,7 +145,7 @@ class TransferRules {
   std::vector<Fault> faults_;
 };
 
-// The transfers of one channel, in the order of their rank's list.
+// The transfers of one channel, in the order of their rank's list of actions.
 struct Ends {
   std::vector<Action> sends, receives;
   std::vector<size_t> received_at;

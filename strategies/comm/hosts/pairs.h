@@ -42,7 +42,7 @@ class Pairs {
 
   BackendSetup setup_;
   std::atomic<bool> aborted_{false};
-  std::mutex mutex_;                            // guards pairs_
+  std::mutex mutex_;                            // guards the map pairs_ of connections
   std::map<int, std::unique_ptr<Pair>> pairs_;  // connections by the other rank
 };
 

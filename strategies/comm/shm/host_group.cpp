@@ -25,8 +25,8 @@ using std::chrono::milliseconds;
 
 // Spinning time before a wait sleeps; covers the usual delay between ranks at a lower cost than two context switches.
 constexpr auto kSpin = microseconds(100);
-// Returns how often a waiting rank checks for dead ranks. The interval grows with the group, because all waiting ranks
-// check.
+// Returns the interval at which a waiting rank checks for dead ranks. It grows with the group, because all waiting
+// ranks check.
 milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
 // Spins until done() is true or the time limit is over. If `yield` is true, it yields the core in between. Returns the

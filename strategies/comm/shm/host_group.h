@@ -56,7 +56,7 @@ class HostGroup {
   [[noreturn]] void fail(const std::string& reason);
   // Throws the reason if the group is broken, or if this rank has left it.
   void require_sound();
-  // Returns "left the group" or "died"; an empty text if the rank is still there.
+  // Returns "left the group" or "died"; an empty text if the rank is alive and in the group.
   std::string how_gone(int rank);
   std::string name_of(int rank) const;
 

@@ -73,8 +73,8 @@ class Messages {
   std::mutex mutex_;
   std::condition_variable changed_;
   List sends_, receives_;
-  std::map<int, std::list<Early>> early_;  // by sender
-  std::map<int, Arriving> arriving_;       // by sender
+  std::map<int, std::list<Early>> early_;  // messages that arrived before their recv, by sender
+  std::map<int, Arriving> arriving_;       // messages that are arriving, by sender
   uint64_t posted_ = 0;
   bool stop_ = false;
   std::thread thread_;  // the thread that moves chunks; starts with the first message

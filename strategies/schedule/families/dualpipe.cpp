@@ -97,9 +97,9 @@ class DualRank {
 
   Tape tape_;
   int near_ = 0, far_ = 0;
-  int depth_ = 0;         // ranks between this one and the nearer end
-  int beyond_ = 0;        // ranks between this one and the middle
-  int main_ = 0;          // rounds of the steady phase
+  int depth_ = 0;         // number of ranks between this rank and the nearer end of the pipeline
+  int beyond_ = 0;        // number of ranks between this rank and the middle of the pipeline
+  int main_ = 0;          // number of rounds of the steady phase
   std::deque<int> late_;  // stages with a pending weight gradient, oldest first
 };
 

@@ -13,20 +13,20 @@ namespace dpbench::pipeline {
 
 struct Request {
   int ranks = 4;
-  int chunks = 1;  // stages on each rank (dualpipe: of each direction)
+  int chunks = 1;  // number of stages on each rank (dualpipe: of each direction)
   int microbatches = 8;
 };
 
 // The period over which a bubble formula counts the idle time of a rank.
 enum class BubbleOf {
-  step,  // from the first action of any rank to the last action of any rank
-  span   // from the rank's own first action to its own last action
+  step,  // idle time from the first action of any rank to the last action of any rank
+  span   // idle time from the rank's own first action to its own last action
 };
 
 struct Family {
   std::string name, summary, source;
   std::string requires_text = {};  // limits on ranks, chunks and micro-batches; empty: none
-  std::string bubble_text = {};    // closed formula of the bubble; F, B and W: times of 1/P of the model
+  std::string bubble_text = {};    // bubble formula; F, B, W: times of forward, input gradient and weight gradient
   std::string exact_text = {};     // condition under which the formula is exact; empty: always
   BubbleOf bubble_of = BubbleOf::step;
   int least_chunks = 1, most_chunks = 1;
