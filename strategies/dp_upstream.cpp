@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// A module wrapper for upstream's replicate(), which needs clone() to make a deep copy on another device.
+// A module wrapper for LibTorch's replicate(), which calls clone() to make a deep copy on another device.
 class Clonable : public torch::nn::Module {
  public:
   Clonable(const Workload& workload, std::shared_ptr<Model> model) : workload_(workload), model_(std::move(model)) {
@@ -100,7 +100,7 @@ class DpUpstream : public BuiltInStrategy {
     return at::cat(outputs);
   }
 
-  // Runs the backward pass and explains its failure: upstream's ReduceAdd fails with one of two messages if a replica
+  // Runs the backward pass and explains its failure: LibTorch's ReduceAdd fails with one of two messages if a replica
   // lacks a gradient.
   static void backward(const at::Tensor& loss) {
     try {

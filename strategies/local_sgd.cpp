@@ -20,7 +20,8 @@ int64_t interval_of(const Params& params) {
   return every;
 }
 
-// The parameters are summed at the end of each interval. One rank alone sums nothing.
+// Returns local-sgd's traffic in one step. The ranks all-reduce their parameters only in the last step of each
+// interval; a single rank has no traffic.
 std::optional<std::vector<Traffic>> local_sgd_traffic(const TrafficQuery& query) {
   std::vector<Traffic> all;
   if (size_of(query.mesh, "dp") > 1 && (query.step + 1) % interval_of(query.params) == 0)

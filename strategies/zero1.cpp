@@ -66,7 +66,7 @@ class Shards {
 
   const std::vector<at::Tensor>& gradient_buffers() const { return gradients_.buffers(); }
 
-  // Returns the gradients of own().
+  // Returns the gradients of this rank's shards, one tensor per flat buffer.
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& shard : own_) gradients.push_back(shard.grad());
@@ -87,7 +87,7 @@ class Shards {
 
   // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A parameter
   // without elements has a slice on every rank, where its steps are counted. A single slice for the whole shard would
-  // not be bit-identical, because a fused kernel rounds a tensor's tail that fills no vector differently.
+  // change bits: a fused kernel rounds the elements at a tensor's end that fill no vector differently.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -128,7 +128,8 @@ class Shards {
   std::vector<at::Tensor> own_;
 };
 
-// Gradients are reduced to shards, and parameters are gathered from them.
+// Returns zero1's traffic in one step: a reduce-scatter of the gradients, an all-gather of the parameter shards, an
+// all-reduce for clipping, and a broadcast of the buffers.
 std::optional<std::vector<Traffic>> zero1_traffic(const TrafficQuery& query) {
   const int64_t world = size_of(query.mesh, "dp"), whole = flat_bytes(query, world);
   std::vector<Traffic> all = {{"dp", "reduce_scatter", whole}, {"dp", "allgather", whole / world}};

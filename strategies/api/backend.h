@@ -23,7 +23,7 @@ using NoteCall = std::function<void(uint64_t number, std::string_view call)>;
 struct BackendSetup {
   c10::intrusive_ptr<c10d::Store> store;  // rendezvous store with a prefix private to this process group
   int rank = 0, world = 1;
-  int local_rank = 0, local_world = 1;  // this rank's index among the ranks of its host, and their number
+  int local_rank = 0, local_world = 1;  // this rank's index among the ranks of its host, and the number of these ranks
   // Global number of each rank of this group, for error messages; empty if the group has all ranks.
   std::vector<int> ranks = {};
   at::Device device = at::kCPU;
@@ -44,7 +44,7 @@ struct BackendSetup {
 struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
-  bool unproven_on_gpu = false;   // true if no run of several ranks on GPUs has passed all checks yet; rows say so
+  bool unproven_on_gpu = false;   // true until a run of several ranks on GPUs has passed all checks; result rows say so
   bool shares_device = true;      // true if two ranks may use one GPU
   bool threads = false;           // true if the backend's ranks are threads of one process; used in tests
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never

@@ -124,8 +124,8 @@ class Walk {
     }
   }
 
-  // Adds a gradient to the sum of those already delivered, by the rules of torch's engine for in-place and for mixed
-  // dense and sparse addition.
+  // Adds a gradient to the sum of the gradients already delivered to a node, by the rules of torch's engine for
+  // in-place and for mixed dense and sparse addition.
   static void add(at::Tensor& sum, at::Tensor&& more) {
     if (!sum.defined() || !more.defined()) {
       if (more.defined()) sum = std::move(more);
@@ -164,8 +164,8 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// Calls by_walk(walk), which is to run the backward pass by a Walk over the output's graph. Returns false without a
-// call if the graph does not allow a Walk, so that torch's engine has to run the pass.
+// Calls by_walk(walk) to run the backward pass with a Walk, our own execution of the output's autograd graph. Returns
+// false without that call if only torch's engine can run the graph.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (runtime() == Runtime::torch) return false;
@@ -177,7 +177,7 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Same as walked(), for a loss. Also returns false if the loss has several elements.
+// Same as walked(), for a loss. Also returns false if the loss tensor has several elements.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

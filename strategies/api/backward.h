@@ -1,5 +1,5 @@
-// The backward pass of strategies, faster than torch's engine for small graphs on the CPU. With --runtime torch it is
-// torch's engine.
+// A backward pass that is faster than torch's autograd engine for small graphs on the CPU. With --runtime torch,
+// torch's engine runs every backward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,8 +24,8 @@ void require_grid(const MeshShape& axes, int world) {
                      std::to_string(world));
 }
 
-// Throws the same error on every rank unless all ranks make the same mesh. Ranks that make different ones would wait
-// for each other in different groups.
+// Throws the same error on every rank unless all ranks make the same mesh. Ranks with different meshes would wait for
+// each other in different groups.
 void require_same_mesh(const MeshShape& axes, const BackendSetup& setup) {
   const std::string mine = text_of(axes);
   const auto key = [](int rank) { return "axes/" + std::to_string(rank); };
@@ -41,7 +41,7 @@ void require_same_mesh(const MeshShape& axes, const BackendSetup& setup) {
   }
 }
 
-// Returns this rank's setup for a group of these ranks, in which the ranks of a host remain consecutive.
+// Returns this rank's BackendSetup for the group of `ranks`. The ranks of a host stay consecutive within the group.
 BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, const BackendSetup& world) {
   BackendSetup setup = world;
   const auto before = [&](int rank) {

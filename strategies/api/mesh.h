@@ -23,25 +23,24 @@ struct Axis {
 class Mesh {
  public:
   Mesh() = default;
-  // Makes a mesh with one axis, whose ranks are those of the group. Without a group it has one rank.
+  // Makes a mesh with one axis, which has all ranks of `group`. If `group` is null, the axis has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
   // Makes a mesh of all ranks of `world`, with a new group of the backend for each axis that is neither the whole world
   // nor a single rank. Collective: every rank of the world calls it with the same axes. If two ranks pass different
-  // axes, it throws on every rank and names both. setup: that of `world`, but its store has a prefix private to this
-  // mesh.
+  // axes, it throws on every rank and names both. setup: the setup of `world`, except that its store has a prefix
+  // private to this mesh.
   Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
        const BackendSetup& setup);
 
   // The group of all ranks; null for a single process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
-  // Returns an axis with one rank if the mesh does not have this axis.
+  // Returns the axis of this name. If the mesh does not have it, returns an axis with one rank.
   const Axis& axis(const std::string& name) const;
   const std::vector<Axis>& axes() const { return axes_; }
   MeshShape shape() const;
 
-  // Returns a mesh of the same ranks in which each group is replaced by replace(axis, group). An axis that covers all
-  // ranks shares the group of all ranks. If there is one, replace() gets that group only under the axis's name,
-  // otherwise under "world".
+  // Returns a mesh of the same ranks in which replace(axis, group) replaces each group. The group of all ranks is
+  // replaced once: under the name of an axis that covers all ranks, or under "world" if no axis does.
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

@@ -11,12 +11,12 @@
 
 namespace dpbench {
 
-// The phases of a step. `graph` is the replay of a recorded step, which cannot be split into phases.
+// The phases of a step. `graph` is the replay of a step recorded as a CUDA graph, which cannot be split into phases.
 enum class Phase { data, scatter, forward, backward, communication, optimizer, waiting, graph };
 inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
                                                                 "communication", "optimizer", "waiting", "graph"};
 
-// Interface of an observer of phase changes. It is called in an untimed repetition of the steps only.
+// Interface of an observer of phase changes. The observer is called only in an untimed repetition of the steps.
 class PhaseListener {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -1,4 +1,4 @@
-// What one rank of a sharded or divided model stores of a tensor of the training state.
+// The part of a training-state tensor that one rank of a sharded or divided model stores.
 #pragma once
 
 #include "workloads/api/tensor_part.h"

@@ -1,5 +1,5 @@
-// The interface of a parallelism strategy. The constructor sets up, step() is one timed training step, the destructor
-// tears down.
+// The interface of a parallelism strategy. The constructor prepares the training, step() runs one timed training step,
+// and the destructor releases all resources.
 #pragma once
 
 #include <array>
@@ -29,10 +29,11 @@ namespace dpbench {
 
 struct Setup {
   const Workload& workload;
-  // The process's devices: one per replica in a single-process strategy, one in a rank.
+  // This process's devices. A single-process strategy has one device per replica; each rank of a multi-process strategy
+  // has one device.
   std::vector<at::Device> devices;
-  // The ranks as a grid, with their communication groups. Without the flag --mesh its only axis, dp, has all ranks. Has
-  // no groups unless the strategy runs one process per rank.
+  // The grid of all ranks, with a process group per axis. Without the flag --mesh, the only axis is dp and has all
+  // ranks. The mesh of a single-process strategy has no process groups.
   Mesh mesh = {};
   uint64_t init_seed = 0;  // seed of this rank's initial parameters; may differ between ranks
   uint64_t step_seed = 0;  // seed of the dropout masks; the same on every rank
@@ -48,14 +49,14 @@ struct Setup {
 // overwrite both tensors in the next step.
 struct StepResult {
   at::Tensor output, loss;
-  // Set instead of `output` if no rank has the whole output: gathers it. Collective. Called at most once, before the
-  // next step, and not in timed steps.
+  // Gathers the whole output; set instead of `output` if no rank has all of it. Collective. The harness calls the
+  // function at most once, before the next step, and never in a timed step.
   std::function<at::Tensor()> gather_output = {};
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
 };
-// Adds one micro-batch to a step's result: concatenates outputs and sums losses. `loss` must be divided by the number
-// of micro-batches already.
+// Adds one micro-batch to a step's result: concatenates outputs and sums losses. `loss` must already be divided by the
+// number of micro-batches.
 void add_micro(StepResult& result, at::Tensor output, at::Tensor loss);
 
 // The complete training state of a strategy: whole (unsharded) tensors by name.
@@ -81,16 +82,16 @@ class Strategy {
   // Collective: every rank calls it once after its last step.
   virtual void finish() {}
 
-  // The accessors return whole (unsharded) tensors by name. They are collective and never called during step().
-  // gradients() returns the gradients that the last step applied; a parameter without one has an undefined tensor.
-  // state() returns the optimizer's state; its tensors are named "<parameter>.<slot>".
+  // parameters(), gradients(), buffers() and state() return whole (unsharded) tensors by name. They are collective and
+  // never called during step(). gradients() returns the gradients that the last step applied; a parameter without one
+  // has an undefined tensor. state() returns the optimizer's state; its tensors are named "<parameter>.<slot>".
   virtual NamedTensors parameters() = 0;
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
   virtual NamedTensors state() = 0;
 
   // Returns the parts of the snapshot that this rank stores. The parts of all ranks together hold each element once.
-  // Collective. The default, nullopt, means that no rank stores less than whole tensors.
+  // Collective. The default, nullopt, means that ranks store whole tensors only.
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
   // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
@@ -115,16 +116,17 @@ class Strategy {
 // Returns the strategy's state as copies on the CPU. Collective: every rank must call it.
 Snapshot snapshot_of(Strategy& strategy);
 
-// How a strategy declares to combine the gradients of its replicas; the checks verify the declaration. mean_of_means:
-// the mean of the ranks' own mean-loss gradients. mean_of_active: the same over the ranks that still have samples.
-// local: each rank uses its own gradient without reduction.
+// The meaning of a strategy's gradient, as the strategy declares it; the checks verify the declaration. mean_of_means:
+// the mean of the ranks' own mean-loss gradients. mean_of_active: the same mean over only the ranks that still have
+// samples. local: each rank uses its own gradient without reduction.
 enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
 template <>
 inline constexpr auto enum_names<Gradient> =
     std::to_array<std::string_view>({"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"});
 
-// The replica or rank whose BatchNorm running statistics the strategy keeps. unchanged: several replicas are clones and
-// their statistics are discarded; a single replica is the model itself and keeps them.
+// The replica or rank that provides the BatchNorm running statistics which the strategy keeps. unchanged: with several
+// replicas, each is a temporary clone and its statistics are discarded; a single replica is the model itself and keeps
+// its statistics.
 enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
 template <>
 inline constexpr auto enum_names<Buffers> =
@@ -136,8 +138,8 @@ struct Variant {
   ParamValues params;
 };
 
-// Parameter values with which the tests reach non-default behaviour of a strategy. An empty entry means that no
-// parameter has the effect.
+// Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
+// parameter of the strategy has that effect.
 struct Settings {
   ParamValues small_buckets = {};   // values that create several buckets even for a model of a few hundred bytes
   ParamValues allow_unused = {};    // values with which StrategyInfo::allows_unused becomes true
@@ -152,10 +154,10 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
-  bool unproven_on_gpu = false;  // true if no run on a GPU has passed all its checks yet; its rows there say so
-  bool python = false;           // true if it is written in Python: a rank is then a process of a Python interpreter
-  // Axes of a mesh that the strategy uses (workloads/base/mesh_shape.h). It is not run on a mesh with other axes. All
-  // ranks are on the first one unless the user gives a mesh.
+  bool unproven_on_gpu = false;  // true until a run on a GPU has passed all checks; result rows of GPUs say so
+  bool python = false;           // true if the strategy is written in Python: each rank then runs a Python interpreter
+  // Mesh axes that the strategy supports (workloads/base/mesh_shape.h). The strategy is not run on a mesh with other
+  // axes. Without the flag --mesh, all ranks are on the first axis.
   std::vector<std::string> axes = {"dp"};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
@@ -163,14 +165,15 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // For a strategy that frees parameters: returns the peak of the bytes of the model's parameters and all-gathers in
-  // flight together, at any loss or collective of a step. nullopt: it frees none with these parameter values.
+  // For a strategy that frees model parameters during a step: returns the peak bytes of the model's parameters and of
+  // the all-gathers in flight together, at any loss or collective of a step. nullopt: the strategy frees none with
+  // these parameter values.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
-  TrafficFormula traffic = {};  // what a rank passes to collectives in a step; empty: the strategy has no formula
+  TrafficFormula traffic = {};  // bytes that a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =
       {};  // dtype in which gradients are communicated, if it is narrower than their own
   std::optional<at::ScalarType> used_in =
-      {};                         // dtype in which matrices are used with Setup::dtype kBFloat16, if not their own
+      {};  // dtype in which weight matrices are gathered and used with Setup::dtype kBFloat16, if not their own
   bool repeatable = true;         // true if two runs of the same steps give identical bits
   bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
   bool allows_unused = false;     // true if ranks may use different parameters in a step
@@ -181,8 +184,8 @@ struct StrategyInfo {
   // True if every step must use the same parameters in the same order. Unless `recorded` is true, a step may leave some
   // parameters unused.
   bool same_graph = false;
-  // True if the strategy records steps or passes and then replays them. For each batch shape, recording ends with the
-  // fourth step at the latest. Collectives are called while recording, not while replaying.
+  // True if the strategy records steps or passes as CUDA graphs and then replays them. For each batch shape, recording
+  // ends with the fourth step at the latest. The strategy calls collectives while recording, but not while replaying.
   bool recorded = false;
   // True if large float32 products of linear layers use oneDNN on the CPU, also in the computation of expected results.
   bool onednn = false;
@@ -190,12 +193,13 @@ struct StrategyInfo {
   std::vector<std::string> own = {};
   // Number of steps between two averages of the parameters, if the gradient is Gradient::local.
   int64_t average_every = 0;
-  // Adjusts the fields above to the parameter values. Throws UsageError for values that cannot be combined.
+  // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
+  // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
   std::vector<Variant> variants = {};
 };
 
-// Returns the strategy's properties adjusted to these parameter values. Throws UsageError if they contradict each
+// Returns the strategy's properties adjusted to these parameter values. Throws UsageError if the values contradict each
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
 

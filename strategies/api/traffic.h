@@ -1,5 +1,5 @@
-// A strategy's formula of its traffic: the bytes that a rank passes to the collectives of a step. The checks compare it
-// with the counted bytes.
+// A strategy's formula of its traffic: the bytes that a rank passes to the collectives of a step. The checks compare
+// the formula with the bytes counted in a run.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,24 @@
 namespace dpbench {
 
 struct Traffic {
-  std::string axis, op;  // of the mesh; "allreduce", "allgather", "reduce_scatter", ...
-  int64_t bytes = 0;     // of this rank's input tensors; in a scatter or recv, of its output tensors
-  // True if each rank's bytes depend on the samples, but not their sum over all ranks: `bytes` add up to it.
+  std::string axis, op;  // mesh axis; name of the c10d operation: "allreduce", "allgather", "reduce_scatter", ...
+  int64_t bytes = 0;     // bytes of this rank's input tensors; for a scatter or recv, of its output tensors
+  // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
+  // then compare only the sum of `bytes` over all ranks with the counted bytes.
   bool sum_only = false;
 };
 
-// Inputs of a formula.
+// Inputs of a strategy's traffic formula, for one rank and one step.
 struct TrafficQuery {
-  const Model& model;    // as the workload makes it
-  at::ScalarType dtype;  // Setup::dtype
+  const Model& model;    // the whole model, as the workload creates it
+  at::ScalarType dtype;  // dtype of the computation (Setup::dtype)
   const Params& params;
   const MeshShape& mesh;
   int rank = 0;
   int64_t step = 0, accumulate = 1;
-  int64_t taken = 0;    // steps that the strategy has taken since its construction
-  bool clips = false;   // true if the global norm is clipped
-  int64_t samples = 0;  // of this rank in this step, in all micro-batches
+  int64_t taken = 0;    // number of steps that the strategy has run since its construction
+  bool clips = false;   // true if the gradients' global norm is clipped
+  int64_t samples = 0;  // number of this rank's samples in this step, over all micro-batches
 
   // stored() returns the dtype in which a strategy stores a parameter or buffer, and bytes_of() the bytes of tensors
   // stored in these dtypes.
@@ -40,7 +41,8 @@ struct TrafficQuery {
   int64_t bytes_of(const NamedTensors& tensors) const;
 };
 
-// Returns nothing if there is no formula for these parameters or this step, or if the traffic depends on the samples.
+// Returns the traffic of one rank in one step. Returns nullopt if there is no formula for these parameters or this
+// step, or if the traffic depends on the samples.
 using TrafficFormula = std::function<std::optional<std::vector<Traffic>>(const TrafficQuery& query)>;
 
 }  // namespace dpbench

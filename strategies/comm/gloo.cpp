@@ -26,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 // Gloo with a reduce-scatter that sends half as many bytes. PyTorch's Gloo implements a reduce-scatter as an allreduce
-// of the whole tensor. This class exchanges the pieces with an all-to-all, and each rank adds what it receives in the
-// order of ranks. It does so for sums of CPU tensors; other calls go to PyTorch's implementation.
+// of the whole tensor. This class exchanges the pieces with an all-to-all, and each rank adds the pieces that it
+// receives in the order of ranks. It handles sums of CPU tensors; PyTorch's implementation handles all other calls.
 class ExchangingGloo : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -48,7 +48,7 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 #endif
 
  private:
-  // Depends only on what is equal on all ranks, so that all ranks call the same collective.
+  // The result depends only on values that are equal on all ranks, so that all ranks call the same collective.
   bool is_exchanged(const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
     return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu();
   }
@@ -78,14 +78,15 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 
   static void add_pieces(const at::Tensor& received, at::Tensor piece) {
     const at::NoGradGuard no_grad;
-    const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // added in float32, rounded once
+    const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // 16-bit types: added in float32, rounded once
     at::Tensor sum = narrow ? received[0].to(at::kFloat) : received[0];
     for (int64_t rank = 1; rank < received.size(0); ++rank) sum.add_(received[rank]);
     piece.copy_(sum.view(piece.sizes()));
   }
 };
 
-// Gloo itself copies a GPU's tensors through the host in collectives, but not in messages and all-to-alls.
+// PyTorch's Gloo copies GPU tensors through the host in collectives, but not in sends, receives and all-to-alls. This
+// class adds these copies.
 class Gloo : public LoggingBackend<ExchangingGloo> {
  public:
   using LoggingBackend::LoggingBackend;
@@ -155,7 +156,7 @@ bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected
 // Gloo identifies incoming connections by a number counted from 0. A foreign connection that sends zeros while the
 // ranks connect can therefore take a rank's place unnoticed. So each attempt verifies the connections, and all ranks
 // reconnect on other ports if one is wrong. All attempts share one time limit, so a rank that disappears between
-// attempts is waited for no longer than one that never came.
+// attempts delays the others no longer than a rank that never came.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
   // Gloo's threads mostly sleep. They may use the cores of all ranks, so that they need not wait for their own rank's

@@ -10,13 +10,14 @@
 namespace dpbench::context {
 namespace {
 
-// Numbers of tokens whose keys and values, or their gradients, a rank sends and receives in ring attention of one
-// layer.
+// The number of tokens that a rank sends and receives in ring attention of one layer, as keys and values or as their
+// gradients.
 struct Travelling {
   int64_t sent = 0, received = 0;
 };
 
-// Counts a forward and a backward pass: keys and values travel in both, their gradients only in the backward pass.
+// Counts the tokens of a forward and a backward pass. Keys and values travel in both passes, their gradients only in
+// the backward pass.
 Travelling tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
   Travelling tokens;
   const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
@@ -50,8 +51,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // There is no formula under autocast, where the layer chooses the dtype of an activation, nor with recomputation,
-  // which exchanges some activations again.
+  // cp has no traffic formula under autocast (a layer chooses the dtype of an activation), or with recomputation (some
+  // activations are exchanged again).
   if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "cp");
   std::vector<Traffic> all;
@@ -60,17 +61,20 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   if (ranks == 1) return all;
   const SequencePlan plan = query.model.sequence_plan();
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  all.push_back({"cp", "allreduce", flat_bytes(query) + query.accumulate * size});  // gradients, and each loss
-  const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;  // of one token and head
+  // The gradients, and the loss of each micro-batch.
+  all.push_back({"cp", "allreduce", flat_bytes(query) + query.accumulate * size});
+  // Bytes of one head of a token, over all samples and layers.
+  const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, ranks, options.zigzag);
     const Travelling tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
-    const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // of a token's key and value
+    const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of a token's keys and values
     all.push_back({"cp", "send", tokens.sent * bytes});
     all.push_back({"cp", "recv", tokens.received * bytes});
     return all;
   }
-  // Pieces are sent with padding to the largest one. Query, output, and key and value, forward and backward.
+  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass. Each piece is padded to
+  // the size of the largest.
   const int64_t shared = plan.kv_heads < ranks ? plan.heads : plan.kv_heads;
   const int64_t most = even_pieces(plan.tokens, ranks).front();
   const int64_t heads =

@@ -1,4 +1,4 @@
-// The parameters of context parallelism, and the formula of the traffic of the strategy "cp".
+// The parameters of context parallelism, and the traffic formula of the strategy "cp".
 #pragma once
 
 #include <optional>
@@ -10,13 +10,14 @@
 
 namespace dpbench::context {
 
-// ring: keys and values travel from rank to rank. ulysses: each rank has all tokens of some heads during attention.
+// How ranks exchange data in attention. ring: keys and values travel from rank to rank. ulysses: each rank has all
+// tokens of some heads during attention.
 enum class Kind { ring, ulysses };
 
 struct Options {
   std::string owner = "cp";  // the strategy's name, for messages
   Kind kind = Kind::ring;
-  bool zigzag = true;  // each rank has two pieces of the sequence, so that causal attention is even
+  bool zigzag = true;  // each rank has two pieces of the sequence, which balances the work of causal attention
   bool poison = false;
 };
 

@@ -12,12 +12,11 @@ namespace {
 using Result = AttentionKernel::Result;
 
 constexpr int key_tag = 0, gradient_tag = 1;
-constexpr int64_t held_dim = token_dim + 1;  // the tokens of the stack of keys and values that travels
+constexpr int64_t held_dim = token_dim + 1;  // token dimension of the stacked keys and values that travel
 
 at::ScalarType wide(at::ScalarType type) { return at::isReducedFloatingType(type) ? at::kFloat : type; }
 
-// Returns the attention result over the keys of both blocks. `one` may be the result over no block, which has no
-// output.
+// Returns the attention result over the keys of both blocks. `one` may be the empty result, which has no output.
 Result merged(const Result& one, const Result& other) {
   if (!one.output.defined()) return other;
   if (!one.logsumexp.defined()) return {one.output + other.output, {}};
@@ -151,7 +150,7 @@ Ring::Gradients Ring::backward(const at::Tensor& slope, const at::Tensor& query,
   const auto type = wide(query.scalar_type());
   const at::Tensor by_query = at::zeros(query.sizes(), query.options().dtype(type));
   at::Tensor held = at::stack({key, value});
-  Hop gradient;  // of the keys and values that this rank holds, on its way from the rank before this one
+  Hop gradient;  // gradient of the keys and values that this rank holds, in flight from the previous rank
   for (int hop = 0; hop < axis_.size; ++hop) {
     const bool more = hop + 1 < axis_.size;
     Hop next = more ? begin(held, hop, key_tag) : Hop();

@@ -1,5 +1,5 @@
-// Ring attention: keys and values travel from rank to rank. Each rank attends to those that it has while the next ones
-// arrive, and merges the results.
+// Ring attention: keys and values travel from rank to rank. Each rank attends to the keys and values that it holds
+// while the next ones arrive, and merges the results.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ class Ring {
   using Result = AttentionKernel::Result;
   using Gradients = AttentionKernel::Gradients;
 
-  // around: runs each call of a transfer and each wait for one. poison: received tensors hold NaN until they arrive,
-  // for tests.
+  // around: wraps each start of a transfer and each wait for a transfer. poison: received tensors hold NaN until they
+  // arrive, for tests.
   Ring(Axis axis, TokenCut cut, Around around, bool poison)
       : axis_(std::move(axis)), cut_(std::move(cut)), around_(std::move(around)), poison_(poison) {}
   virtual ~Ring() = default;
 
-  // Collective. query, key, value: of this rank's tokens.
+  // Returns the attention result of this rank's tokens. Collective. query, key, value: tensors of this rank's tokens.
   Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                  const AttentionKernel& kernel) const;
   // Collective. whole: the result of forward(). Keys and values travel around the ring again, followed by their
@@ -48,16 +48,16 @@ class Ring {
  private:
   // A piece of queries and a piece of keys that it attends to, as positions in the tensors that this rank holds.
   struct Block {
-    size_t piece = 0;  // number of the piece of queries
+    size_t piece = 0;  // index of the piece of queries
     Piece query, key;
     bool causal = false;
   };
-  // A tensor on its way to the next rank, and one from the rank before this one.
+  // A tensor being sent to the next rank, and a tensor being received from the previous rank.
   struct Hop {
     pipeline::Transfer sent, received;
   };
 
-  // Returns the rank whose keys this rank holds at a hop.
+  // Returns the rank that owns the keys and values which this rank holds at a hop of the ring.
   int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
   std::vector<Block> blocks(int hop) const;
   // Starts to send `held`, this rank's tensor at a hop, to the next rank, and to receive the tensor of the following

@@ -1,4 +1,4 @@
-// Which tokens of a sequence each rank of the axis cp has.
+// The division of a sequence's tokens among the ranks of the mesh axis cp.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace dpbench::context {
 
-inline constexpr int64_t head_dim = 1, token_dim = 2;  // of queries, keys and values
+inline constexpr int64_t head_dim = 1, token_dim = 2;  // dimensions of queries, keys and values
 
 class TokenCut {
  public:
   // zigzag: the sequence is cut into twice as many pieces as there are ranks. The first rank has the first and the last
-  // piece, the second rank their neighbours, and so on. Later tokens attend to more keys, so this makes work even.
-  // Otherwise each rank has one piece. Sizes of pieces differ by at most 1.
+  // piece, the second rank has their neighbours, and so on. Later tokens attend to more keys, so zigzag balances the
+  // work. Without zigzag, each rank has one piece. Sizes of pieces differ by at most 1.
   TokenCut(int64_t tokens, int ranks, bool zigzag);
 
   const std::vector<Piece>& of(int rank) const { return pieces_[static_cast<size_t>(rank)]; }
-  const std::vector<int64_t>& counts() const { return counts_; }  // of tokens, by rank
+  const std::vector<int64_t>& counts() const { return counts_; }  // number of tokens, by rank
   int64_t count(int rank) const { return counts_[static_cast<size_t>(rank)]; }
   // Returns the sequence in its original order. by_rank: the tokens of the first rank, then those of the second, and so
   // on.

@@ -181,8 +181,8 @@ class Ddp : public BuiltInStrategy {
     reduction_->without_rows_backward();
   }
 
-  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the
-  // configured gradient. The loss is already divided by this rank's number of micro-batches.
+  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the mean set
+  // by ddp.global_mean or ddp.join_divisor. The loss is already divided by this rank's number of micro-batches.
   double loss_weight(const Batch& batch, size_t micros) const {
     const auto world = static_cast<double>(group_->getSize());
     if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(terms_));
@@ -204,16 +204,16 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // The recorder is declared before all members made on its CUDA stream. It follows the group, because NCCL cannot shut
-  // down while a CUDA graph holds its collectives.
+  // The recorder is declared before all members made on its CUDA stream. The process group is declared before the
+  // recorder, because NCCL cannot shut down while a CUDA graph holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;
-  int64_t step_ = -1;  // number of the current step; of a recorded step 0
+  int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
   ddp::ReplayedRows replayed_rows_;
-  // Loss terms of each rank in this step; filled only with ddp.join or the gradient global_mean.
+  // Loss terms of each rank in this step; filled only with ddp.join or ddp.global_mean.
   std::vector<int64_t> terms_;
   std::optional<ddp::Reduction> reduction_;
 };

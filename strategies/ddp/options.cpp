@@ -185,9 +185,11 @@ void promise(StrategyInfo& info, const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // With these options the ranks also exchange sample counts, statistics, or which parameters they used.
+  // With ddp.find_unused, join, global_mean or sync_batch_norm, the ranks also exchange sample counts, statistics, or
+  // the set of used parameters. The traffic then has no formula.
   if (options.find_unused || options.join || options.global_mean || options.sync_batch_norm) return std::nullopt;
-  // In its first steps the Reducer also broadcasts its rebuilt buckets, and which parameters a static graph uses.
+  // In its first steps the Reducer also broadcasts its rebuilt buckets and, for a static graph, the set of used
+  // parameters.
   if (query.taken < (options.static_graph ? 3 : 2)) return std::nullopt;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : trained_parameters(query.model))

@@ -104,7 +104,8 @@ void Reduction::register_hook(const SteppingHook::Step& step) {
 }
 
 // Decides whether the next pass is reduced. The Reducer treats every pass before the second reduced one as the first
-// pass of a static graph. So the first two passes are always reduced, which costs time but is correct.
+// pass of a static graph. With ddp.static_graph, the first two passes are therefore always reduced, which costs time
+// but is correct.
 void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && reduced_passes_ < 2);
@@ -114,7 +115,7 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  // Outputs whose autograd graph the Reducer searches: parameters outside this graph are unused.
+  // The Reducer searches the autograd graph of these outputs. Parameters outside this graph are unused.
   std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);
@@ -145,8 +146,8 @@ void Reduction::refuse_unused_parameters() {
 }
 
 // Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock, so a wait longer than
-// the phase means that the clock jumped and is ignored. On a GPU the wait stays in the backward phase, because reading
-// the timer would block the step.
+// the phase means that the clock jumped; the wait is then ignored. On a GPU the wait stays in the backward phase,
+// because reading the timer would block the step.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();
@@ -157,8 +158,8 @@ void Reduction::charge_waiting(Phases& phases, at::Device device) {
   timed_ = true;
 }
 
-// Returns which parameters any rank has used in this step. With ddp.find_unused the ranks exchange this information;
-// the calling rank had no samples and used none.
+// Returns, for each parameter, whether any rank has used it in this step. With ddp.find_unused the ranks exchange this
+// information. The calling rank had no samples and used no parameter.
 at::Tensor Reduction::used_on_any_rank() {
   std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
   group_->allreduce(used)->wait();

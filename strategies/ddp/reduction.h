@@ -52,7 +52,7 @@ class Reduction {
   // Charges the wait for the last reductions, at the end of the backward pass, to the communication phase. A no-op if
   // phase timing is off.
   void charge_waiting(Phases& phases, at::Device device);
-  // Returns torch's own metrics of the latest pass, under our names.
+  // Returns the metrics of c10d's Logger for the latest pass, under the names that dpbench reports.
   std::map<std::string, std::vector<double>> figures();
 
  private:

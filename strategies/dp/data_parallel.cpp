@@ -143,8 +143,8 @@ class DataParallel : public BuiltInStrategy {
     return model_writes_;
   }
 
-  // Sets the phase times of the pass to those of the slowest replica, because replicas copy parameters and load samples
-  // in parallel.
+  // Takes the phase times of the pass from the slowest replica, because replicas copy parameters and load samples in
+  // parallel.
   void charge_slowest(int active, Phases& phases) const {
     // On a GPU the host only starts the copies, so its clock does not show how long the copies take.
     if (!phases.on() || !main().device().is_cpu()) return;

@@ -43,7 +43,7 @@ struct FlatReplica {
   Replica replica;
   std::vector<at::Tensor> parameters, tensors;  // `tensors` lists the parameters, then the model's buffers
   Flat state;
-  // Views of `tensors` in `state`, or in the main replica's state for shared parameters.
+  // For each tensor, its view in the flat state; for a shared parameter, its view in the main replica's flat state.
   std::vector<at::Tensor> home_views;
   std::vector<at::Tensor> flat_buffers;
   bool shares_main = false;

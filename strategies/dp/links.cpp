@@ -39,8 +39,8 @@ void sum_by_link(const Replicas& replicas, ReplicaThreads& threads, const Replic
     if (first_user_of(replicas, i) < replicas.size()) main.gradient_of(i) = main.gradients->views()[i];
 }
 
-// Copies gradients that replica 0 lacks from other replicas, so that the remaining ones can be added there. Returns the
-// source replica of each parameter.
+// Copies gradients that replica 0 lacks from other replicas, so that the other gradients can be added to them. Returns,
+// for each parameter, the index of the first replica with a gradient.
 std::vector<size_t> fill_first_replica(const Replicas& replicas) {
   std::vector<size_t> bases;
   for (size_t i = 0; i < replicas[0]->replica.trainable().size(); ++i) {
@@ -84,7 +84,7 @@ void add_share(const Replicas& replicas, const std::vector<size_t>& bases, int p
 
 }  // namespace
 
-// "auto" uses NCCL if each replica has its own GPU. Without NCCL, or on virtual devices, it uses no link.
+// dp.link=auto uses NCCL if each replica has its own GPU. Without NCCL, or if replicas share a device, it uses no link.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option) {
   if (option == "plain") return devices.size() > 1 ? &plain_link : nullptr;
   if (option != "auto") throw UsageError("dp.link=" + option + " must be one of: auto, plain");

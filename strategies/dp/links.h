@@ -11,14 +11,15 @@
 
 namespace dpbench::dp {
 
-// Returns the link for these devices; null if replicas copy and add tensors themselves. option: the value of dp.link.
+// Returns the link between replicas on these devices (NCCL or plain copies); null if replicas copy and add tensors
+// themselves. option: the value of dp.link.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option);
 
 // Broadcasts the first replica's state to the other replicas.
 void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);
 
 // Sums all replicas' gradients in replica 0. active: the number of replicas with samples in this step. Each replica's
-// thread packs its gradients for the link. Without a link it adds its share of all elements.
+// thread packs its gradients for the link. Without a link, each thread adds its share of all elements.
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
 
 }  // namespace dpbench::dp

@@ -1,6 +1,6 @@
-// Activations with the type of collectives.h (I, R, V or P), for code of tensor, sequence and context parallelism. A
-// build with assertions stores the type beside the tensor and refuses an operation whose result or gradient would be
-// wrong. Other builds store only the tensor.
+// Activations that carry their distribution over ranks as a type (I, R, V or P of collectives.h), for tensor, sequence
+// and context parallelism. A build with assertions stores the type beside the tensor and refuses an operation that
+// would give a wrong result or gradient. Other builds store only the tensor.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace dpbench {
 
 enum class Spread { invariant, replicated, varying, partial };
 
-// How an operation treats its tensors: it is nonlinear in one of them, adds them, multiplies them, or sums a product
-// over the dimension that the axis cuts, as a row-parallel layer does.
+// The kind of an operation: nonlinear in a tensor, a sum of tensors, a product of tensors, or a contraction over the
+// dimension that the axis cuts, as in a row-parallel layer.
 enum class Rule { nonlinear, sum, product, contraction };
 
 inline const char* text_of(Spread spread) {
@@ -35,8 +35,8 @@ inline const char* text_of(Spread spread) {
   return texts[static_cast<size_t>(spread)];
 }
 
-// Returns the type of an operation's result. Throws std::logic_error, with the operation's name, if these types must
-// not meet in it.
+// Returns the distribution (I, R, V or P) of an operation's result. Throws std::logic_error, with the operation's name,
+// if the operation cannot combine these inputs.
 inline Spread spread_of(Rule rule, const std::string& operation, const std::vector<Spread>& inputs) {
   const auto count = [&](Spread spread) { return std::count(inputs.begin(), inputs.end(), spread); };
   const auto all = static_cast<std::ptrdiff_t>(inputs.size());
@@ -71,7 +71,7 @@ class Activation {
   const at::Tensor& tensor() const { return tensor_; }
   Spread spread() const { return spread_; }
 
-  // Throws unless the tensor has this type on this axis.
+  // Returns the tensor. Throws unless it has the distribution `spread` on this axis.
   const at::Tensor& as(Spread spread, const Axis& axis, const std::string& operation) const {
     if (axis.name != axis_)
       throw std::logic_error(operation + " on axis " + axis.name + ": the tensor has its type on axis " + axis_);

@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// A linear map of this rank's tensor, which may need the other ranks of an axis.
+// A linear map of this rank's tensor. It may call a collective over an axis.
 using LinearMap = std::function<at::Tensor(const at::Tensor&)>;
 
 struct Backward : torch::CustomClassHolder {
@@ -40,8 +40,8 @@ struct Adjoint : torch::autograd::Function<Adjoint> {
 
 at::Tensor same(const at::Tensor& tensor) { return tensor.view_as(tensor); }
 
-// The pieces of an axis' ranks along a dimension. Smaller pieces are sent with padding, because collectives need equal
-// sizes.
+// The pieces into which a dimension is cut, one per rank of an axis. Smaller pieces are padded before they are sent,
+// because collectives need equal sizes.
 class Pieces {
  public:
   Pieces(const Axis& axis, Cut cut) : axis_(axis), cut_(std::move(cut)) {
@@ -140,7 +140,8 @@ LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
   return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
 }
 
-// Starts a sum by calling `begin`. The returned function waits for the result, whose backward pass is `adjoint`.
+// Starts a reduction by calling `begin`. The returned function waits for the result and gives it `adjoint` as its
+// backward pass.
 PendingSum pending(const at::Tensor& tensor, const std::function<PendingSum(const at::Tensor&)>& begin,
                    const LinearMap& adjoint, const Around& around) {
   PendingSum sum;

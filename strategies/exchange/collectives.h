@@ -1,9 +1,9 @@
-// Differentiable collectives over an axis of a mesh. Each changes how a tensor lies on the ranks of the axis:
+// Differentiable collectives over an axis of a mesh. Each changes how a tensor is distributed over the axis's ranks:
 //
-//   I  invariant: equal on all ranks, and so is its gradient
+//   I  invariant: equal on all ranks; its gradient is equal on all ranks too
 //   R  replicated: equal on all ranks; its gradient is the sum of the ranks' gradients
 //   V  varying: each rank has its own piece
-//   P  partial: the sum of the ranks' tensors; its gradient is equal on all ranks
+//   P  partial: each rank has an addend of the sum; its gradient is equal on all ranks
 //
 //                          forward         backward        Megatron's name
 //   invariant_to_replicate   -               all-reduce      copy_to
@@ -17,8 +17,8 @@
 //   varying_to_varying       all-to-all      all-to-all
 //   rows_to_ranks            all-to-all      all-to-all    of uneven pieces
 //
-// All ranks of the axis call them in the same order, and run their backward passes in the same order. On an axis of one
-// rank they return the tensor.
+// All ranks of the axis call these functions in the same order, and run their backward passes in the same order. On an
+// axis of one rank, each function returns its input.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,11 @@ struct Cut {
   std::vector<int64_t> sizes;
 };
 
-// Returns a cut into pieces whose sizes differ by at most 1. The larger pieces come first.
+// Returns a cut into pieces with sizes that differ by at most 1. The larger pieces come first.
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis);
 
-// Runs each collective call of a forward and a backward pass, for example to time it. Empty: they are run directly.
+// A wrapper that runs each collective call of the forward and backward pass, for example to time the call. Empty: the
+// calls run directly.
 using Around = std::function<at::Tensor(const std::function<at::Tensor()>& call)>;
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
@@ -51,7 +52,7 @@ at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const
 at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around = {});
 at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around = {});
 at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
-// Start partial_to_invariant() and partial_to_varying(); the returned function waits for the result.
+// Start partial_to_invariant() and partial_to_varying() without blocking; the returned function waits for the result.
 using PendingSum = std::function<at::Tensor()>;
 PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around = {});
 PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut,
@@ -60,7 +61,7 @@ PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, c
 at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
                               const Around& around = {});
 // Sends the first sent[0] rows to rank 0, the next sent[1] to rank 1, and so on. Returns the received rows, in the
-// order of their ranks. The backward pass sends the gradients of the received rows back.
+// order of their source ranks. The backward pass sends the gradients of the received rows back.
 at::Tensor rows_to_ranks(const at::Tensor& rows, const Axis& axis, const std::vector<int64_t>& sent,
                          const std::vector<int64_t>& received, const Around& around = {});
 

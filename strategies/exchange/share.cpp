@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t undefined = -1;  // number of dimensions
+constexpr int64_t undefined = -1;  // number of dimensions in the header of an undefined tensor
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// The dtype and sizes of a tensor as int64 words, which ranks can send before the tensor itself.
+// A tensor's header: its dtype and sizes as int64 words, which ranks can send before the tensor itself.
 inline constexpr int64_t header_dimensions = 8, header_words = header_dimensions + 2;
 at::Tensor header_of(const at::Tensor& tensor);
 

@@ -1,4 +1,5 @@
-// Collective calls whose time counts as communication, and whose errors say what was called.
+// A wrapper for collective calls: charges their time to the communication phase and names the operation in their
+// errors.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +10,7 @@
 
 namespace dpbench {
 
-// what: for error messages. phases: may be null.
+// what: the operation's name for error messages. phases: null if the time is not measured.
 inline Around timed(Phases* phases, const std::string& what) {
   return [phases, what](const std::function<at::Tensor()>& call) {
     try {

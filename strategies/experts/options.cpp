@@ -11,13 +11,13 @@ namespace dpbench::experts {
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const int ranks = size_of(query.mesh, "ep");
   const ExpertPlan plan = query.model.expert_plan(ranks);
-  // There is no formula if experts drop tokens, under autocast, where the layer chooses the dtype of an activation, nor
-  // with recomputation, which exchanges some activations again.
+  // ep has no traffic formula if experts drop tokens, under autocast (a layer chooses the dtype of an activation), or
+  // with recomputation (some activations are exchanged again).
   if (plan.rows == 0 || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   TensorPlan cuts;
   cuts.cuts = plan.cuts;
   const tensor::CutTensors cut(cuts, Axis{.name = "ep", .rank = place_on(query.mesh, "ep", query.rank), .size = ranks});
-  NamedTensors own, shared;  // trained parameters of this rank; trained parameters that every rank has
+  NamedTensors own, shared;  // own: trained parameters of this rank; shared: the ones of all ranks
   for (const auto& [name, parameter] : trained_parameters(query.model)) {
     own.emplace_back(name, cut.piece(name, parameter));
     if (!cut.is_cut(name)) shared.emplace_back(name, parameter);
@@ -31,7 +31,8 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   all.push_back({"ep", "broadcast", buffers});
   all.push_back({"ep", "allreduce", flat_bytes(query, shared) + (query.clips ? word : 0)});
   all.push_back({"ep", "allgather", query.accumulate * plan.layers * plan.experts * word});
-  // To the experts and back, in the forward and in the backward pass. What a rank gets depends on its experts' tokens.
+  // Tokens travel to the experts and back, in the forward and in the backward pass: four all-to-alls. The bytes of one
+  // rank depend on the tokens that its experts get; their sum over ranks does not.
   all.push_back(
       {"ep", "alltoall", 4 * query.samples * plan.layers * plan.rows * plan.hidden * size, /*sum_only=*/true});
   return all;

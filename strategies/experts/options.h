@@ -1,4 +1,4 @@
-// The formula of the traffic of the strategy "ep", which has no parameters.
+// The traffic formula of the strategy "ep" (expert parallelism). The strategy has no parameters.
 #pragma once
 
 #include <optional>

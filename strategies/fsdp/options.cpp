@@ -18,7 +18,8 @@ namespace {
 template <class Value>
 using Words = std::vector<std::pair<std::string, Value>>;
 
-// Returns the value that `words` assigns to the parameter's text. Throws UsageError if it has none.
+// Returns the value that `words` assigns to the parameter's text. Throws UsageError if `words` has no entry for the
+// text.
 template <class Value>
 Value chosen(const Params& params, const std::string& name, const Words<Value>& words) {
   std::string allowed;
@@ -48,14 +49,15 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
   return trained;
 }
 
-// The last unit is not freed after its forward pass, because its backward pass follows at once.
+// True for the last unit of the forward pass. That unit is not freed after its forward pass, because its backward pass
+// follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
   return axis == "world" ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
 }
 
-// Returns how often a step gathers the i-th of `units` units over the axis on which it is cut.
+// Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
 int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t micros) {
   if (options.stage == Stage::zero2) return 1;
   const bool again = options.reshard == Reshard::on && !is_last(i, units);
@@ -94,7 +96,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  if (dtype != at::kBFloat16) options.gathered.reset();  // checks run in float64 too
+  if (dtype != at::kBFloat16) options.gathered.reset();  // gather is ignored otherwise: checks also run in float64
   return options;
 }
 
@@ -184,8 +186,8 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   return all;
 }
 
-// While a unit computes, the root is whole and the next `prefetch` units are being gathered. Earlier units are whole
-// only if they are not freed.
+// Returns the peak bytes of gathered parameters. While a unit computes, the root unit is whole and the next `prefetch`
+// units are being gathered. Earlier units are whole only if they are not freed.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -209,7 +211,7 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   int64_t kept = whole(plan.root), most = gathered(plan.root, ranks);
   for (int64_t i = 0; i < count; ++i) {
     const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
-    const bool begun = i > 0 && options.prefetch > 0;  // while the unit before it computed
+    const bool begun = i > 0 && options.prefetch > 0;  // true if the gather began while the previous unit computed
     if (!begun) most = std::max(most, kept + gathered(unit, ranks));
     if (again && options.prefetch == 0) most = std::max(most, kept + gathered(unit, ranks_backward));
     most = std::max(most, kept + whole(unit) + ahead(i, 1, ranks));

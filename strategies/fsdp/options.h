@@ -13,25 +13,26 @@ namespace dpbench::fsdp {
 // zero2: gradients and optimizer state are sharded; fsdp: parameters too.
 enum class Stage { zero2, fsdp };
 
-// What happens to a unit between its forward and its backward pass. on: it is freed. off: it stays gathered. shard:
-// although parameters are sharded over all ranks, each group of the axis `shard` keeps the whole unit, a part on each
-// rank.
+// How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
+// freed. off: it stays gathered. shard: although parameters are sharded over all ranks, each group of the mesh axis
+// `shard` keeps the whole unit, with a part on each rank.
 enum class Reshard { on, off, shard };
 
 struct Options {
   Stage stage = Stage::fsdp;
   int64_t blocks_per_unit = 1;
-  // Number of units that are gathered ahead of the one that computes. No other units are gathered meanwhile.
+  // Number of units (groups of parameters) that are gathered ahead of the unit that computes. It limits the gathers in
+  // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  bool reduce_each_micro = true;  // sum gradients over ranks in every micro-batch, not only in the last
+  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};
 };
 
-// Throws UsageError with the parameter's name for an invalid value. dtype: that of the computation; nullopt if it is
-// not known.
+// Throws UsageError with the parameter's name for an invalid value. dtype: the dtype of the computation; nullopt if not
+// known.
 Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype = {});
 
 std::vector<ParamInfo> parameters(Stage stage);
@@ -41,10 +42,10 @@ void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
 
-// Returns the name of the axis on which parameters are cut: "shard" if the mesh has it, else "dp"; "world" for all
-// ranks.
+// Returns the name of the mesh axis over which parameters are sharded: "shard" if the mesh has it, else "dp". Returns
+// "world", which stands for all ranks, on a mesh of several axes with Reshard::shard.
 std::string shard_axis(const MeshShape& mesh, Reshard reshard);
-// Returns the name of the axis on which ranks store the same rows; empty if there is none.
+// Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, Reshard reshard);
 
 }  // namespace dpbench::fsdp

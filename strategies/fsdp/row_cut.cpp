@@ -8,7 +8,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensor as a list of rows; a tensor without dimensions has one.
+// Returns the tensor with rows in dimension 0. A tensor without dimensions becomes one row.
 at::Tensor with_rows(const at::Tensor& tensor) { return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor; }
 
 }  // namespace

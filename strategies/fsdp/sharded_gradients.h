@@ -11,21 +11,22 @@ namespace dpbench::fsdp {
 
 class ShardedGradients {
  public:
-  // parameters: at least one; all are trained.
+  // parameters: at least one parameter; all parameters are trained.
   ShardedGradients(const std::vector<at::Tensor>& parameters, const Storage& storage);
 
   void clear();
-  // Starts to sum the gradients of all ranks, multiplied by `share`, and frees them. A parameter without a gradient
-  // counts as zero.
+  // Starts a reduce-scatter of the gradients, multiplied by `share`, and frees the unsharded gradients. A parameter
+  // without a gradient counts as zero.
   void begin_reduce(double share);
-  // Waits for the reduction, and adds its result to that of the step's earlier micro-batches. last: true in the last
-  // micro-batch. It then starts the sum over the ranks that store the same rows, for which finish() waits.
+  // Waits for the reduce-scatter and adds its result to the sum of the step's earlier micro-batches. last: true in the
+  // last micro-batch. The call then also starts an all-reduce over the ranks that store the same rows, and finish()
+  // waits for it.
   void finish_reduce(bool last);
   void finish();
 
   // True if a backward pass of this step gave the i-th parameter a gradient on this rank.
   bool used(size_t i) const { return used_[i]; }
-  // Returns the gradient of this rank's rows. Undefined before a step.
+  // Returns the gradient of this rank's rows of the i-th parameter. Undefined before a step.
   at::Tensor rows(size_t i) const;
 
  private:
@@ -35,7 +36,7 @@ class ShardedGradients {
   at::ScalarType dtype_;  // dtype of the gradients after the reduction
   std::vector<bool> used_;
   at::Tensor input_, output_;  // buffers of a reduction in progress
-  at::Tensor sum_;             // flat
+  at::Tensor sum_;             // gradients of this rank's rows as one flat tensor, summed over micro-batches
   WorkPtr reducing_, summing_;
 };
 

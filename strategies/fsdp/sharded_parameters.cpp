@@ -9,7 +9,7 @@ namespace dpbench::fsdp {
 namespace {
 
 // Moves the memory of one tensor's storage to another's. Views in the autograd graph share the storage of their tensor,
-// so they lose their values when it is freed, and have them again after the next gather.
+// so they lose their values when the storage is freed, and regain them with the next gather.
 void move_memory(const at::Tensor& from, const at::Tensor& to) {
   c10::StorageImpl *const source = from.storage().unsafeGetStorageImpl(), *const target =
                                                                               to.storage().unsafeGetStorageImpl();

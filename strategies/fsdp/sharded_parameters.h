@@ -1,5 +1,5 @@
 // Parameters of one dtype that are gathered together before they are used, and freed afterwards. Each rank keeps some
-// rows of each.
+// rows of each parameter.
 #pragma once
 
 #include <vector>
@@ -12,17 +12,19 @@ namespace dpbench::fsdp {
 
 class ShardedParameters {
  public:
-  // tensors: equal on all ranks. Cuts them and, unless Storage::whole is set, frees them.
+  // Cuts the tensors, which must be equal on all ranks, and frees them if Storage::frees() is true.
   ShardedParameters(const std::vector<at::Tensor>& tensors, const Storage& storage);
 
-  // Starts to gather the tensors, unless they are gathered or being gathered. gather() also waits until they are.
+  // begin_gather() starts to gather the tensors, unless they are gathered or being gathered. gather() also waits for
+  // the result.
   void begin_gather();
   void gather();
   void free();
-  // Frees the tensors between forward and backward pass. If Storage::between has several ranks, each keeps a part, and
-  // the next gather is among them.
+  // Frees the tensors between forward and backward pass. If the axis Storage::between has several ranks, each of them
+  // keeps a part, and the next gather involves only these ranks.
   void free_between();
-  // Starts to gather the rows after an optimizer step, for tensors that are not freed. gather() waits for that too.
+  // Starts to gather the rows that the optimizer has stepped, for tensors that are never freed. gather() waits for the
+  // result.
   void begin_update();
   bool is_whole() const { return whole_; }
 
@@ -35,7 +37,7 @@ class ShardedParameters {
   // Stores this rank's rows of `value`, a whole tensor that must be equal on all ranks, as the i-th tensor.
   void set(size_t i, const at::Tensor& value) const;
 
-  // Returns the bytes of the tensors that are gathered or being gathered, without this rank's rows.
+  // Returns the bytes of the tensors that are gathered or being gathered, without the shard that this rank stores.
   int64_t held_bytes() const;
   // Returns the bytes of a gather's output, which is copied into the tensors.
   int64_t buffer_bytes() const;
@@ -50,12 +52,12 @@ class ShardedParameters {
   void allocate() const;
 
   std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> values_;  // the same memory, without autograd and with its own version counter
+  std::vector<at::Tensor> values_;  // aliases of tensors_: same memory, no autograd, own version counter
   std::vector<at::Tensor> like_;    // meta tensors with the stored shapes, strides and dtypes
   Storage storage_;
   RowCut cut_, between_cut_;
   at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part of the unit from free_between() to free(); else undefined
+  at::Tensor between_;  // this rank's part of the tensors from free_between() to free(); else undefined
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
   at::Tensor input_, output_;  // buffers of a gather in progress

@@ -1,4 +1,4 @@
-// How a sharded strategy stores and communicates its parameters.
+// Describes how a sharded strategy (zero2 or fsdp) stores and communicates its parameters.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,27 @@
 namespace dpbench::fsdp {
 
 struct Storage {
-  Axis shard;    // each rank of this axis stores some rows of each parameter
-  Axis replica;  // the ranks of this axis store the same rows
-  // Axis over which parameters are sharded between forward and backward pass. If it has one rank, they are sharded over
-  // `shard` there too.
+  Axis shard;    // mesh axis on which each rank stores some rows of each parameter
+  Axis replica;  // mesh axis on which all ranks store the same rows
+  // Axis over which parameters are sharded between forward and backward pass. If this axis has one rank, parameters
+  // stay sharded over the axis `shard`.
   Axis between = {};
-  bool whole = false;  // parameters are not freed (ZeRO-2)
-  // Dtypes in which matrices are gathered and gradients are reduced; nullopt: their own.
+  bool whole = false;  // true if parameters are never freed (ZeRO-2)
+  // Dtypes in which matrices are gathered and gradients are reduced. nullopt: they keep their own dtype.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
-  // Parameters whose gradients are summed over other axes after this reduction. They are reduced in their own dtype.
+  // Parameters with gradients that are also summed over other mesh axes, after the reduce-scatter. Their gradients are
+  // reduced in their own dtype.
   std::vector<at::Tensor> parts = {};
-  bool poison = false;  // freed parameters are filled with NaN, and their memory is kept
+  bool poison = false;  // true: fill freed parameters with NaN instead of freeing memory, for tests
 
   bool is_part(const at::Tensor& parameter) const {
     return std::ranges::any_of(parts, [&](const at::Tensor& one) { return one.is_same(parameter); });
   }
-  // True if parameters are freed after each use, and gathered before.
+  // True if parameters are gathered before each use and freed afterwards.
   bool frees() const { return !whole && (shard.size > 1 || gathered); }
 };
 
-// Returns the dtype in which a parameter is gathered. Vectors, such as the weights of norms, keep their own.
+// Returns the dtype in which a parameter is gathered. Vectors, such as the weights of norms, keep their own dtype.
 inline at::ScalarType gathered_dtype(const at::Tensor& parameter, at::ScalarType own,
                                      const std::optional<at::ScalarType>& asked) {
   return asked && parameter.is_floating_point() && parameter.dim() >= 2 ? *asked : own;

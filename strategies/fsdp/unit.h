@@ -1,4 +1,4 @@
-// A unit: parameters that are gathered together before they are used, and freed afterwards.
+// A unit of fsdp: parameters that are gathered together before they are used, and freed afterwards.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace dpbench::fsdp {
 // One parameter as this rank stores it.
 struct ShardedParameter {
   std::string name;
-  at::Tensor parameter;      // the model's tensor
-  at::Tensor rows;           // this rank's rows of it; may have none
+  at::Tensor parameter;      // the parameter's tensor in the model
+  at::Tensor rows;           // this rank's rows of the parameter; may be empty
   at::Tensor gradient = {};  // gradient of the rows; undefined if not trained, or before a step
   bool trained = false, used = false;
 };
@@ -30,7 +30,8 @@ class Unit {
   int64_t held_bytes() const;
   int64_t buffer_bytes() const;
 
-  // See ShardedParameters and ShardedGradients.
+  // Each function calls the function of the same name in ShardedParameters or ShardedGradients, for all parameters of
+  // the unit.
   void begin_gather();
   void gather();
   void free();
@@ -43,26 +44,27 @@ class Unit {
 
   std::vector<ShardedParameter> parameters() const;
   bool has(const std::string& name) const;
-  // Gathers whole tensors, and adds them to `wholes`. rows: this rank's rows of each. Collective: every rank names the
-  // same parameters.
+  // Gathers whole tensors and adds them to `wholes`. rows: this rank's rows, by parameter name. Collective: every rank
+  // passes the same names.
   void join(const ByName& rows, ByName& wholes) const;
-  // Returns this rank's rows of a tensor with the shape of the parameter.
+  // Returns this rank's rows of `whole`, a tensor with the shape of the named parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
-  // Replaces the values of the parameter.
+  // Sets the named parameter to the values of `whole`, which must be equal on all ranks.
   void set(const std::string& name, const at::Tensor& whole) const;
 
  private:
-  // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype.
+  // Parameters that are communicated as one tensor, because they have the same dtype and are gathered in the same
+  // dtype.
   struct Bundle {
     std::vector<Parameter> parameters;
-    std::vector<size_t> trained;  // indices in `parameters`
+    std::vector<size_t> trained;  // indices in `parameters` of the trained parameters
     std::optional<ShardedGradients> gradients;
     std::optional<ShardedParameters> values;
   };
-  // A parameter of this unit.
+  // The position of a parameter in this unit: its bundle and its index there.
   struct Place {
     const Bundle* bundle = nullptr;
-    size_t index = 0;  // in the bundle
+    size_t index = 0;  // index of the parameter in the bundle
   };
   std::optional<Place> find(const std::string& name) const;
   static std::vector<ShardedParameter> parameters_of(const Bundle& bundle);

@@ -1,5 +1,5 @@
-// Which parameters of a model belong to which unit. The strategy makes its units by this plan, and its formula of the
-// traffic reads it.
+// The assignment of a model's parameters to units (parameters that fsdp gathers together). The strategy builds its
+// units from this plan, and its traffic formula reads the plan.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ struct Span {
 // A span of a model's blocks, and the parameters that only this span uses.
 struct PlannedUnit {
   std::string name;
-  Span blocks = {};  // none for the unit of shared parameters
+  Span blocks = {};  // empty for the unit of shared parameters
   size_t stage = 0;
   std::vector<at::Tensor> parameters = {};
 };
 
 struct UnitPlan {
-  // In the order of the forward pass. A model without blocks is one unit.
+  // Units in the order of the forward pass. A model without blocks is one unit.
   std::vector<PlannedUnit> units;
-  // Parameters used in several spans of blocks, such as a tied embedding, or in none. They stay gathered for a whole
-  // step.
+  // The unit of parameters used by several spans of blocks, such as a tied embedding, or by none. These parameters stay
+  // gathered for a whole step.
   PlannedUnit root;
 
-  // The numbers of a stage's units: first .. second - 1.
+  // Returns the index range of a pipeline stage's units: first .. second - 1.
   std::pair<size_t, size_t> units_of(size_t stage) const;
 };
 
-// Cuts each stage into units of its own. stages: those of a rank; if empty, the whole model is one stage. If other
-// ranks have stages of the model too, some parameters of `root` may belong to those ranks.
+// Cuts each pipeline stage into units. stages: the stages of this rank; if empty, the whole model is one stage. If
+// other ranks have stages too, some parameters of `root` may belong only to those ranks.
 UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages = {});
 
 }  // namespace dpbench::fsdp

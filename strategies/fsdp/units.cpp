@@ -11,7 +11,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensors with their names in `names`. Throws if a tensor is not there.
+// Returns the tensors with their names from `names`. Throws if `names` lacks a tensor.
 std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const NamedTensors& names) {
   std::vector<Parameter> parameters;
   for (const at::Tensor& tensor : tensors) {
@@ -60,7 +60,8 @@ std::vector<Unit*> Units::all() {
   return all;
 }
 
-// Waits until a unit is gathered, then starts to gather the next ones of its stage in the direction of the pass.
+// Waits until a unit is gathered, then starts to gather the next units of the same pipeline stage, in the direction of
+// the pass.
 void Units::need(size_t unit, int direction, Phases& phases) {
   if (!frees_) return;
   if (!units_[unit].is_whole()) {
@@ -98,7 +99,8 @@ void Units::free_after_forward(size_t unit) {
     units_[unit].free_between();
 }
 
-// At most one reduction runs at a time, so that the unsharded gradients of at most one unit are kept for it.
+// Starts the reduction of a unit's gradients. At most one reduction runs at a time, so that only one unit's unsharded
+// gradients stay in memory for it.
 void Units::reduce(Unit& unit, bool last, Phases& phases) {
   if (reducing_) communicate(phases, [&] { reducing_->finish_reduce(reducing_last_); });
   unit.begin_reduce(share_);
@@ -135,7 +137,7 @@ void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool l
   if (first == end) run(pieces[0]);
   for (size_t u = end; u-- > first;) {
     GraphPiece& piece = pieces[u - first];
-    need(u, -1, phases);  // also for a unit without a backward pass: other ranks may have one
+    need(u, -1, phases);  // a unit is gathered even without a backward pass here, because other ranks may have one
     run(piece);
     slope = piece.input.is_floating_point() ? piece.input.grad() : at::Tensor();
     runs = slope.defined();

@@ -1,4 +1,5 @@
-// The units of a model's stages: gathered before a pass needs them, freed after it, their gradients reduced.
+// The units of the pipeline stages that this rank computes. Units gathers a unit's parameters before a pass needs them,
+// frees them afterwards, and reduces their gradients.
 #pragma once
 
 #include <functional>
@@ -18,12 +19,13 @@ class Units {
  public:
   // Cuts the parameters of the stages that this rank computes into shards, and frees them unless they stay whole.
   // names: all of the model's parameters. is_mine: true for a parameter that this rank has; a parameter of no stage
-  // belongs to the root.
+  // belongs to the root unit.
   Units(const Model& model, const NamedTensors& names, const std::vector<Span>& stages,
         const std::function<bool(const at::Tensor&)>& is_mine, const Options& options, const Storage& storage);
 
-  // Runs a stage's forward pass, one unit after the other. x: the input of its first block. With gradients, appends the
-  // parts of the autograd graph to `pieces`. last: the backward pass follows at once.
+  // Runs a stage's forward pass, one unit after the other. x: the input of its first block. With gradients enabled,
+  // appends the parts of the autograd graph to `pieces`. last: true if the backward pass follows at once, so that the
+  // last unit stays gathered.
   using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
   at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
                      Phases& phases);
@@ -32,26 +34,26 @@ class Units {
   void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Phases& phases);
 
   void clear_gradients();
-  // Frees what is kept between the micro-batches of a step, and waits for all sums.
+  // Frees the root unit, which stays gathered for a whole step, and waits for all gradient reductions.
   void end_step(Phases& phases);
   void end_evaluation();
-  // Gathers the parameters that the optimizer has stepped, if they are not freed.
+  // Gathers the parameters that the optimizer has stepped. Called only if parameters are never freed (ZeRO-2).
   void update();
 
-  // All parameters of this rank, in the order of `names`.
+  // Returns all parameters of this rank, in the model's order.
   std::vector<ShardedParameter> parameters();
-  // Returns whole tensors, gathered unit by unit. rows: this rank's rows of each. Collective: every rank names the same
-  // parameters.
+  // Returns whole tensors, gathered unit by unit. rows: this rank's rows, by parameter name. Collective: every rank
+  // passes the same names.
   ByName joined(const ByName& rows);
-  // Returns this rank's rows of a tensor with the shape of the parameter.
+  // Returns this rank's rows of `whole`, a tensor with the shape of the named parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
   void set(const std::string& name, const at::Tensor& whole);
-  // Largest number of bytes of gathered parameters since the last call.
+  // Returns the peak bytes of gathered parameters since the last call.
   int64_t take_peak();
 
  private:
   struct Place {
-    size_t number;  // in the order of the model's parameters
+    size_t number;  // index of the parameter in the model's order
     Unit* unit;
   };
 
@@ -64,12 +66,12 @@ class Units {
 
   Options options_;
   bool frees_;
-  double share_;  // by which gradients are multiplied before they are summed over ranks
+  double share_;  // factor applied to gradients before they are summed over ranks
   UnitPlan plan_;
   std::vector<Unit> units_;
   Unit root_;
-  std::map<std::string, Place> places_;  // by the parameter's name
-  Unit* reducing_ = nullptr;             // the unit of the reduction under way
+  std::map<std::string, Place> places_;  // unit of each parameter, by parameter name
+  Unit* reducing_ = nullptr;             // unit with a gradient reduction in flight; null if none
   bool reducing_last_ = false;
   int64_t peak_bytes_ = 0;
 };

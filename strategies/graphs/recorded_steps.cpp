@@ -97,8 +97,8 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());
 }
 
-// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. They may still be those of another
-// shape's graph.
+// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. Until then, .grad may hold the tensors
+// of another shape's graph.
 void RecordedSteps::set_gradients(const ShapeState& state, const Replica& replica) {
   for (size_t i = 0; i < state.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = state.gradients[i];
 }

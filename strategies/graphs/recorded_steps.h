@@ -29,8 +29,9 @@ class RecordedSteps {
   // A function that runs the forward and backward passes of one step on samples in device memory. It reads the step
   // number from the device too (RecordedStep), and must not read host state that changes between steps.
   using Passes = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
-  // A function that updates the parameters. It is recorded with the passes, as step 0, unless the learning rate is
-  // scheduled, because a recording repeats its rate. Then it runs after each step's passes.
+  // A function that updates the parameters. It is recorded together with the passes, with step number 0. With a
+  // scheduled learning rate it is not recorded, because a recording repeats its rate; it then runs after each step's
+  // passes.
   using Update = std::function<void(int64_t step, Phases& phases)>;
 
   // Construct it before all tensors that steps use, so that they are made on the recorder's CUDA stream. eager_steps:

@@ -19,7 +19,8 @@ namespace {
 
 using pipeline::Placed;
 
-constexpr int first_tie_tag = 1 << 24;  // above the tags of activations and gradients
+// Message tags of tied parameters lie above the tags of activations and gradients.
+constexpr int first_tie_tag = 1 << 24;
 
 TensorPlan checked_plan(const Model& model, const Axis& axis, const tensor::Options& options) {
   if (axis.size == 1) return {};
@@ -38,8 +39,8 @@ TensorPlan cuts_of_experts(const Model& model, const Axis& axis, const Options& 
   return plan;
 }
 
-// Returns the sum of `mine` over `ranks`: at least two ranks, of which `here` is one. Each rank receives all tensors
-// and adds them in the order of ranks, so that all ranks get the same bits.
+// Returns the sum of `mine` over `ranks`, which has two or more ranks and includes this rank, `here`. Each rank
+// receives all tensors and adds them in the order of ranks, so that all ranks get the same bits.
 at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, const pipeline::Links& links, int here,
                      int tag) {
   std::vector<pipeline::Transfer> sent, all;
@@ -48,8 +49,8 @@ at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, cons
       all.push_back({mine, {}});
       continue;
     }
-    // Gloo starts a message once it knows that the other side receives, so both receive first. With NCCL the two ranks
-    // must start their two messages in one order.
+    // Gloo starts a message only after its peer has posted the receive, so both ranks receive first. With NCCL, both
+    // ranks must start the two messages in the same order, so only the higher rank receives first.
     const bool receives_first = mine.is_cpu() || here > rank;
     if (!receives_first) sent.push_back(links.send_like(mine, rank, tag));
     all.push_back(links.receive_like(mine, rank, tag));
@@ -79,9 +80,9 @@ Layout::Layout(const Setup& setup, Options options)
                                    options_.name)),
       tensors_(checked_plan(*replica_.shared_model(), tp_, options_.tensor), tp_),
       experts_(cuts_of_experts(*replica_.shared_model(), ep_, options_), ep_) {
-  replica_.trainable_tensors(options_.name);  // throws if nothing is trainable
+  replica_.trainable_tensors(options_.name);  // throws if no parameter is trainable
   if (tp_.size == 1) options_.tensor.sequence = false;
-  if (pp_.size == 1) options_.pipeline.microbatches = 1;  // nothing to overlap
+  if (pp_.size == 1) options_.pipeline.microbatches = 1;  // without other stages there is nothing to overlap
   if (const auto& all = mesh_.group()) {
     require_same_model(*all, replica_);
     broadcast_from(0, all, replica_.detached());
@@ -102,7 +103,7 @@ Layout::Layout(const Setup& setup, Options options)
                   });
 }
 
-// Returns an axis of the mesh, or all ranks for "world".
+// Returns the axis of the mesh with this name; "world" stands for an axis of all ranks.
 Axis Layout::axis_of(const std::string& name) const {
   if (name != "world") return mesh_.axis(name);
   return {.name = name, .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
@@ -232,7 +233,7 @@ at::Tensor Layout::evaluate(const Batch& batch) {
 
 std::map<std::string, std::vector<double>> Layout::figures() {
   const auto peak = units_ ? static_cast<double>(units_->take_peak()) : 0;
-  if (peak == 0) return {};  // nothing is freed, so nothing is gathered
+  if (peak == 0) return {};  // no parameters are freed, so none are gathered
   return {{"gathered_parameters_peak_bytes", {peak}}};
 }
 
@@ -275,8 +276,8 @@ void Layout::refuse_uncut_sequence() const {
                      ". Use kind=ring");
 }
 
-// Frees the parameters that only stages of other ranks use. The optimizer steps what this rank stores of the other
-// parameters.
+// Frees the parameters that only stages of other ranks use, and creates the optimizer for the parts of the other
+// parameters that this rank stores.
 void Layout::keep_own() {
   std::map<std::string, at::Tensor> rows;
   if (units_)
@@ -289,15 +290,15 @@ void Layout::keep_own() {
   std::vector<Parameter> stepped;
   std::vector<int64_t> dimensions;
   for (const Held& one : trainable()) {
-    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // this rank has no rows of it
+    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // skips a parameter without local rows
     stepped.push_back({one.name(), one.stored});
     dimensions.push_back(static_cast<int64_t>(one.placed->sizes.size()));
   }
   optimizer_.emplace(workload_.optimizer(), stepped, dimensions);
 }
 
-// Returns the number of parts of each micro-batch. Ranks that gather parameters or exchange tokens together have the
-// same numbers.
+// Returns the number of parts into which the pipeline cuts each micro-batch. Ranks that gather parameters together, or
+// exchange tokens, use the same numbers.
 std::vector<int64_t> Layout::part_counts(std::span<const Batch> micro) const {
   const int64_t most = options_.pipeline.microbatches;
   std::vector<int64_t> counts;
@@ -337,8 +338,7 @@ std::vector<Part> Layout::parts_of(std::span<const Batch> micro, Phases& phases)
 ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   ModelSplit split;
   int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
-  // When a model continues a text, the text may begin with fewer tokens than there are ranks. Each rank then has all
-  // tokens.
+  // When a model generates text, the prompt may have fewer tokens than there are ranks. Each rank then has all tokens.
   if (cp_.size > 1 && tokens >= cp_.size) {
     split.sequence = make_exchange(options_.context, tokens, phases);
     tokens = 0;
@@ -347,7 +347,7 @@ ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   if (ep_.size > 1) split.experts = make_expert_exchange(phases);
   if (tp_.size == 1) return split;
   tensor::Options options = options_.tensor;
-  if (!phases) options.sequence = false;  // an evaluation keeps no activations
+  if (!phases) options.sequence = false;  // an evaluation keeps no activations, so cutting them would save nothing
   if (options.sequence && tokens < tp_.size)
     throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
                      std::to_string(tp_.size) + " ranks");
@@ -387,7 +387,7 @@ void Layout::clear_gradients() {
   if (units_) units_->clear_gradients();
 }
 
-// Sets the gradients of the rows of parameters that this rank stores. Parameters that no rank used get none.
+// Sets the gradients of the rows of parameters that this rank stores. Parameters that no rank used get no gradient.
 void Layout::take_gradients() {
   std::vector<fsdp::ShardedParameter> all = units_->parameters();
   std::erase_if(all, [](const fsdp::ShardedParameter& one) { return !one.trained; });
@@ -420,7 +420,7 @@ void Layout::sum_tied() {
     if (ranks.size() < 2) continue;
     const int tag = first_tie_tag + static_cast<int>(one.placed - parameters_.data());
     const at::Tensor gradient = one.stored.grad();
-    // The last element counts the ranks that used the parameter.
+    // The last element of the exchanged tensor counts the ranks that used the parameter.
     const at::Tensor mine = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
                                      at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
     const at::Tensor sum = sum_among(ranks, mine, passes_->links(), pp_.rank, tag);
@@ -436,7 +436,8 @@ void Layout::average_over_replicas() const {
   if (!units_) sum_over(replicas_, gradients_of(own_), replicas_.size);
 }
 
-// A rank's gradients of its experts already cover the samples of all ranks of ep.
+// The gradients of experts are only divided by the ranks of ep, because they already cover the samples of all these
+// ranks.
 void Layout::average_over_experts() const {
   if (ep_.size == 1) return;
   sum_over(ep_, gradients_of(own_if([this](const Held& one) { return !is_expert(one); })), ep_.size);
@@ -469,8 +470,8 @@ void Layout::verify() const {
 }
 
 void Layout::clip() const {
-  // Each element is counted by one rank: on pp by the rank of the parameter's first stage, and on tp and ep by the
-  // first rank if the parameter is whole.
+  // Each gradient element enters the norm on one rank only: on pp on the rank of the parameter's first stage, and on tp
+  // and ep, if the parameter is whole, on the first rank.
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : own_) {
     if (!one.stored.grad().defined()) continue;

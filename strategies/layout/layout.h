@@ -1,7 +1,7 @@
 // A strategy for any mesh with the axes dp, shard, ep, cp, pp and tp. The ranks of cp, pp and tp compute one replica of
-// the model together: its blocks lie on the ranks of pp, parts of each layer on the ranks of tp, tokens of each sample
-// on the ranks of cp. Each replica trains on its own samples. Replicas of the axis dp store the same tensors; each
-// replica of the axis shard stores some rows of each tensor, and each of the axis ep some experts.
+// the model together: pp divides its blocks, tp its layers, and cp the tokens of each sample. Each replica trains on
+// its own samples. Replicas on the axis dp store the same tensors; replicas on shard store some rows of each tensor;
+// replicas on ep store some experts.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Layout : public Strategy {
   Layout(const Setup& setup, Options options);
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override;
-  // Collective. All ranks of a replica evaluate each rank's samples, one rank's after the other's.
+  // Collective. The ranks of a replica together evaluate the samples of each rank in turn.
   at::Tensor forward(const Batch& mine) override;
   NamedTensors parameters() override;
   NamedTensors gradients() override;
@@ -50,19 +50,20 @@ class Layout : public Strategy {
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
-  // Sums over tp the gradients of those whole parameters for which each rank computes only a part of the gradient.
+  // Sums over tp the gradients of the whole parameters for which each rank computes only a part of the gradient.
   virtual void sum_partial() const;
   // Sums all gradients over cp, because each rank's gradients cover only its own tokens.
   virtual void sum_tokens() const;
   // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
   virtual void sum_tied();
-  // Averages all gradients over dp, unless the units have done it.
+  // Averages all gradients over dp, unless the units of sharded parameters have already averaged them.
   virtual void average_over_replicas() const;
   // Divides the gradients of experts by the number of ranks of ep, and averages all other gradients over ep.
   virtual void average_over_experts() const;
   virtual void clip() const;
 
-  // A parameter of this rank. stored: the parameter itself, or this rank's rows of it. It holds the gradient.
+  // A parameter of this rank. stored: the parameter itself, or this rank's rows of it. `stored` also holds the
+  // gradient.
   struct Held {
     const pipeline::Placed* placed;
     at::Tensor stored;
@@ -81,9 +82,9 @@ class Layout : public Strategy {
   bool is_expert(const Held& one) const { return experts_.is_cut(one.name()); }
   std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) const;
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
-  // The rank on pp that counts and saves a tensor: that of its first stage.
+  // Returns the rank on the axis pp that counts and saves a tensor: the rank of the tensor's first stage.
   int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
-  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // those on pp that have it
+  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // ranks on the axis pp that have the tensor
   bool is_mine(const pipeline::Placed& one) const;
 
   const Workload& workload_;
@@ -94,9 +95,9 @@ class Layout : public Strategy {
   std::optional<double> clip_norm_;
   pipeline::Schedules schedules_;
   std::vector<pipeline::Stage> stages_;
-  tensor::CutTensors tensors_, experts_;  // cut over tp, and over ep
+  tensor::CutTensors tensors_, experts_;  // tensors that are cut over tp, and over ep
   std::vector<pipeline::Placed> parameters_, buffers_;
-  std::vector<Held> own_;  // of this rank's stages, frozen ones too
+  std::vector<Held> own_;  // parameters of this rank's stages, including frozen ones
 
  private:
   using Choose = std::function<at::Tensor(const Held&)>;
@@ -105,11 +106,11 @@ class Layout : public Strategy {
   Axis axis_of(const std::string& name) const;
   void refuse_parts_of_batch_statistics() const;
   void refuse_uncut_sequence() const;
-  void shard();  // if the options and the mesh say so
+  void shard();  // no-op unless the options and the mesh require sharding
   void keep_own();
   std::vector<int64_t> part_counts(std::span<const Batch> micro) const;
   std::vector<Part> parts_of(std::span<const Batch> micro, Phases& phases) const;
-  // phases: null in an evaluation
+  // Returns this rank's exchanges for a batch. phases: null in an evaluation.
   ModelSplit exchange(const Batch& batch, Phases* phases) const;
   void share_buffers(Phases& phases) const;
   void clear_gradients();
@@ -121,21 +122,22 @@ class Layout : public Strategy {
   at::Tensor evaluate(const Batch& batch);
   NamedTensors step_counts(const NamedTensors& state);
   // Gathers a whole tensor for each parameter, in the order of `parameters_`, on every rank. choose: returns this
-  // rank's part of it, or an undefined tensor. scalars: each tensor is a single float32, equal on all ranks that have
-  // the parameter.
+  // rank's part of the tensor, or an undefined tensor. scalars: true if each tensor is a single float32, equal on all
+  // ranks that have the parameter.
   std::vector<at::Tensor> whole(const Choose& choose, bool scalars = false);
-  // The same by name, for trainable parameters.
+  // Same as whole(), but for trainable parameters only, and with their names.
   NamedTensors trained(const Choose& choose, const std::string& suffix, bool scalars = false);
   std::optional<StatePart> part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                    const at::Tensor& values) const;
-  // Returns this rank's piece of a whole tensor, and the part of it that it stores.
+  // rank_piece() returns this rank's piece of a whole tensor; stored_part() returns the part of that piece which this
+  // rank stores.
   at::Tensor rank_piece(const std::string& name, const at::Tensor& whole) const;
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
 
-  std::optional<fsdp::Units> units_;  // nullopt: parameters are not sharded
-  std::optional<Passes> passes_;      // made when the model has been cut into stages
+  std::optional<fsdp::Units> units_;  // units of sharded parameters; nullopt: not sharded
+  std::optional<Passes> passes_;      // created after the model has been cut into stages
   std::optional<Optimizer> optimizer_;
-  size_t micros_ = 1;  // of the step under way
+  size_t micros_ = 1;  // number of micro-batches of the current step
 };
 
 }  // namespace dpbench::layout

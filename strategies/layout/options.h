@@ -12,13 +12,13 @@
 namespace dpbench::layout {
 
 struct Options {
-  std::string name = "layout";  // the strategy's, for messages
+  std::string name = "layout";  // the strategy's name, for messages
   pipeline::Options pipeline = {};
   tensor::Options tensor = {};
   context::Options context = {};
-  // How tensors are sharded over the axis shard; nullopt: they are not.
+  // How tensors are sharded over the mesh axis shard; nullopt: they are not sharded.
   std::optional<fsdp::Options> sharded = {};
-  bool shards_over_dp = false;  // on a mesh without the axis shard, tensors are sharded over dp
+  bool shards_over_dp = false;  // true: on a mesh without the axis shard, tensors are sharded over dp
 };
 
 }  // namespace dpbench::layout

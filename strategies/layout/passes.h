@@ -17,23 +17,23 @@
 
 namespace dpbench::layout {
 
-// A micro-batch of the pipeline: a part of one of the step's micro-batches.
+// A micro-batch of the pipeline schedule: a part of one of the step's micro-batches.
 struct Part {
   Batch batch;
-  double share = 1;  // of its loss in the loss of the micro-batch
+  double share = 1;  // weight of this part's loss in the loss of the micro-batch
   ModelSplit split = {};
 };
 
-// owner: the strategy's name for error messages.
+// Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
  public:
-  // Returns the loss of a micro-batch's output.
+  // A function that returns the loss of a micro-batch's output.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
-  // units: of this rank's stages; null if parameters are not sharded.
+  // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
   Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,
          fsdp::Units* units, Loss loss);
 
-  // Runs a step. Returns the output and the loss on the rank of the last stage, nothing on other ranks.
+  // Runs a step. Returns the output and the loss on the rank of the last stage, and an empty result on other ranks.
   StepResult run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases);
   // Runs a stage's forward pass without gradients. x: the output of the stage before it, or the samples.
   at::Tensor evaluate(size_t stage, const at::Tensor& x, const Part& part);
@@ -41,19 +41,19 @@ class Passes {
   pipeline::Links& links() { return links_; }
 
  private:
-  // What a stage keeps of a micro-batch between its forward and its backward pass.
+  // The state that a stage keeps of a micro-batch between its forward and its backward pass.
   struct Live {
     GraphPieces pieces;
-    at::Tensor output;  // until the backward pass; empty for the last stage
+    at::Tensor output;  // the stage's output, kept until its backward pass; empty for the last stage
 
     const at::Tensor& input() const { return pieces.front().input; }
   };
 
   at::Tensor compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step, const Part& part) const;
-  // Appends the parts of the autograd graph to `pieces`.
+  // Runs a stage's forward pass and appends the parts of its autograd graph to `pieces`.
   at::Tensor through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, GraphPieces& pieces,
                      Phases& phases);
-  size_t number_on_rank(size_t stage) const;  // among the stages of its rank
+  size_t number_on_rank(size_t stage) const;  // index of the stage among the stages of its rank
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
   bool is_last(int stage) const { return stage + 1 == static_cast<int>(stages_.size()); }
   Part& part(int microbatch) { return parts_[static_cast<size_t>(microbatch)]; }
@@ -72,12 +72,12 @@ class Passes {
   fsdp::Units* units_;
   Loss loss_;
 
-  // Of the step under way.
+  // State of the current step.
   int64_t step_ = 0;
   std::vector<Part> parts_;
-  std::vector<Live> live_;                                      // by stage, then by micro-batch
-  std::vector<StepResult> results_;                             // by micro-batch, on the rank of the last stage
-  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // by stage and micro-batch
+  std::vector<Live> live_;           // micro-batches in flight, by stage, then by micro-batch
+  std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
+  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
   std::vector<pipeline::Transfer> sent_;
 };
 

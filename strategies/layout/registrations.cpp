@@ -1,5 +1,6 @@
-// The strategies that are a layout: "layout" for any mesh, and those for one kind of parallelism: "pp" (pipeline), "tp"
-// (tensor), "cp" (context), "ep" (expert), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO stage 2).
+// Registers the strategies that the class Layout implements: "layout" for any mesh, and one for each kind of
+// parallelism: "pp" (pipeline), "tp" (tensor), "cp" (context), "ep" (expert), "fsdp" (ZeRO stage 3) and "zero2" (ZeRO
+// stage 2).
 #include <algorithm>
 
 #include "strategies/experts/options.h"
@@ -10,7 +11,7 @@ namespace dpbench::layout {
 namespace {
 
 using Parameters = std::vector<ParamInfo>;
-// dtype: that of the computation; nullopt if it is not known.
+// A function that returns a strategy's options. dtype: the dtype of the computation; nullopt if not known.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
 // Returns the properties that all layout strategies have in common.
@@ -90,7 +91,7 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
   return info;
 }
 
-// The parameters of every axis, each once.
+// Returns the parameters of all kinds of parallelism, each once.
 Parameters all_parameters() {
   Parameters all;
   for (const Parameters& some :

@@ -1,4 +1,4 @@
-// What the ranks of a layout store, read and loaded as whole tensors or as parts of them.
+// Reads and loads the training state of the class Layout, as whole tensors or as the parts that each rank stores.
 #include <algorithm>
 #include <utility>
 
@@ -57,7 +57,7 @@ NamedTensors Layout::state() {
     }
     const auto mine = [&](const Held& one) {
       const at::Tensor* found = find(own, one.name() + "." + slot);
-      return found ? *found : at::zeros_like(one.stored);  // a rank without rows keeps no state
+      return found ? *found : at::zeros_like(one.stored);  // a rank without rows of a parameter has no state of it
     };
     for (auto& one : trained(mine, "." + slot)) all.push_back(std::move(one));
   }
@@ -76,7 +76,7 @@ NamedTensors Layout::step_counts(const NamedTensors& state) {
 }
 
 void Layout::load(const Snapshot& snapshot) {
-  // Copies, so that a snapshot that does not fit changes nothing.
+  // The snapshot is first loaded into copies, so that a snapshot that does not fit changes nothing.
   const auto copies = [](NamedTensors tensors) {
     for (auto& [name, tensor] : tensors) tensor = tensor.detach().clone();
     return tensors;
@@ -143,7 +143,8 @@ NamedTensors Layout::trained(const Choose& choose, const std::string& suffix, bo
 
 namespace {
 
-// Returns the position, by dimension, of a view's first element in its contiguous base tensor, which has these sizes.
+// Returns the position, by dimension, of a view's first element in its contiguous base tensor. sizes: the sizes of the
+// base tensor.
 std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> first(sizes.size());
   int64_t offset = view.storage_offset();
@@ -156,8 +157,8 @@ std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>
 
 }  // namespace
 
-// Returns this rank's part of a tensor that has the shape of a parameter; nullopt if this rank has no elements of it,
-// or only a copy of another rank's.
+// Returns this rank's part of a tensor that has the shape of a parameter. Returns nullopt if this rank stores no
+// elements of the tensor, or only copies of elements that another rank saves.
 std::optional<StatePart> Layout::part_of(const Held& one, StatePart::Kind kind, const std::string& name,
                                          const at::Tensor& values) const {
   const bool is_copy = replicas_.rank > 0 || cp_.rank > 0 || owner_of(*one.placed) != pp_.rank ||

@@ -16,8 +16,8 @@ class Flat {
   // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
-  // Returns the number of elements of each buffer of a Flat of these tensors. types: for each tensor, the dtype of its
-  // buffer.
+  // Returns the number of elements of each flat buffer that these tensors would need, by dtype. types: the dtype in
+  // which each tensor is packed.
   static std::map<at::ScalarType, int64_t> elements(const std::vector<at::Tensor>& like,
                                                     const std::vector<at::ScalarType>& types, int64_t parts = 1);
 
@@ -26,16 +26,16 @@ class Flat {
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  // Returns the part of each flat buffer that holds the tensors from this index on. Skips buffers that hold none of
-  // them.
+  // Returns the part of each flat buffer that holds the tensors with index `tensor` and above. Skips buffers that hold
+  // none of these tensors.
   std::vector<at::Tensor> tail_from(size_t tensor) const;
 
  private:
   std::vector<at::Tensor> buffers_, views_;
 };
 
-// Return the bytes of a Flat of these tensors, or of a model's trained parameters, for a strategy's formula of its
-// traffic.
+// Return the bytes of the flat buffers (Flat) of these tensors, or of a model's trained parameters. Traffic formulas
+// call them.
 int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts = 1);
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
 

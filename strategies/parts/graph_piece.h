@@ -1,4 +1,4 @@
-// A part of the autograd graph whose backward pass is run on its own.
+// A piece of the autograd graph that is run by a backward pass of its own.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,8 @@ struct GraphPiece {
   at::Tensor input, output;
 };
 
-// In the order of the forward pass. The input of each is the detached output of the one before.
+// Pieces of a model's autograd graph, in the order of the forward pass. The input of each piece is the detached output
+// of the piece before.
 using GraphPieces = std::vector<GraphPiece>;
 
 }  // namespace dpbench

@@ -42,11 +42,11 @@ Optimizer::Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& pa
     throw UsageError("the workload's optimizer is Adam, whose momentum is beta1. Use SGD, or momentum = 0.");
   for (size_t i = 0; i < parameters.size(); ++i)
     entries_.push_back(entry_of(parameters[i], dimensions.empty() ? parameters[i].tensor.dim() : dimensions.at(i)));
-  // Sorted so that one fused kernel call takes all parameters of a dtype and weight decay.
+  // The entries are sorted so that one fused kernel call takes all parameters of a dtype and weight decay.
   std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.parameter.tensor.scalar_type(), a.decay) < std::pair(b.parameter.tensor.scalar_type(), b.decay);
   });
-  // Each parameter serves as a placeholder for its gradient, which step() sets later.
+  // Each parameter is a placeholder for its gradient in the kernels' argument lists, until step() sets the gradient.
   all_lists_ = grouped([](const at::Tensor& parameter) { return parameter; });
 }
 

@@ -20,7 +20,7 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
 
 class Optimizer {
  public:
-  // dimensions: the number of dimensions of each whole parameter, which decides about weight decay; needed if
+  // dimensions: the number of dimensions of each whole parameter, which decides whether weight decay applies. Needed if
   // `parameters` are flat pieces.
   Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& parameters,
             const std::vector<int64_t>& dimensions = {});
@@ -36,11 +36,11 @@ class Optimizer {
   void step_in_shares(int64_t number, int parts, const RunParallel& run_parallel);
   // Steps only these parameters, with these gradients. Other parameters may be stepped concurrently.
   void step(int64_t number, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
-  // Returns the tensors "<parameter>.<slot>", with the slots of state_slots().
+  // Returns the optimizer's state: tensors named "<parameter>.<slot>", with the slots of state_slots().
   NamedTensors state() const;
 
  private:
-  struct Lists;  // arguments of one fused kernel call: parameters of one dtype and weight decay on one device
+  struct Lists;  // arguments of one fused kernel call, for parameters of one dtype and weight decay
   // A parameter with its state. `momentum` is SGD's momentum buffer too.
   struct Entry {
     Parameter parameter;

@@ -69,7 +69,7 @@ Batch Replica::to_device(const Batch& batch) const {
   return {cast(batch.input), cast(batch.target), batch.ids};
 }
 
-// Calls forward() under this replica's settings.
+// Calls forward() with this replica's device, autocast and oneDNN settings.
 template <class Forward>
 at::Tensor Replica::run(const Forward& forward) const {
   // Makes this replica's device current, for tensors that the model creates on "cuda" without an index.
@@ -141,7 +141,8 @@ std::vector<at::Tensor> Replica::detached() const {
 }
 
 std::vector<at::Tensor> Replica::buffer_list() const {
-  // Returns the model's own tensors, so that replacements by set_data() in a forward pass are seen.
+  // Returns the model's own tensors, not aliases: if a forward pass replaces a buffer through set_data(), the caller
+  // sees the new data.
   return model_->buffers();
 }
 

@@ -18,8 +18,8 @@ namespace dpbench {
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
                       const ModelSplit& split = {});
 
-// A strategy that supports Replica::use_onednn() declares this parameter, this variant and the property
-// StrategyInfo::onednn.
+// The declarations of a strategy that supports Replica::use_onednn(): the parameter "onednn", its test variant, and the
+// property StrategyInfo::onednn.
 ParamInfo onednn_param();
 Variant onednn_variant();
 void promise_onednn(StrategyInfo& info, const Params& params);
@@ -35,9 +35,10 @@ class Replica {
   // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
   // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
-  // split: this rank's exchanges under tensor and context parallelism.
+  // split: this rank's exchanges under tensor, context and expert parallelism.
   at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
-  // Same for the blocks first .. last - 1 of the model. x: the output of the block before them, or the samples.
+  // Same as forward(), for the model's blocks first .. last - 1. x: the output of the block before them, or the
+  // samples.
   at::Tensor forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids,
                           const ModelSplit& split = {}) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.

@@ -1,4 +1,4 @@
-// Reductions over ranks that each hold a part of the tensors. A group is null if one rank holds all of them.
+// Reductions over ranks that each hold a part of the tensors. A null group means that one rank holds whole tensors.
 #pragma once
 
 #include <vector>
@@ -12,16 +12,16 @@
 namespace dpbench {
 
 // Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
-// is at most `limit`. groups: the squared norm is summed over the ranks of each. copies: gradients that another rank
-// counts; they are scaled too. Collective.
+// is at most `limit`. groups: process groups over which the squared norm is summed. copies: gradients that are scaled
+// but not counted, because another rank counts them. Collective.
 void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device,
                 const std::vector<c10d::ProcessGroup*>& groups, const std::vector<at::Tensor>& copies = {});
 
-// Sums gradients over the ranks of an axis and divides them.
+// All-reduces the gradients over the ranks of an axis and divides the sums by `divisor`.
 void sum_over(const Axis& axis, const std::vector<at::Tensor>& gradients, double divisor = 1);
 
-// Returns the optimizer's step count of each of these parameters, from the ranks that have a part of it. state: this
-// rank's optimizer state by name. Collective.
+// Returns the optimizer's step count of each of these parameters: the maximum over all ranks, because some ranks have
+// no part of a parameter. state: this rank's optimizer state by name. Collective.
 std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parameters, const NamedTensors& state,
                                             at::Device device, c10d::ProcessGroup* group);
 

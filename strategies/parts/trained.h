@@ -25,7 +25,7 @@ struct TrainedStrategy::Insides {
   std::optional<Optimizer> optimizer = {};
 };
 
-// Used by the built-in strategies and open to plug-ins.
+// Base class of the built-in strategies; plug-ins may derive from it too.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)

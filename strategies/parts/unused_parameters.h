@@ -1,4 +1,4 @@
-// The error of a strategy that needs a gradient of every parameter.
+// The error that a strategy throws if it needs a gradient of every parameter and a parameter has none.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each boundary and
-// number of samples, in training and in evaluation.
+// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each stage
+// boundary and number of samples.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace dpbench::pipeline {
 
-// A tensor on its way. wait() returns it at the receiver.
+// A transfer in flight. wait() waits until it has ended and returns the tensor.
 struct Transfer {
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work;
@@ -26,11 +26,11 @@ struct Transfer {
   }
 };
 
-// Identifies the activations that cross a boundary between two stages: those with an equal Cargo have the same shape.
+// Identifies activations that cross a stage boundary. Activations with an equal Cargo have the same shape.
 struct Cargo {
-  int stage = 0;  // the stage that sends it
+  int stage = 0;  // the stage that sends the activations
   bool training = true;
-  int64_t rows = 0;  // samples
+  int64_t rows = 0;  // number of samples in an activation
 
   friend auto operator<=>(const Cargo&, const Cargo&) = default;
 };
@@ -40,15 +40,15 @@ class Links {
   // poison: received tensors hold NaN until they arrive, for tests.
   Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
 
-  // tag: tells apart what is on the way between two ranks.
+  // tag: distinguishes the messages in flight between two ranks.
   Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
   Transfer receive(int from, int tag, const Cargo& cargo);
-  // A gradient has the shape and dtype of the activation, which both sides know.
+  // These functions send no shape: a gradient has the shape and dtype of the activation, which both ranks know.
   Transfer send_like(const at::Tensor& tensor, int to, int tag) const;
   Transfer receive_like(const at::Tensor& activation, int from, int tag) const;
   Transfer receive_sized(const std::vector<int64_t>& sizes, at::ScalarType dtype, int from, int tag) const;
 
-  // Returns the tensor of `root`, on every rank. An undefined tensor stays undefined.
+  // Returns the tensor of the rank `root`, on every rank. An undefined tensor stays undefined.
   at::Tensor share(const at::Tensor& tensor, int root) const;
 
  private:
@@ -61,8 +61,8 @@ class Links {
   Axis axis_;
   at::Device device_;
   bool poison_;
-  std::map<Cargo, Shape> known_;  // shapes that this rank has received
-  std::set<Cargo> told_;          // cargo whose shape this rank has sent
+  std::map<Cargo, Shape> known_;  // shapes of activations that this rank has received
+  std::set<Cargo> told_;          // activations for which this rank has already sent the shape
 };
 
 }  // namespace dpbench::pipeline

@@ -9,7 +9,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-// True if the schedule has backward passes in two parts, which no strategy runs.
+// True if the schedule splits backward passes into input gradients and weight gradients, which no strategy runs.
 bool splits_backward(const Schedule& schedule) {
   return std::ranges::any_of(schedule.ranks, [](const auto& actions) {
     return std::ranges::any_of(actions, [](const Action& action) { return action.kind == Kind::input_gradient; });

@@ -1,4 +1,4 @@
-// The parameters of a pipeline, and the schedules that it runs.
+// The parameters of pipeline parallelism, and the schedules of its steps.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace dpbench::pipeline {
 struct Options {
   std::string owner = "pp";  // the strategy's name, for messages
   const Family* family = find_family("1f1b");
-  int stages = 1;            // of each rank
-  int64_t microbatches = 1;  // parts into which each micro-batch of a step is cut
-  std::string blocks;        // blocks of each stage, such as "2+3+1"; empty: evenly
-  bool poison = false;       // received tensors hold NaN until they arrive
+  int stages = 1;            // number of stages of each rank
+  int64_t microbatches = 1;  // number of parts into which each micro-batch of a step is cut
+  std::string blocks;        // number of the model's blocks in each stage, such as "2+3+1"; empty: cut evenly
+  bool poison = false;       // true: received tensors hold NaN until they arrive, for tests
 };
 
 std::vector<ParamInfo> parameters();
-// Throws UsageError for values that cannot be combined.
+// Throws UsageError for an invalid value, or for values that cannot be combined.
 Options options_of(const Params& params);
 
-// Makes the schedule of a step, once for each number of micro-batches.
+// Makes and caches the pipeline schedule of a step, one for each number of micro-batches.
 class Schedules {
  public:
   Schedules(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
 
-  // The rank of each stage, for any number of micro-batches.
+  // Returns the rank of each stage, which is the same for any number of micro-batches.
   std::vector<int> rank_of_stages() const;
-  // With transfers.
+  // Returns the schedule for this number of micro-batches, with its transfers.
   const Schedule& of(int microbatches);
 
  private:

@@ -17,7 +17,7 @@ struct Whole {
 };
 
 // Broadcasts each tensor i from the rank owners[i], and returns all tensors on every rank. mine(i): the owner's tensor;
-// called on the owner only. A tensor that is undefined there is undefined everywhere. Collective.
+// called on the owner only. A tensor that is undefined on its owner stays undefined on every rank. Collective.
 std::vector<at::Tensor> from_owners(const Axis& axis, at::Device device, const std::vector<int>& owners,
                                     const std::vector<Whole>& wholes, const std::function<at::Tensor(size_t i)>& mine);
 

@@ -12,21 +12,21 @@
 namespace dpbench::pipeline {
 
 struct Stage {
-  size_t first = 0, last = 0;  // blocks first .. last - 1; none: the stage passes on what it receives
-  int rank = 0;                // on the axis pp
+  size_t first = 0, last = 0;  // the model's blocks first .. last - 1; if none, the stage passes its input on
+  int rank = 0;                // rank on the mesh axis pp
 };
 
-// Cuts the blocks into as many stages as `rank_of` has entries. blocks_per_stage: such as "2+3+1"; empty: stages whose
-// numbers of blocks differ by at most 1, the longer ones first. A model without blocks is the first stage. Throws
-// UsageError if blocks_per_stage does not fit. owner: the strategy's name for the message.
+// Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; if
+// empty, sizes differ by at most 1, with the longer stages first. The first stage runs a model without blocks as a
+// whole. Throws UsageError if blocks_per_stage does not fit. owner: the strategy's name for the message.
 std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
                               const std::string& owner = "pp");
 
-// A parameter or buffer, and the stages that use it. One that no stage uses belongs to the first.
+// A parameter or buffer, and the stages that use it. A tensor that no stage uses belongs to the first stage.
 struct Placed {
-  std::string name;  // the first of its names
+  std::string name;  // the tensor's first name
   at::Tensor tensor;
-  // Of the whole tensor.
+  // Sizes and dtype of the whole tensor.
   std::vector<int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
   std::vector<int> stages;

@@ -11,7 +11,7 @@ namespace {
 Function function_of_python = nullptr;
 thread_local std::vector<Frame*> frames;
 
-// Puts a frame on this thread's stack.
+// Keeps a frame on this thread's stack of calls while the object exists.
 class Pushed {
  public:
   explicit Pushed(Frame& frame) { frames.push_back(&frame); }

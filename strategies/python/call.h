@@ -12,12 +12,13 @@
 
 namespace dpbench::python {
 
-// What a call gives to Python, and Python's answer. Models call each other, so frames form a stack for each thread.
+// The data that a call passes to Python, and Python's answer. Calls may be nested (a strategy in Python runs a model in
+// Python), so frames form a stack for each thread.
 struct Frame {
   std::vector<at::Tensor> tensors = {};
   std::vector<int64_t> numbers = {};
   std::vector<std::string> texts = {};
-  Phases* phases = nullptr;  // of the running step
+  Phases* phases = nullptr;  // phase times of the running step; null outside of a step
 
   NamedTensors answer = {};
   std::vector<int64_t> answered_numbers = {};
@@ -32,8 +33,8 @@ enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
-// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws
-// what Python has raised: UsageError, OutOfHostMemory, else std::runtime_error. Its traceback is in the rank's log.
+// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws the
+// error that Python raised, as UsageError, OutOfHostMemory or std::runtime_error.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
 // Returns the only tensor of the answer.
 at::Tensor only_tensor(const Frame& frame);

@@ -110,13 +110,15 @@ double learning_rate_of(int64_t strategy, int64_t step) {
   return learning_rate(strategy_of(strategy).setup().workload.optimizer(), step);
 }
 
-// Dropout whose mask depends on the sample. The first dimension of x must be the samples.
+// Applies dropout with a mask that depends on sample ids, step, seed and layer, not on positions in the batch. The
+// first dimension of x must be the samples.
 at::Tensor dropout(const at::Tensor& x, const at::Tensor& ids, int64_t step, int64_t seed, int64_t layer, double rate) {
   const Dropout keyed(rate, static_cast<uint64_t>(layer));
   return keyed.forward(x.flatten(1), {static_cast<uint64_t>(seed), step, ids}).view_as(x);
 }
 
-// names may be shorter than tensors: the others have no name. A missing tensor becomes an undefined one.
+// Stores Python's answer in the frame of the innermost call. names may be shorter than tensors: the remaining tensors
+// have no name. A missing tensor becomes an undefined tensor.
 void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tensors) {
   Frame& frame = innermost();
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -131,7 +133,7 @@ void enter_phase(int64_t phase) {
 
 Texts names_of_phases() { return {phase_names.begin(), phase_names.end()}; }
 
-// The operators with tensors are composites: autograd sees what they call.
+// The operators with tensors are composite: autograd records the operations that they call.
 template <class Operator>
 auto composite(Operator function) {
   return torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, function);
@@ -170,6 +172,6 @@ extern "C" {
 [[gnu::visibility("default")]] void dpbench_set_function(dpbench::python::Function function) {
   dpbench::python::set_function(function);
 }
-// Sets the error of the innermost call.
+// Sets the error message of the innermost call from dpbench to Python.
 [[gnu::visibility("default")]] void dpbench_set_error(const char* text) { dpbench::python::innermost().error = text; }
 }

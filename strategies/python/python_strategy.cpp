@@ -57,8 +57,8 @@ PythonStrategy::PythonStrategy(const Setup& setup, const StrategyInfo& info)
 
 PythonStrategy::~PythonStrategy() { leave(); }
 
-// The names are the same for all strategies of this process, which exist one at a time: DTensor remembers meshes by
-// their ranks, and finds their groups by name.
+// All strategies of this process use the same group names, because DTensor caches meshes by their ranks and finds their
+// groups by name. Only one strategy exists at a time.
 std::string PythonStrategy::group_name(const std::string& axis) const {
   const auto& world = setup_.mesh.group();
   if (axis.empty()) return world ? "dpbench" : "";

@@ -1,4 +1,4 @@
-// A strategy written in Python, as the harness sees it: each method calls Python.
+// The C++ side of a strategy written in Python: each method calls Python.
 #pragma once
 
 #include <memory>

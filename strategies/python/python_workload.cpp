@@ -7,7 +7,7 @@
 namespace dpbench::python {
 namespace {
 
-// Returns the submodule at the path, such as "encoder.layers.0". Adds what is missing.
+// Returns the submodule at the path, such as "encoder.layers.0". Adds missing submodules.
 torch::nn::Module& submodule(torch::nn::Module& root, const std::string& path) {
   torch::nn::Module* module = &root;
   for (size_t from = 0; from < path.size();) {

@@ -10,7 +10,7 @@
 
 namespace dpbench::python {
 
-// A model whose parameters and buffers are those of a Python module, under the same names.
+// A model that shares its parameters and buffers with a Python module, under the same names.
 class PythonModel : public Model {
  public:
   PythonModel(int64_t workload, uint64_t seed, bool smooth);

@@ -95,7 +95,7 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
   found->second(info, field, text);
 }
 
-// Asks Python for the fields that depend on the parameter values.
+// Asks Python for the strategy's fields that depend on parameter values, and sets them.
 void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Params& params) {
   Frame frame;
   for (const ParamInfo& param : info.params) frame.texts.push_back(param.name + "=" + params.text(param.name));

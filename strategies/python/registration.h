@@ -1,5 +1,5 @@
-// Registers strategies and workloads that are written in Python. Their fields have the names of the fields of the C++
-// registrations.
+// Registers strategies and workloads that are written in Python. The fields of a registration have the same names as in
+// C++.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace dpbench::python {
 
 using Fields = c10::Dict<std::string, std::string>;
 
-// id: the number by which Python knows the class. fields: of StrategyInfo, as text; switches are "on" or "off", lists
-// are divided by commas. Settings are "settings.small_buckets" = "bucket_mb=1,hook=none" and so on. promises: true if
-// Python is asked to adjust the fields to parameter values (StrategyInfo::promise). params: name, default, summary and
-// allowed values of each parameter. Throws UsageError for an unknown field or value.
+// id: the number by which Python knows the class. fields: the fields of StrategyInfo, as text; switches are "on" or
+// "off", and commas separate the items of a list. Settings are "settings.small_buckets" = "bucket_mb=1,hook=none" and
+// so on. promises: true if Python is asked to adjust the fields to parameter values (StrategyInfo::promise). params:
+// four texts per parameter: name, default, summary and allowed values. Throws UsageError for an unknown field or value.
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params);
 
-// fields: name, summary, scaling, batch, samples, test_samples and the fields of OptimizerSpec, all as text.
+// Registers a workload written in Python. fields: name, summary, scaling, batch, samples, test_samples and the fields
+// of OptimizerSpec, all as text.
 void register_workload(int64_t id, const Fields& fields);
 
 }  // namespace dpbench::python

@@ -9,7 +9,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Parses a whole number without a sign. Returns nullopt for any other text, and for numbers above a million.
+// Parses a whole number without a sign. Returns nullopt for any other text, and for numbers of more than six digits.
 std::optional<int> whole_number(std::string_view text) {
   constexpr size_t most_digits = 6;
   int value = 0;

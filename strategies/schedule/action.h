@@ -13,9 +13,9 @@ namespace dpbench::pipeline {
 
 enum class Kind {
   forward,
-  full_backward,    // input_gradient and weight_gradient in one
-  input_gradient,   // B in the zero-bubble papers
-  weight_gradient,  // W in the zero-bubble papers
+  full_backward,    // computes the gradients of input and weights in one pass
+  input_gradient,   // gradient of the stage's input; "B" in the zero-bubble papers
+  weight_gradient,  // gradient of the stage's weights; "W" in the zero-bubble papers
   send_activation,
   receive_activation,
   send_gradient,
@@ -31,7 +31,7 @@ inline constexpr int no_microbatch = -1;
 struct Action {
   Kind kind = Kind::forward;
   int stage = 0;
-  int microbatch = no_microbatch;  // not set for reductions, unshard and reshard
+  int microbatch = no_microbatch;  // index of the micro-batch; not set for reductions, unshard and reshard
   // True for a forward pass that runs together with the backward pass after it, as one unit.
   bool overlaps_next = false;
 
@@ -47,7 +47,7 @@ bool has_microbatch(Kind kind);
 bool ends_weight_gradient(Kind kind);
 
 std::string text_of(const Action& action);
-// Returns the action as a message names it, such as "2F0 (stage 2, micro-batch 0)".
+// Returns the action's name in messages, such as "2F0 (stage 2, micro-batch 0)".
 std::string described(const Action& action);
 
 // Parses a text such as "2SEND_F0". Throws UsageError if the text is no action; the message starts with `where`.

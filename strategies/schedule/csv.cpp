@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view cell) {
 
 bool is_backward(Kind kind) { return kind == Kind::full_backward || kind == Kind::input_gradient; }
 
-// Parses "(0F3;3B1)OVERLAP_F_B".
+// Parses two overlapping computations, written as "(0F3;3B1)OVERLAP_F_B".
 void append_overlapped(std::string_view cell, const std::string& where, std::vector<Action>& list) {
   const size_t middle = cell.find(';'), end = cell.find(')');
   if (middle == std::string_view::npos || end == std::string_view::npos || middle > end ||
@@ -51,8 +51,8 @@ std::vector<Action> read_line(const std::string& line, const std::string& where)
   return list;
 }
 
-// Returns for each stage the rank that has most of its actions. A stage without actions gets its rank of looped
-// placement.
+// Returns for each stage the rank that has most of its actions. A stage without actions gets the rank stage % ranks, as
+// in interleaved schedules.
 std::vector<int> placement_of(const std::vector<std::vector<Action>>& ranks, int stages) {
   std::vector<std::map<int, int>> votes(stages);
   for (size_t rank = 0; rank < ranks.size(); ++rank)

@@ -1,6 +1,6 @@
-// Schedules as CSV, in the letters of torch.distributed.pipelining: a line for each rank, a cell for each action. Empty
-// cells are idle time and are skipped. "(0F3;3B1)OVERLAP_F_B" is a forward pass that runs together with a backward
-// pass.
+// Pipeline schedules as CSV, in the letters of torch.distributed.pipelining: a line for each rank, a cell for each
+// action. Empty cells are idle time and are skipped. "(0F3;3B1)OVERLAP_F_B" is a forward pass that runs together with a
+// backward pass.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace dpbench::pipeline {
 // that has most of its actions. Throws UsageError for a text that is not a schedule.
 Schedule read_csv(const std::string& text, const std::string& name);
 
-// Throws UsageError for a schedule with two pipelines, which the letters cannot express.
+// Throws UsageError for a schedule with two pipelines, which the CSV format cannot express.
 std::string write_csv(const Schedule& schedule);
 
 }  // namespace dpbench::pipeline

@@ -1,5 +1,6 @@
-// Rules about progress: all ranks reach the end of their lists, with unlimited buffers and without any. The order in
-// which ranks advance does not change the result, because a blocked action stays blocked until another rank moves.
+// Rules about deadlocks: all ranks of a pipeline schedule reach the end of their lists of actions, with unlimited
+// buffers and without buffers. The order in which ranks advance does not change the result, because a blocked action
+// stays blocked until another rank moves.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -53,7 +54,7 @@ class Progress {
     return true;
   }
 
-  // Returns the rank that must act before this one can; nullopt if it can act now.
+  // Returns the rank that this rank waits for; nullopt if this rank can act now.
   std::optional<int> waits_for(int rank) const {
     const Action& action = *next(rank);
     if (action.kind == Kind::reduce_tied) return waits_for_tied(action);
@@ -109,7 +110,7 @@ class Progress {
     return action;
   }
 
-  // Follows the ranks that wait for each other, and describes them.
+  // Returns a fault that describes the chain of ranks that wait for each other.
   Fault fault(Rule rule, int rank) const {
     std::string why;
     std::set<int> seen;

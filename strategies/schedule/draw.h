@@ -1,4 +1,5 @@
-// Draws a simulated schedule as papers do: time to the right, a lane for each rank, a colour for each micro-batch.
+// Draws a simulated pipeline schedule as papers do: time to the right, a lane for each rank, a colour for each
+// micro-batch.
 #pragma once
 
 #include <string>
@@ -10,16 +11,16 @@ namespace dpbench::pipeline {
 
 struct TextStyle {
   bool colour = false;
-  size_t width = 120;  // terminal columns
+  size_t width = 120;  // width of the drawing in terminal columns
 };
 
-// Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each box is one letter, and
-// lower-case letters are a rank's second stage; a picture that is still too wide is cut.
+// Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time is one
+// letter, in lower case for every second stage of a rank. A picture that is still too wide is cut off.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const TextStyle& style);
 
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);
 
-// Explains the letters of the kinds that the schedule uses, such as "F forward, B backward".
+// Returns an explanation of the action letters that the schedule uses, such as "F forward, B backward".
 std::string letters_of(const Schedule& schedule);
 
 }  // namespace dpbench::pipeline

@@ -12,7 +12,7 @@ namespace {
 constexpr int palette[] = {117, 215, 120, 218, 229, 147, 180, 159, 210, 190, 183, 152};
 
 struct Box {
-  size_t first = 0, end = 0;  // columns
+  size_t first = 0, end = 0;  // first and end column of the box in the terminal
   std::string text;
   int microbatch = 0;
 };
@@ -54,7 +54,7 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
     if (box.first > at) text.append(box.first - at, ' ');
     const size_t size = std::min(box.end, columns) - std::max(box.first, at);
     std::string inside = box.text.substr(0, size);
-    // Without colours, dashes show how long a box is; its last column separates it from the next.
+    // Without colours, dashes show how long a box is; the last column of a box separates it from the next box.
     if (size > inside.size()) inside.append(size - inside.size() - 1, style.colour ? ' ' : '-').append(1, ' ');
     at = std::max(box.first, at) + size;
     if (style.colour)
@@ -68,7 +68,7 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
 
 // Replaces the text of each box by the letter of its kind, lower case for every second stage of the rank.
 void shorten(std::vector<Box>& boxes, const RankTimes& rank) {
-  std::map<int, int> chunk_of;  // stages of the rank, in ascending order
+  std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;
   int chunk = 0;
   for (auto& [stage, number] : chunk_of) number = chunk++;

@@ -11,7 +11,7 @@ namespace {
 
 struct Event {
   double time;
-  bool starts;  // a computation; transfers of the same time come before it
+  bool starts;  // true for the start of a computation; transfers at the same time come before it
   int rank;
   Action action;
 };
@@ -53,7 +53,8 @@ class Lowering {
     events_.push_back({one.end, false, schedule_.rank_of[receive.stage], receive});
   }
 
-  // Each rank of a group reduces once, after the last weight gradient of all stages of the group.
+  // Adds one reduction for each rank of a group of tied stages, after the last weight gradient of all stages of the
+  // group.
   void add_tied_reductions() {
     for (const auto& group : schedule_.ties) {
       double ready = 0;
@@ -85,7 +86,7 @@ bool consumes(const Action& computation, Kind receive) {
 int needed_receive_slots(const Schedule& schedule) {
   int most = 0;
   for (const auto& list : schedule.ranks) {
-    std::set<Action> waiting;  // receives without their consumer yet
+    std::set<Action> waiting;  // receives that no computation has consumed yet
     std::map<Channel, int> held;
     for (const Action& action : list) {
       if (is_receive(action.kind)) {

@@ -1,5 +1,5 @@
-// A pipeline schedule: for each rank the ordered list of actions of one training step. A schedule is data: generators
-// and files make it, the verifier proves it, the simulator times it.
+// A pipeline schedule: for each rank the ordered list of actions of one training step. Generators and files provide
+// schedules, the verifier checks them, and the simulator times them.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace dpbench::pipeline {
 struct Schedule {
   std::string name = {};
   int microbatches = 1;
-  // 1, or 2 if the model's stages exist twice. Stages 0 to S-1 then process the first half of the micro-batches, and
-  // stages S to 2S-1, copies of the same stages, the second half.
+  // Number of pipelines: 1, or 2 if the model's stages exist twice. Stages 0 to S-1 then process the first half of the
+  // micro-batches, and stages S to 2S-1, copies of the same stages, the second half.
   int pipelines = 1;
   std::vector<int> rank_of = {};            // rank of each stage
   std::vector<std::vector<int>> ties = {};  // groups of stages that share parameters
-  std::vector<int> live_limits = {};        // highest number of live activations declared for each rank; empty: none
-  int receive_slots = 0;                    // receive buffers of each channel; 0: one for each micro-batch
+  std::vector<int> live_limits = {};  // highest number of live activations declared for each rank; empty: no limit
+  int receive_slots = 0;              // number of receive buffers of each channel; 0: one for each micro-batch
   std::vector<std::vector<Action>> ranks = {};
 
   int stages() const { return static_cast<int>(rank_of.size()); }
@@ -39,15 +39,15 @@ std::vector<int> looped_placement(int ranks, int chunks);
 // Returns the rank of each stage if stages go down the ranks and back up: rank r has stages r and 2 * ranks - 1 - r.
 std::vector<int> vee_placement(int ranks);
 
-// True if the lists contain sends, receives or reductions, and not computations alone.
+// True if the schedule contains sends, receives or reductions, and not computations alone.
 bool has_transfers(const Schedule& schedule);
 // Returns the schedule with its computations alone.
 Schedule without_transfers(const Schedule& schedule);
 
-// One direction of the boundary between two stages. Its sends and receives happen in the same order.
+// One direction of the boundary between two stages. Sends and receives of a channel happen in the same order.
 struct Channel {
   Kind send = Kind::send_activation;
-  int from = 0, to = 0;  // stages
+  int from = 0, to = 0;  // sending and receiving stage
 
   friend auto operator<=>(const Channel&, const Channel&) = default;
 };
@@ -57,7 +57,7 @@ Channel channel_of(const Action& transfer);
 // Returns the receive that belongs to a send, or the send that belongs to a receive.
 Action counterpart(const Action& transfer);
 
-// Names a channel in a message, such as "activations from stage 0 to stage 1".
+// Returns the channel's name in messages, such as "activations from stage 0 to stage 1".
 std::string described(const Channel& channel);
 
 }  // namespace dpbench::pipeline

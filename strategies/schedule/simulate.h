@@ -1,4 +1,4 @@
-// Times a schedule without running it: when each computation starts and ends, and how long each rank is idle.
+// Simulates a pipeline schedule: when each computation starts and ends, and how long each rank is idle.
 #pragma once
 
 #include <map>
@@ -9,22 +9,22 @@
 
 namespace dpbench::pipeline {
 
-// A transfer takes latency + bytes / bytes_per_time; the next one can start after bytes / bytes_per_time. Transfers
-// overlap with computations. By default they take no time.
+// A link between two ranks. A transfer takes latency + bytes / bytes_per_time, and the next transfer can start after
+// bytes / bytes_per_time. Transfers overlap with computations. By default, transfers take no time.
 struct Link {
   double latency = 0;
-  double bytes_per_time = 0;  // 0: unlimited
+  double bytes_per_time = 0;  // bandwidth in bytes per unit of time; 0: unlimited
 };
 
 // Times of one stage for one micro-batch, in any unit. A full backward pass takes input_gradient + weight_gradient.
 struct Costs {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
-  // Time of a forward pass that overlaps the next backward pass, both together. Negative: the sum of the two.
+  // Time of a forward pass together with the backward pass that overlaps it. Negative: the sum of both times.
   double overlapped = -1;
-  std::vector<double> stage_factors = {};  // of these times, by stage; empty: all stages take the same time
-  double bytes = 0;                        // of one activation, and of its gradient
+  std::vector<double> stage_factors = {};  // factors of these times, by stage; empty: all stages take the same time
+  double bytes = 0;                        // bytes of one activation, and of its gradient
   Link link = {};
-  std::map<std::pair<int, int>, Link> links = {};  // links that differ, by sending and receiving rank
+  std::map<std::pair<int, int>, Link> links = {};  // links that differ from `link`, by sending and receiving rank
 };
 
 double time_of(const Costs& costs, Kind kind);
@@ -38,7 +38,7 @@ struct RankTimes {
   std::vector<Timed> computations;
   double busy = 0;
   double first = 0, last = 0;  // start of the first computation, end of the last
-  int live = 0;                // highest number of live activations: forward passes without their weight gradient
+  int live = 0;  // highest number of live activations: forward passes that still lack their weight gradient
 
   double span_bubble() const { return last - first - busy; }
 };
@@ -57,10 +57,11 @@ struct Simulation {
   double step_bubble(int rank) const { return makespan - ranks[rank].busy; }
 };
 
-// In a schedule with transfers, a transfer starts when the rank reaches its send; without, when the computation ends.
+// Simulates a schedule. If it contains transfers, a transfer starts when its rank reaches the send; otherwise it starts
+// when the computation ends.
 Simulation simulate(const Schedule& schedule, const Costs& costs = {});
 
-// Returns the highest number of live activations of a list.
+// Returns the highest number of live activations in a rank's list of actions.
 int live_activations(const std::vector<Action>& list);
 
 }  // namespace dpbench::pipeline

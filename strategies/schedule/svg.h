@@ -1,4 +1,4 @@
-// Parts of an SVG picture. Does not depend on the rest of the schedules.
+// Functions that write parts of an SVG picture. They do not depend on schedules.
 #pragma once
 
 #include <cstdio>
@@ -27,7 +27,7 @@ inline std::string escaped(const std::string& text) {
   return safe;
 }
 
-// anchor: "start", "middle" or "end" of the text, which lies at x.
+// anchor: the part of the text that lies at x: "start", "middle" or "end".
 inline std::string text_at(double x, double y, const std::string& anchor, const std::string& text) {
   return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" + escaped(text) +
          "</text>\n";

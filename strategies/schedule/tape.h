@@ -1,5 +1,5 @@
-// Records the actions of one rank for a generator. Each call takes the next micro-batch of its stage, so computations
-// of one kind on one stage are always in ascending micro-batch order.
+// Records the actions of one rank, for generators of pipeline schedules. Each call takes the next micro-batch of its
+// stage, so computations of one kind on one stage are always in ascending micro-batch order.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace dpbench::pipeline {
 
 class Tape {
  public:
-  // Records micro-batches below `end` only; calls beyond it count, but record nothing.
+  // end: calls for micro-batches from `end` on are counted, but not recorded.
   explicit Tape(int end) : end_(end) {}
 
   void start_at(int stage, int microbatch) { first_[stage] = microbatch; }

@@ -1,4 +1,4 @@
-// Rules about transfers and reductions. A schedule of computations alone has none, and passes.
+// Rules about the transfers and reductions of a pipeline schedule. A schedule of computations alone passes them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -58,7 +58,8 @@ class TransferRules {
     return found == places.end() ? nullptr : &found->second;
   }
 
-  // The computation on the transfer's own rank: it produces what is sent, or consumes what is received.
+  // Returns the position of the computation on the transfer's own rank that produces the sent tensor or consumes the
+  // received one.
   size_t computation_at(const Action& transfer) const {
     const bool forward = transfer.kind == Kind::send_activation || transfer.kind == Kind::receive_activation;
     Action work{.kind = forward ? Kind::forward : Kind::full_backward,
@@ -144,7 +145,7 @@ class TransferRules {
   std::vector<Fault> faults_;
 };
 
-// The transfers of one channel, in the order of their rank's list.
+// The transfers of one channel, in the order of their rank's list of actions.
 struct Ends {
   std::vector<Action> sends, receives;
   std::vector<size_t> received_at;

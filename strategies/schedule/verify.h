@@ -1,5 +1,5 @@
-// Proves a schedule without running it. Each rule has a name, and a broken schedule is reported with the rule, rank,
-// action, stage and micro-batch.
+// Verifies a pipeline schedule without running it. Each rule has a name. A fault of the schedule is reported with its
+// rule, rank, action, stage and micro-batch.
 #pragma once
 
 #include <array>
@@ -37,19 +37,19 @@ std::string meaning_of(Rule rule);
 struct Fault {
   Rule rule = Rule::unknown_work;
   int rank = 0;
-  std::optional<size_t> position;  // in the rank's list; unset for work that is missing
+  std::optional<size_t> position;  // index in the rank's list of actions; unset if the action is missing
   Action action;
   std::string why;
 };
 
-// Returns one line for the user, such as "work-order: rank 2, action 17, 2W4 (stage 2, micro-batch 4): ...".
+// Returns the fault as one line of text, such as "work-order: rank 2, action 17, 2W4 (stage 2, micro-batch 4): ...".
 std::string text_of(const Fault& fault);
 
-// Returns what is wrong with the schedule; empty if it is right. Rules are checked in the order of Rule, and a broken
+// Returns the faults of the schedule; empty if it is correct. Rules are checked in the order of the enum Rule. A broken
 // rule hides the rules of later groups, because they would only report its consequences.
 std::vector<Fault> verify(const Schedule& schedule);
 
-// The groups of rules that verify() checks. Each requires that the groups before it found no fault.
+// The groups of rules that verify() checks. Each group requires that the groups before it found no fault.
 std::vector<Fault> work_faults(const Schedule& schedule);
 std::vector<Fault> order_faults(const Schedule& schedule);
 std::vector<Fault> transfer_faults(const Schedule& schedule);

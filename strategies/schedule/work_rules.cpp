@@ -1,4 +1,5 @@
-// Rules about computations: each runs once, on its rank, after the computations that it needs.
+// Rules about the computations of a pipeline schedule: each runs once, on its rank, after the computations that it
+// needs.
 #include <algorithm>
 #include <map>
 

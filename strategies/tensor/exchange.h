@@ -1,4 +1,4 @@
-// The exchange of activations between the ranks that compute one model together.
+// The exchange of activations between the ranks that compute one model together (tensor parallelism).
 #pragma once
 
 #include <string>
@@ -12,8 +12,7 @@ namespace dpbench::tensor {
 
 class Exchange : public TensorSplit {
  public:
-  // tokens: length of the sequence, if the model has one. phases: charged with the time of the collectives; may be
-  // null.
+  // tokens: length of the sequence, if the model has one. phases: records the time of the collectives; may be null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
   int rank() const override { return axis_.rank; }
@@ -39,7 +38,8 @@ class Exchange : public TensorSplit {
   mutable std::string block_;
 };
 
-// Throws std::runtime_error, with `what`, if the tensor is not the same on every rank of the axis. Collective.
+// Throws std::runtime_error, with `what` in the message, if the tensor is not the same on every rank of the axis.
+// Collective.
 void require_equal(const at::Tensor& tensor, const Axis& axis, const std::string& what);
 
 }  // namespace dpbench::tensor

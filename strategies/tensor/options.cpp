@@ -16,7 +16,7 @@ NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
   return tensors;
 }
 
-// Returns the whole parameters whose gradients are summed over tp.
+// Returns the parameters that are not cut but have gradients that are summed over tp.
 NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
   NamedTensors all = trained_parameters(model);
   std::erase_if(all, [&](const auto& one) { return !cuts.is_partial(one.first, sequence); });
@@ -42,8 +42,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // There is no formula with tp.verify, under autocast, where the layer chooses the dtype of an activation, nor with
-  // recomputation, which sums some activations again.
+  // tp has no traffic formula with tp.verify, under autocast (a layer chooses the dtype of an activation), or with
+  // recomputation (some activations are summed again).
   if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "tp");
   const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();
@@ -53,13 +53,15 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
     all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
            {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts))}};
   if (ranks == 1) return all;
-  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));  // the loss of a float32 model is float32 too
+  // Bytes of one element of an activation or a loss.
+  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
   const int64_t activations = query.samples * size * (plan.left + plan.entered);
   int64_t sums = query.samples * size * (plan.totals + plan.maxima) +
                  flat_bytes(query, summed(query.model, cuts, options.sequence)) +
                  (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
   if (options.sequence) {
-    // Each is gathered in one direction and reduce-scattered in the other, with padding of the shorter pieces.
+    // Each activation is all-gathered in one of the two passes and reduce-scattered in the other. Shorter pieces of the
+    // sequence are padded.
     const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
     all.push_back({"tp", "allgather", piece});
     all.push_back({"tp", "reduce_scatter", piece * ranks});

@@ -1,4 +1,4 @@
-// The parameters of tensor parallelism, and the formula of the traffic of the strategy "tp".
+// The parameters of tensor parallelism, and the traffic formula of the strategy "tp".
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace dpbench::tensor {
 
 struct Options {
   std::string owner = "tp";  // the strategy's name, for messages
-  bool sequence = false;     // activations outside of divided layers are cut along the sequence
-  int64_t chunks = 1;        // parts of a product, each summed over ranks while the next is computed
+  bool sequence = false;     // true: activations outside of divided layers are cut along the sequence
+  int64_t chunks = 1;        // number of parts of a product; each part is summed over ranks while the next is computed
   bool verify = false;
 };
 

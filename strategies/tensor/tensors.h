@@ -1,4 +1,5 @@
-// The tensors of a divided model: this rank's pieces of the cut parameters and buffers, and whole tensors from them.
+// Cuts a model's parameters and buffers into pieces, one for each rank of tensor or expert parallelism, and joins the
+// pieces to whole tensors.
 #pragma once
 
 #include <string>
@@ -20,12 +21,13 @@ class CutTensors {
   void cut(const Model& model) const;
 
   bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }
-  // True for a whole parameter whose gradient must be summed over ranks. sequence: each rank has a piece of the
-  // sequence, so the gradient of every whole parameter covers the piece's tokens alone.
+  // True if a parameter is not cut but its gradient must be summed over ranks. sequence: true if each rank has only a
+  // piece of the sequence; the gradient of every uncut parameter then covers only the tokens of that piece.
   bool is_partial(const std::string& name, bool sequence) const;
   // Returns this rank's piece of a whole tensor, or the tensor itself if this name is not cut.
   at::Tensor piece(const std::string& name, const at::Tensor& whole) const;
-  // Returns the whole tensors from the ranks' pieces; others as they are. Collective: every rank names the same ones.
+  // Joins the pieces of all ranks to whole tensors; returns tensors that are not cut unchanged. Collective: every rank
+  // passes the same names.
   ByName joined(const ByName& pieces) const;
 
  private:

@@ -22,8 +22,8 @@ struct NamedCall {
 // Returns a description of a call, such as "allreduce of 12 Float (sum)". The shm backend describes its calls
 // similarly.
 std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors);
-// Returns the tensors by which a call is described: those of all ranks if `lists` is not empty, otherwise `own`. The
-// size of a single rank's tensor may differ between ranks.
+// Returns the tensors that describe a call: the tensors of all ranks if `lists` is not empty, otherwise `own`. One
+// rank's tensor alone would not do, because its size may differ between ranks.
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own);
 

@@ -61,7 +61,7 @@ class StagedWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   at::Tensor host_;
-  std::optional<at::Tensor> receiver_;  // until it has a copy of host_
+  std::optional<at::Tensor> receiver_;  // the tensor that receives host_; reset after the copy
 };
 
 }  // namespace
@@ -186,7 +186,7 @@ StagedBackend::WorkPtr StagedBackend::reduce(Tensors& tensors, const c10d::Reduc
   return in_place(StagedType::REDUCE, tensors, [&](Tensors& host, Tensors&) { return host_->reduce(host, options); });
 }
 
-// Only the root has outputs.
+// In a gather, only the root has outputs.
 StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::GatherOptions& options) {
   if (!is_staged(inputs.at(0))) return host_->gather(outputs, inputs, options);
@@ -197,7 +197,7 @@ StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tens
                       });
 }
 
-// Only the root has inputs.
+// In a scatter, only the root has inputs.
 StagedBackend::WorkPtr StagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                               const c10d::ScatterOptions& options) {
   if (!is_staged(outputs.at(0))) return host_->scatter(outputs, inputs, options);

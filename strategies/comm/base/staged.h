@@ -1,8 +1,8 @@
 // Runs collectives on GPU tensors over a CPU backend, through copies in pinned host memory. Needed for ranks that share
-// a GPU, which NCCL refuses.  The caller waits until its inputs are copied to the host, but never for other ranks. The
+// a GPU, which NCCL refuses. The caller waits until its inputs are copied to the host, but never for other ranks. The
 // thread that completes the collective copies the outputs back and waits for that copy, so the outputs are ready on
-// every stream when the work is done. Messages and all-to-alls are the exception: their received data are copied back
-// by wait(), in the calling thread.
+// every stream when the work is done. In sends, receives and all-to-alls, wait() copies the received data back, in the
+// calling thread.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@ namespace dpbench {
 
 using StartOnHost = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>& host)>;
 
-// Sends a tensor, receives into one, or exchanges two in an all-to-all, through copies in host memory with which
-// `start` is called (all-to-all: the output's, then the input's). The work is done when its wait() has returned: only
-// the waiting thread copies back what came. Its Work has no future.
+// Send a tensor, receive a tensor, or exchange two tensors in an all-to-all, through copies in host memory. start:
+// called with the host copies (all-to-all: the output's copy, then the input's). Only wait() copies received data back
+// to the device, so the returned Work has no future.
 c10::intrusive_ptr<c10d::Work> send_through_host(const at::Tensor& tensor, const StartOnHost& start);
 c10::intrusive_ptr<c10d::Work> receive_through_host(const at::Tensor& tensor, const StartOnHost& start);
 c10::intrusive_ptr<c10d::Work> exchange_through_host(const at::Tensor& output, const at::Tensor& input,

@@ -14,7 +14,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
 constexpr Milliseconds reason_grace{1000};   // another host has this much extra time to report why it is late
-// Added to the timeout of the parts of a call that check_deadline() watches, so that it ends them before they time out.
+// Added to the timeouts of the parts of a call, so that check_deadline() ends a part before the part itself times out.
 constexpr Milliseconds max_overrun{3000};
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
@@ -25,7 +25,7 @@ std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", lea
 // although all ranks of its own host have begun the call.
 std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
-// Returns all hosts. Each leader (first rank of a host) publishes its number of ranks; the ranks of a host are
+// Returns all hosts. Each leader (first rank of a host) publishes its host's number of ranks; the ranks of a host are
 // consecutive.
 std::vector<Host> find_hosts(const BackendSetup& setup, SideChannel& side_channel) {
   if (setup.local_rank == 0) side_channel.set(leader_key(setup.rank), std::to_string(setup.local_world));

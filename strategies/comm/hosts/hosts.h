@@ -51,7 +51,7 @@ class HostsBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // With sizes, the pieces may be uneven.
+  // If sizes are given, the pieces may be uneven.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
@@ -61,15 +61,15 @@ class HostsBackend : public c10d::Backend {
   void shutdown() override { queue_.drain(); }
 
  private:
-  // The collective call in progress. Used by the queue's thread only.
+  // The collective call in progress. Used by the work queue's thread only.
   struct Current {
     shm::Call call;
     uint64_t number = 0;  // sequence number of the collective call; joining the group is call 1, as within one host
     Milliseconds limit{};
     shm::Clock::time_point deadline = {};  // the time at which the whole collective call times out
   };
-  // The ranks that a rank waits for: those of its own host, its host's leader, or the leaders of other hosts. The
-  // leader may itself be waiting for other hosts.
+  // The ranks that a rank waits for: the ranks of its own host, its host's leader, or the leaders of other hosts. The
+  // leader of a waiting rank may itself be waiting for other hosts.
   enum class WaitFor { own_host, leader, other_hosts };
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
@@ -97,7 +97,7 @@ class HostsBackend : public c10d::Backend {
   std::string late_hosts(bool begun);
   std::string gone_leaders();
 
-  // The steps of which the collectives are composed. All of them run in the queue's thread.
+  // The steps that make up the collectives. All steps run in the work queue's thread.
   void require_agreement();
   void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
   WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;
@@ -117,7 +117,7 @@ class HostsBackend : public c10d::Backend {
   c10::intrusive_ptr<shm::ShmBackend> local_;
   // Backend that connects the leaders; null on other ranks, and after a failure.
   c10::intrusive_ptr<c10d::Backend> leaders_;
-  Pairs pairs_;  // for messages to ranks of other hosts
+  Pairs pairs_;  // connections for messages to ranks of other hosts
   std::exception_ptr failure_;
   Current current_;
   // Flags that this leader set in the store, in the current and in an earlier call.

@@ -182,11 +182,12 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
   return exchange(shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call, outputs, inputs, options);
 }
 
-// call: compared between ranks. Empty pieces are not sent.
+// Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent. call: the description of the call,
+// which is compared between ranks.
 HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
   return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
-    constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
+    constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
     std::vector<WorkPtr> messages;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
@@ -206,7 +207,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
     const Tensors to = shm::pieces_of_ranks(output, output_sizes, size_);
     const Tensors from = shm::pieces_of_ranks(input, input_sizes, size_);
     shm::require_own_piece(to, from, rank_);
-    const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // the sizes differ between ranks
+    const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // a call without sizes: they differ between ranks
     return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call, to, from, options);
   }
   TORCH_CHECK_VALUE(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes() &&

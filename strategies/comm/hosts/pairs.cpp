@@ -16,10 +16,10 @@ using Milliseconds = std::chrono::milliseconds;
 using WorkPtr = Pairs::WorkPtr;
 using Clock = std::chrono::steady_clock;
 
-// A message that may not have started yet.
+// The c10d::Work of a message that may not have started yet.
 class LaterWork : public c10d::Work {
  public:
-  // what: for error messages. limit: the timeout of a wait() that gives none.
+  // what: the message's description for errors. limit: the timeout of wait() calls that pass none.
   LaterWork(int rank, c10d::OpType type, std::string what, Milliseconds limit)
       : Work(rank, type), what_(std::move(what)), limit_(limit) {}
 
@@ -66,7 +66,8 @@ class LaterWork : public c10d::Work {
 
 }  // namespace
 
-// Connects on the first call. If that fails, later calls fail at once, with the same reason.
+// Returns the connection to a peer. Connects on the first call. If that fails, later calls fail at once, with the same
+// reason.
 c10d::Backend& Pairs::connected(int peer, Pair& pair) const {
   if (pair.backend) return *pair.backend;
   if (pair.failure) std::rethrow_exception(pair.failure);

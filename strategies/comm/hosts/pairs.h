@@ -29,10 +29,10 @@ class Pairs {
   void abort() { aborted_ = true; }
 
  private:
-  // One other rank. Messages of a pair start in the order of their calls, once the two are connected.
+  // The connection to one other rank. Messages start in the order of their calls, once both ranks are connected.
   struct Pair {
     c10::intrusive_ptr<c10d::Backend> backend;
-    std::exception_ptr failure;  // of connecting
+    std::exception_ptr failure;  // error of a failed attempt to connect; null if there was none
     WorkQueue queue;
   };
   using Start = std::function<WorkPtr(c10d::Backend& backend)>;
@@ -42,8 +42,8 @@ class Pairs {
 
   BackendSetup setup_;
   std::atomic<bool> aborted_{false};
-  std::mutex mutex_;                            // guards pairs_
-  std::map<int, std::unique_ptr<Pair>> pairs_;  // by the other rank
+  std::mutex mutex_;                            // guards the map pairs_ of connections
+  std::map<int, std::unique_ptr<Pair>> pairs_;  // connections by the other rank
 };
 
 }  // namespace dpbench

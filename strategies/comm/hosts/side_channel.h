@@ -20,7 +20,8 @@ class SideChannel {
 
   explicit SideChannel(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
-  // Ends the group for all ranks, with this reason unless a rank gave up earlier. Returns the first rank's reason.
+  // Ends the group for all ranks, with this reason unless a rank gave up earlier. Returns the reason of the rank that
+  // gave up first.
   std::string give_up(const std::string& reason);
   // Returns the reason of a rank that gives up within this time; an empty string if none does.
   std::string reason(Milliseconds within = {});

@@ -14,8 +14,8 @@ namespace dpbench::shm {
 // reference.
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options);
 
-// Returns the block and offset of these bytes in this process's shared memory. The block number is 0 if they are
-// elsewhere.
+// Returns the block and offset of these bytes in this process's shared memory. The block number is 0 if the bytes are
+// not in shared memory.
 Place find_place(const void* data, size_t bytes);
 
 // The other ranks' blocks that this rank has mapped.

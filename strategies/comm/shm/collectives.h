@@ -54,7 +54,7 @@ class Collectives {
   Place place_;  // location of this rank's tensor in shared memory
   // Addresses of every rank's tensor in this process; an address is null if the tensor is not in shared memory.
   std::vector<char*> placed_;
-  uint64_t turn_ = 0;  // counts collectives; its parity selects one of the two slots (shared buffers) of each rank
+  uint64_t turn_ = 0;  // counts chunks moved; its parity selects one of the two slots (shared buffers) of each rank
 };
 
 }  // namespace dpbench::shm

@@ -25,12 +25,12 @@ using std::chrono::milliseconds;
 
 // Spinning time before a wait sleeps; covers the usual delay between ranks at a lower cost than two context switches.
 constexpr auto kSpin = microseconds(100);
-// Returns how often a waiting rank checks for dead ranks. The interval grows with the group, because all waiting ranks
-// check.
+// Returns the interval at which a waiting rank checks for dead ranks. It grows with the group, because all waiting
+// ranks check.
 milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
 // Spins until done() is true or the time limit is over. If `yield` is true, it yields the core in between. Returns the
-// last done().
+// last value of done().
 template <class Done>
 bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
   const auto end = Clock::now() + limit;
@@ -193,8 +193,8 @@ void HostGroup::fail(const std::string& reason) {
 
 void HostGroup::throw_reason() {
   const Segment& shared = segment();
-  // Time limit for a rank that is writing the failure reason. It only copies a text, so a long wait means that it died
-  // meanwhile.
+  // Time limit for a rank that is writing the failure reason. The rank only copies a text, so a longer wait means that
+  // the rank has died.
   const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });
   throw std::runtime_error(readable ? shared.reason
                                     : "the group was broken by a rank that died before it gave a reason");

@@ -16,7 +16,7 @@
 
 namespace dpbench::shm {
 
-// Whether the ranks are processes, or threads of this process that share one mapping of the group's memory.
+// The kind of ranks: processes, or threads of one process that share one mapping of the group's memory.
 enum class Home { processes, threads };
 
 using Clock = std::chrono::steady_clock;
@@ -56,11 +56,12 @@ class HostGroup {
   [[noreturn]] void fail(const std::string& reason);
   // Throws the reason if the group is broken, or if this rank has left it.
   void require_sound();
-  // Returns "left the group" or "died"; an empty text if the rank is still there.
+  // Returns "left the group" or "died"; an empty text if the rank is alive and in the group.
   std::string how_gone(int rank);
   std::string name_of(int rank) const;
 
-  // The mailbox of messages from one rank to another. A rank that changes it rings the other's bell.
+  // Returns the mailbox of messages from one rank to another. A rank that changes the mailbox rings the other rank's
+  // bell.
   Mailbox& mailbox(int from, int to) const;
   uint32_t bell() const { return seat(rank_).bell.load(); }
   void ring(int rank);
@@ -95,8 +96,8 @@ class HostGroup {
   std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
   std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
   std::vector<bool> died_;
-  std::mutex watching_;  // guards the three lists above
-  // True if ranks outnumber cores, or if unknown: spinning would then keep another rank from running.
+  std::mutex watching_;  // guards pidfds_, pollfds_ and died_
+  // True if ranks outnumber cores, or until the cores are known: spinning could then keep another rank from running.
   bool crowded_ = true;
   uint32_t phase_ = 0;
   uint64_t sequence_ = 0, agreed_ = 0;  // number of the current call, and of the last call that all ranks agreed on

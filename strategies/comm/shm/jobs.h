@@ -25,7 +25,8 @@ std::string shape_of(const at::Tensor& tensor);
 // Cuts a tensor along its first dimension into a piece for each rank, of these sizes.
 TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world);
 
-// Throws std::invalid_argument unless a rank expects from itself what it sends itself.
+// Throws std::invalid_argument unless the piece that a rank sends to itself has the shape of the piece that it expects
+// from itself.
 void require_own_piece(const TensorList& to, const TensorList& from, int rank);
 
 // inputs: one tensor for all ranks, or one per rank. outputs: one tensor per rank; empty on a rank that receives

@@ -37,8 +37,8 @@ class Messages {
     Letter letter;
     Clock::time_point deadline;
     WorkPtr work;
-    size_t moved = 0;     // bytes
-    bool posted = false;  // of a send: its last chunk is in the mailbox
+    size_t moved = 0;     // bytes moved so far
+    bool posted = false;  // true if a send has put its last chunk into the mailbox
   };
   using List = std::list<Message>;
   // A message that has arrived before its recv.
@@ -46,7 +46,8 @@ class Messages {
     Letter letter;
     std::vector<char> bytes;
   };
-  // The message that is arriving from a rank. Its chunks go to a recv, or to a buffer if there is none yet.
+  // The message that is arriving from a rank. Its chunks go to a recv, or to a buffer if no recv waits for the message
+  // yet.
   struct Arriving {
     bool begun = false;
     size_t moved = 0;
@@ -72,11 +73,11 @@ class Messages {
   std::mutex mutex_;
   std::condition_variable changed_;
   List sends_, receives_;
-  std::map<int, std::list<Early>> early_;  // by sender
-  std::map<int, Arriving> arriving_;       // by sender
+  std::map<int, std::list<Early>> early_;  // messages that arrived before their recv, by sender
+  std::map<int, Arriving> arriving_;       // messages that are arriving, by sender
   uint64_t posted_ = 0;
   bool stop_ = false;
-  std::thread thread_;  // starts with the first message
+  std::thread thread_;  // the thread that moves chunks; starts with the first message
 };
 
 }  // namespace dpbench::shm

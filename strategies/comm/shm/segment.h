@@ -66,21 +66,21 @@ struct alignas(64) Seat {
   std::atomic<pid_t> pid{0};      // the rank's process id; 0 until it has joined
   Announcement announcements[2];  // the rank's announced calls, indexed by the parity of the sequence number
   cpu_set_t cores;                // CPU affinity mask of the rank
-  // Counts changes of the rank's mailboxes; a futex on which it sleeps.
+  // Counts changes of the rank's mailboxes; a futex on which the rank sleeps.
   std::atomic<uint32_t> bell{0};
 };
 
 // Description of a message between two ranks, which must be equal at the sender and at the receiver.
 struct Letter {
   int32_t tag = 0;
-  int8_t dtype = 0;  // an at::ScalarType
+  int8_t dtype = 0;  // dtype of the tensor, an at::ScalarType
   int64_t count = 0;
   uint64_t bytes = 0;
 
   bool operator==(const Letter&) const = default;
 };
 
-// Carries the messages of one rank to another, chunk by chunk. It is empty if `written` and `read` are equal.
+// Carries the messages of one rank to another, chunk by chunk. The mailbox is empty if `written` and `read` are equal.
 struct alignas(64) Mailbox {
   std::atomic<uint32_t> written{0}, read{0};
   Letter letter;

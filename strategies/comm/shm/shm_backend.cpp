@@ -19,7 +19,7 @@ const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
-// Returns the only one of `lists`. Throws unless there is exactly one, with one tensor per rank.
+// Returns the single list in `lists`. Throws unless there is exactly one list, with one tensor per rank.
 const std::vector<at::Tensor>& per_rank_list(const std::vector<std::vector<at::Tensor>>& lists, int world,
                                              const char* what) {
   if (lists.size() != 1)
@@ -220,10 +220,10 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& in
   return alltoall(outputs, inputs, options);
 }
 
-// Empty pieces are not sent.
+// Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent.
 ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
                                                      const c10d::AllToAllOptions& options) {
-  constexpr int tag = std::numeric_limits<int>::max();  // of no message of a strategy
+  constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
   const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
   require_own_piece(to, from, rank_);
   to[rank_].detach().copy_(from[rank_]);

@@ -16,7 +16,7 @@ __all__ = ["Batch", "Checks", "Setup", "Strategy", "UsageError", "Wrong", "check
 
 
 def __getattr__(name):
-    """Imports what needs torch when it is first used: a test program that only calls check() needs no torch."""
+    """Imports names that need torch on their first use: a test program that only calls check() needs no torch."""
     if name in ("Batch", "Setup", "Strategy", "phase"):
         from dpbench import strategies
         return getattr(strategies, name)

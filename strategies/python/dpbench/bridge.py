@@ -1,4 +1,4 @@
-"""The two directions between dpbench's library and Python: the library calls one function of Python with the name of a
+"""Connects dpbench's library and Python in both directions: the library calls one Python function with the name of a
 request, and Python calls the library's operators (torch.ops.dpbench)."""
 import ctypes
 import importlib.util
@@ -11,10 +11,10 @@ import torch
 from dpbench import registration
 from dpbench.errors import UsageError, line_of
 
-native = None  # the library
-files = []     # the user's files
-running = ""   # the file that runs or registers now
-handlers = {}  # functions of (object, number), by the request's name
+native = None  # dpbench's library
+files = []     # the user's plug-in files
+running = ""   # the plug-in file that is being run
+handlers = {}  # functions of (object, number) that answer requests, by the request's name
 
 
 def handler(function):
@@ -40,14 +40,14 @@ def answer(tensors, names=()):
 
 @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 def call(request, number, argument):
-    """Answers a request of the library. Returns the kind of error (strategies/python/call.h)."""
+    """Answers a request of the library. Returns a value of Outcome (strategies/python/call.h)."""
     try:
         handlers[request](number, argument)
         return 0
-    except BaseException as error:  # SystemExit and KeyboardInterrupt must not end here unseen
+    except BaseException as error:  # SystemExit and KeyboardInterrupt must be reported too
         usage = isinstance(error, UsageError)
         if not usage:
-            traceback.print_exc()  # to the rank's log
+            traceback.print_exc()  # prints to the rank's log
         native.dpbench_set_error((str(error) if usage else line_of(error, files)).encode(errors="replace"))
         if usage:
             return 2
@@ -55,7 +55,7 @@ def call(request, number, argument):
 
 
 def run_file(file):
-    """Runs a user's file as a module. Its folder is searched for other modules."""
+    """Runs a user's plug-in file as a module. Its folder is added to sys.path."""
     global running
     running = file
     files.append(file)
@@ -68,7 +68,7 @@ def run_file(file):
 
 
 def register_all():
-    """Registers what the files have collected."""
+    """Registers the strategies and workloads of all plug-in files."""
     for number, entry in registration.strategies.items():
         params = [text for param in entry.params for text in param]
         torch.ops.dpbench.register_strategy.default(number, entry.fields, entry.promise is not None, params)

@@ -1,4 +1,4 @@
-"""dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch itself."""
+"""Calls dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch."""
 import json
 import os
 import subprocess
@@ -9,7 +9,7 @@ from dpbench import program
 
 
 class Wrong(AssertionError):
-    """A check has failed. Its text has dpbench's words for each failed check."""
+    """Raised if a check has failed. Its text describes each failed check."""
 
 
 def flags_of(flags):
@@ -54,13 +54,13 @@ def check(plugin, strategy, **flags):
 
 
 class Checks:
-    """The checks of a strategy as tests of pytest (dpbench.pytest_plugin). Arguments as of check()."""
+    """The checks of a strategy as pytest tests (dpbench.pytest_plugin). Takes the same arguments as check()."""
 
     def __init__(self, plugin, strategy, **flags):
         self.plugin, self.flags, self.found = plugin, {"strategy": strategy, **flags}, None
 
     def report(self, folder):
-        """Runs dpbench the first time. folder: where a relative path of the plug-in begins."""
+        """Returns the report. Runs dpbench on the first call only. folder: the base of a relative plug-in path."""
         if self.found is None:
             plugin = os.path.join(folder, self.plugin) if self.plugin is not None else None
             code, self.found = called("check", plugin, self.flags)

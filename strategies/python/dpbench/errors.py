@@ -1,4 +1,4 @@
-"""Errors, and how they are shown."""
+"""The exception for user errors, and the one-line text of an exception in messages."""
 import os
 import traceback
 
@@ -6,8 +6,8 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 class UsageError(Exception):
-    """A mistake in what was asked for, such as parameter values that cannot be combined. dpbench exits with 2, or skips
-    the workload that a strategy refuses."""
+    """A user's mistake, such as parameter values that cannot be combined. dpbench exits with code 2, or skips the
+    workload that a strategy refuses."""
 
 
 def line_of(error, files):
@@ -17,6 +17,6 @@ def line_of(error, files):
     own = [frame for frame in frames if frame.filename in files] or outside
     place = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno} in {own[-1].name})" if own else ""
     if isinstance(error, SyntaxError):
-        place = ""  # its text names the line
+        place = ""  # the text of a SyntaxError names the line
     text = str(error).strip()
     return type(error).__name__ + (": " + text.splitlines()[0] if text else "") + place

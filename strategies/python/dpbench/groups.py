@@ -1,10 +1,11 @@
-"""Makes a group of dpbench's known to torch.distributed, so that Python's collectives run over the case's backend."""
+"""Adds dpbench's process groups to torch.distributed, so that collectives called in Python run over dpbench's
+backend."""
 from torch.distributed import distributed_c10d as c10d
 
 
 def adopt(name, rank, world, ranks=None):
     """Returns the process group that the library has registered under this name. The group of all ranks becomes the
-    default group. ranks: the numbers in the world of the group's members."""
+    default group. ranks: the global ranks of the group's members; None for the group of all ranks."""
     group = c10d._resolve_process_group(name)
     group._set_group_name(name)
     known, tag = c10d._world, "ptd:" + name

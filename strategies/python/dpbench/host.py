@@ -1,5 +1,5 @@
-"""The process of a rank as a Python interpreter: host.py LIBRARY TORCH [arguments of dpbench-worker]. Files of Python among
-the plug-ins (--plugin, DPBENCH_PLUGINS) are run here, all others by the library."""
+"""Runs a rank's process in a Python interpreter: host.py LIBRARY TORCH [arguments of dpbench-worker]. This program
+runs the Python files among the plug-ins (--plugin, DPBENCH_PLUGINS); the library loads all other plug-ins."""
 import ctypes
 import os
 import sys
@@ -8,11 +8,11 @@ import traceback
 
 def main():
     package = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(package)  # was this folder, whose modules would hide others of the same names
+    sys.path[0] = os.path.dirname(package)  # replaces this folder: its modules would hide others
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
-    os.dup2(2, 1)  # only the catalogue goes to stdout: what files print goes to stderr
+    os.dup2(2, 1)  # stdout is for the catalogue only: prints of plug-ins go to stderr
     require_torch(built_with)
     files, arguments = python_files(arguments)
     from dpbench import bridge
@@ -24,7 +24,7 @@ def main():
     except BaseException as error:
         from dpbench.errors import UsageError, line_of
         usage = isinstance(error, UsageError)
-        # dpbench ends with the first line, and shows the others before.
+        # dpbench prints this line last, as its error message, and the lines after it first.
         print(f"dpbench-worker: --plugin {bridge.running}: {error if usage else line_of(error, files)}", file=sys.stderr)
         if not usage:
             traceback.print_exc()
@@ -39,7 +39,7 @@ def main():
 
 
 def require_torch(built_with):
-    """Imports torch, first of all: its LibTorch is then the only one of this process. Ends the process if it does not fit."""
+    """Imports torch first, so that its LibTorch is the only one in this process. Exits if torch has another version."""
     remedy = f"Choose another Python with --python, or run '{sys.executable} -m pip install torch=={built_with}'"
     try:
         import torch

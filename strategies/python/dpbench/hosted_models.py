@@ -12,11 +12,11 @@ ops = torch.ops.dpbench
 alive = {}     # models by number
 last = 0
 instances = {}  # workloads by number, made when first needed
-drawing = threading.Lock()  # a model's constructor draws from torch's global generator
+drawing = threading.Lock()  # held while a model is built: its constructor draws from torch's global generator
 
 
 def fields_of(number, entry):
-    """Returns a workload's fields, completed by its class."""
+    """Returns a workload's registered fields. Takes the number of samples from its class if it is not registered."""
     fields = dict(entry.fields)
     instance = instance_of(number).user
     if "samples" not in fields:
@@ -46,7 +46,7 @@ def collated(data_set, ids):
 
 
 class Hosted:
-    """A user's workload, and how its inputs, targets and outputs are packed."""
+    """A user's workload, with objects that pack its inputs, targets and outputs into single tensors."""
 
     def __init__(self, user):
         self.user, self.input, self.target, self.output = user, packing.Data(), packing.Data(), packing.Output()
@@ -60,7 +60,7 @@ class Hosted:
 
 
 class HostedModel(nn.Module):
-    """A user's module, with what a pass may depend on besides its samples."""
+    """A user's module, with the step and the seed on which its dropout masks depend."""
 
     def __init__(self, module, workload):
         super().__init__()
@@ -90,7 +90,7 @@ context = threading.local()  # step, seed and sample ids of this thread's forwar
 
 
 class KeyedDropout(nn.Module):
-    """Takes the place of nn.Dropout. Its mask depends on the sample, not on the order in which ranks draw."""
+    """Replaces nn.Dropout. The mask depends on the sample, not on the order in which ranks draw random numbers."""
 
     def __init__(self, rate, layer):
         super().__init__()
@@ -105,9 +105,9 @@ class KeyedDropout(nn.Module):
 
 
 def prepared(module, smooth):
-    """Replaces what the checks cannot judge: masks that depend on the order of samples, and ReLU where the model must be
-    smooth."""
-    if isinstance(module, (nn.Dropout, nn.ReLU)):  # the model is a single layer
+    """Replaces layers that the checks cannot judge: dropout with masks that depend on the order of samples, and, if
+    `smooth` is true, ReLU."""
+    if isinstance(module, (nn.Dropout, nn.ReLU)):  # the model itself is a layer to replace
         module = nn.Sequential(module)
     layer = 0
     for parent in list(module.modules()):
@@ -124,7 +124,7 @@ def prepared(module, smooth):
 
 
 def lend(own, number, seed):
-    """Returns the user's module of a model that the library holds under `number`."""
+    """Returns the hosted model `own`, which dpbench's library holds under `number`."""
     model = alive[own]
     model._lent, model._seed = number, seed
     return model

@@ -1,4 +1,4 @@
-"""Models written in C++, as modules of Python."""
+"""Wraps models written in C++ as Python modules."""
 import torch
 from torch import nn
 
@@ -6,7 +6,7 @@ ops = torch.ops.dpbench
 
 
 def put(root, path, value, kind):
-    """Puts a tensor into the module's tree under its dotted name. Any name will do, also one that nn.Module refuses
+    """Puts a tensor into the module's tree under its dotted name. Accepts every name, even one that nn.Module refuses
     because it has a method of that name, such as "half"."""
     *parents, name = path.split(".")
     module = root
@@ -18,7 +18,7 @@ def put(root, path, value, kind):
 
 
 class Model(nn.Module):
-    """Its parameters and buffers are the C++ model's own tensors, and its forward pass is the C++ model's."""
+    """A Python module with the parameters, buffers and forward pass of a C++ model."""
 
     def __init__(self, number, step_seed):
         super().__init__()
@@ -42,7 +42,7 @@ class Model(nn.Module):
 
 
 class ReplaceableModel(Model):
-    """A model that computes with whatever tensors stand in the places of its parameters."""
+    """A C++ model that computes with the module's current parameters, even if a wrapper has replaced them."""
 
     def __init__(self, number, step_seed):
         super().__init__(number, step_seed)
@@ -60,7 +60,7 @@ class ReplaceableModel(Model):
 
 
 class Through(torch.autograd.Function):
-    """The C++ model's forward pass with other tensors than its own, which get the gradients."""
+    """Runs a C++ model's forward pass with other parameters than its own. These parameters get the gradients."""
 
     @staticmethod
     def forward(ctx, model, input, ids, *parameters):

@@ -1,5 +1,6 @@
-"""The model of --model MODULE:CLASS as a workload. The class, or else its module, has loss(output, target), and data() or
-samples and batch(ids); a dictionary `workload` may hold fields of dpbench.workload, such as the optimizer."""
+"""Registers the model of --model MODULE:CLASS as a workload. The class, or else its module, has loss(output, target),
+and data() or samples and batch(ids). A dictionary `workload` may hold fields of dpbench.workload, such as the
+optimizer."""
 import importlib
 import os
 import sys

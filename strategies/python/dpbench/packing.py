@@ -1,10 +1,10 @@
-"""Several tensors in one: dpbench passes a single input, target and output, models in Python may have tuples and
-dictionaries of them. The first dimension of each tensor is the samples."""
+"""Packs several tensors into one: dpbench passes a single input, target and output, but models in Python may have
+tuples and dictionaries of tensors. The first dimension of each tensor is the samples."""
 import torch
 
 
 def leaves_of(value):
-    """Returns the tensors, and the value with their places in it."""
+    """Returns the tensors in a nested value, and the value with each tensor replaced by its index."""
     if isinstance(value, torch.Tensor):
         return [value], 0
     if isinstance(value, dict):
@@ -41,7 +41,7 @@ def filled(place, leaves):
 
 
 class Data:
-    """Packs inputs or targets as bytes, [samples, bytes]. A single tensor stays as it is."""
+    """Packs inputs or targets into one tensor of bytes, [samples, bytes]. A single tensor stays as it is."""
 
     def __init__(self):
         self.place, self.forms = 0, None
@@ -54,7 +54,7 @@ class Data:
         return torch.cat([leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves], 1)
 
     def unpack(self, packed, dtype):
-        """Returns what was packed, with its floating-point tensors in this dtype."""
+        """Returns the value that pack() was given, with its floating-point tensors in this dtype."""
         if self.place == 0:
             return packed
         leaves, begin = [], 0
@@ -67,13 +67,13 @@ class Data:
 
 
 class Output:
-    """Packs a model's outputs, [samples, numbers], so that gradients flow back. A single tensor stays as it is."""
+    """Packs a model's outputs into one tensor, [samples, numbers], with autograd. A single tensor stays as it is."""
 
     def __init__(self):
         self.place, self.shapes = 0, None
 
     def pack(self, value):
-        if hasattr(value, "logits"):  # a model of the library transformers
+        if hasattr(value, "logits"):  # an output of the library transformers
             value = value.logits
         leaves, self.place = leaves_of(value)
         if self.place == 0:

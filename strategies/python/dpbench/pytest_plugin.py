@@ -1,4 +1,5 @@
-"""Each check of a strategy as a test of pytest. In a conftest.py: pytest_plugins = ["dpbench.pytest_plugin"]; in a test file:
+"""Runs each check of a strategy as a pytest test. In a conftest.py: pytest_plugins = ["dpbench.pytest_plugin"]; in a
+test file:
 
     checks_of_mine = dpbench.Checks("mine.py", "mine", workload="mnist-mlp", cpus=3)
 

@@ -1,4 +1,4 @@
-"""PyTorch's own strategies, over the groups of dpbench."""
+"""PyTorch's own strategies (DDP, ZeroRedundancyOptimizer, FSDP2), run over dpbench's process groups."""
 import contextlib
 
 import torch

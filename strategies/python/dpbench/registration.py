@@ -1,7 +1,7 @@
 """The decorators that register strategies and workloads. Nothing here needs torch."""
 from dpbench.errors import UsageError
 
-strategies, workloads = {}, {}  # classes by number, in the order of registration
+strategies, workloads = {}, {}  # registered classes by number, in the order of registration
 
 
 class Entry:
@@ -29,10 +29,10 @@ def fields_of(cls, name, summary, promises):
 
 
 def strategy(name, summary="", *, params=(), settings=None, promise=None, **promises):
-    """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of what --param NAME.x= can
-    set. promises: the fields of strategies/proving.md, such as gradient="mean_of_means", buffers="rank0". promise: a
-    function of the parameter values that returns the fields that depend on them. settings: parameter values with which
-    the checks reach other behaviour, such as {"small_buckets": {"bucket_mb": 0.0001}}."""
+    """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of each parameter that
+    --param can set. promises: the fields of strategies/proving.md, such as gradient="mean_of_means", buffers="rank0".
+    promise: a function that takes the parameter values and returns the fields that depend on them. settings: parameter
+    values with which the checks reach non-default behaviour, such as {"small_buckets": {"bucket_mb": 0.0001}}."""
     promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})
 
     def register(cls):
@@ -51,10 +51,10 @@ def param_of(owner, param):
 
 def workload(name, summary="", *, batch=32, samples=None, test_samples=None, scaling="weak", optimizer="sgd", learning_rate=1e-3,
              **fields):
-    """Registers a class as a workload. It has model(), a new nn.Module; loss(output, target), the mean over the samples;
-    and either batch(ids), the input and target of these samples, or data(), a Dataset of pairs. samples may be an
-    attribute of the class. fields: beta1, beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps,
-    final_fraction."""
+    """Registers a class as a workload. The class has model(), which returns a new nn.Module, and loss(output, target),
+    which returns the mean over the samples. It also has batch(ids), which returns the input and target of these
+    samples, or data(), which returns a Dataset of pairs. samples may be an attribute of the class. fields: beta1,
+    beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps, final_fraction."""
     def register(cls):
         workloads[len(workloads) + 1] = Entry(cls, fields_of(cls, name, summary, {
             "batch": batch, "samples": samples, "test_samples": test_samples, "scaling": scaling, "optimizer": optimizer,

@@ -1,4 +1,4 @@
-"""What a strategy gets (Setup, Batch) and what it inherits (Strategy)."""
+"""The Python interface of a strategy: its arguments (Setup, Batch) and its base class (Strategy)."""
 import contextlib
 from collections import namedtuple
 
@@ -7,7 +7,7 @@ import torch
 from dpbench import bridge, groups, hosted_models, models, registration
 
 ops = torch.ops.dpbench
-DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # by LibTorch's numbers
+DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # by the value of at::ScalarType
 PHASES = ops.phases.default()
 
 Batch = namedtuple("Batch", "input target ids")
@@ -15,12 +15,13 @@ Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has
 
 
 def phase(name):
-    """Charges the time from now on to a part of the step: data, forward, backward, communication, optimizer, waiting."""
+    """Charges the time from now on to a phase of the step: data, forward, backward, communication, optimizer or
+    waiting."""
     ops.phase.default(PHASES.index(name))
 
 
 class Setup:
-    """One case as a rank sees it: the workload's model and loss, the ranks, the settings."""
+    """The setup of a strategy on one rank: the workload's model and loss, the ranks, and the parameter values."""
 
     def __init__(self, number):
         numbers, reals, texts = ops.setup.default(number)
@@ -35,7 +36,7 @@ class Setup:
         self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[9 + 2 * i:11 + 2 * i]) for i in range(axes)]
         self.params = dict(text.split("=", 1) for text in texts[4 + 2 * axes:])
         self._adopted = {}
-        # The group of all ranks, over the case's backend. It is torch.distributed's default group, too.
+        # The group of all ranks, over the backend of the run. It is torch.distributed's default group, too.
         self.group = self._adopt(self._group_name, self.rank, self.world, None) if self._group_name else None
 
     def flag(self, name):
@@ -44,7 +45,7 @@ class Setup:
 
     @property
     def axes(self):
-        """The axes of the mesh by name, in order. Without --mesh there is one, "dp", with all ranks."""
+        """The axes of the mesh by name, in order. Without --mesh, the only axis is "dp" and has all ranks."""
         found, stride = {}, 1
         for name, group_name, rank, size in reversed(self._axes):
             members = [self.rank + (place - rank) * stride for place in range(size)]
@@ -55,7 +56,7 @@ class Setup:
         return dict(reversed(found.items()))
 
     def device_mesh(self):
-        """The mesh as torch.distributed's DeviceMesh, over the groups of dpbench."""
+        """Returns the mesh as a DeviceMesh of torch.distributed, over dpbench's process groups."""
         from torch.distributed.device_mesh import DeviceMesh
         axes = [axis for axis in self.axes.values() if axis.group is not None] or [Axis("dp", self.group, self.rank, self.world)]
         if len(axes) == 1:
@@ -76,8 +77,8 @@ class Setup:
 
     def model(self, replaceable=False):
         """Returns a new model of the workload with this rank's initial weights. Call it as model(batch.input, batch.ids)
-        after setting model.step. A C++ model computes with its own tensors. If a wrapper puts other tensors in their
-        place, as fully_shard does, ask for a replaceable one."""
+        after setting model.step. replaceable: needed if a wrapper replaces the parameters of a model written in C++, as
+        fully_shard does; such a model otherwise computes with its original tensors."""
         number = ops.model.default(self._number)
         if own := ops.number_in_python.default(number):
             return hosted_models.lend(own, number, self.step_seed)
@@ -96,7 +97,7 @@ class Setup:
                                  eps=self.epsilon, **options)
 
     def schedule(self, optimizer, step):
-        """Sets the learning rate of this step."""
+        """Sets the optimizer's learning rate to the value that the workload's schedule has in this step."""
         for group in optimizer.param_groups:
             group["lr"] = ops.learning_rate.default(self._number, step)
 
@@ -109,7 +110,7 @@ class Setup:
             torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
 
     def autocast(self):
-        """The context of a forward pass: autocast if the dtype is bfloat16."""
+        """Returns the context of a forward pass: autocast if the dtype is bfloat16, otherwise a null context."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else contextlib.nullcontext()
 
     def to_device(self, tensor):
@@ -118,8 +119,8 @@ class Setup:
 
 
 class Strategy:
-    """The base of strategies. A strategy sets self.model and self.optimizer and writes step(); one that divides tensors
-    also writes the methods that return whole tensors."""
+    """Base class of strategies. A strategy sets self.model and self.optimizer and implements step(). A strategy that
+    divides tensors between ranks also overrides the methods that return whole tensors."""
 
     model = optimizer = None
 
@@ -131,8 +132,8 @@ class Strategy:
         raise NotImplementedError("step(self, step, micro)")
 
     def passes(self, step, micro, model=None, quiet=contextlib.nullcontext):
-        """Runs forward and backward pass of each micro-batch, all but the last one under quiet() (no_sync). Returns
-        what step() returns."""
+        """Runs forward and backward pass of each micro-batch. quiet: a context such as no_sync, in which all passes but
+        the last run. Returns the output of all samples, and the loss."""
         run, setup = model or self.model, self.setup
         self.model.step = step
         outputs, losses = [], []
@@ -152,7 +153,7 @@ class Strategy:
         return torch.cat(outputs) if len(outputs) > 1 else outputs[0], sum(losses)
 
     def update(self, step):
-        """Clips the gradients and steps the optimizer, as the workload and --clip-norm ask."""
+        """Clips the gradients to --clip-norm, sets the step's learning rate, and steps the optimizer."""
         phase("optimizer")
         self.setup.clip(self.model.parameters())
         self.setup.schedule(self.optimizer, step)
@@ -170,7 +171,7 @@ class Strategy:
         return output.float() if self.setup.dtype == torch.bfloat16 else output
 
     def finish(self):
-        """Is called on every rank after its last step."""
+        """The harness calls finish() on every rank after its last step."""
 
     def parameters(self):
         return dict(self.model.named_parameters(remove_duplicate=False))
@@ -182,13 +183,14 @@ class Strategy:
         return dict(self.model.named_buffers(remove_duplicate=False))
 
     def slots(self):
-        """The optimizer's names of the state's tensors, by those of dpbench."""
+        """Returns the keys of the torch optimizer's state, by dpbench's names of the same tensors."""
         if self.setup.optimizer_kind == "adam":
             return {"momentum": "exp_avg", "variance": "exp_avg_sq", "step": "step"}
         return {"momentum_buffer": "momentum_buffer"} if self.setup.momentum else {}
 
     def state(self):
-        """The optimizer's state as "parameter.slot". A tensor that the optimizer has not made yet is zero."""
+        """Returns the optimizer's state, named "parameter.slot". Tensors that the optimizer has not created yet are
+        zero."""
         found = {}
         for name, tensor in self.model.named_parameters():
             if tensor.requires_grad:
@@ -200,7 +202,7 @@ class Strategy:
         return found
 
     def load(self, parameters, buffers, state):
-        """Goes on from what parameters(), buffers() and state() have returned."""
+        """Restores tensors that parameters(), buffers() and state() have returned earlier."""
         own, own_buffers = dict(self.model.named_parameters(remove_duplicate=False)), dict(self.model.named_buffers(remove_duplicate=False))
         with torch.no_grad():
             for name, tensor in parameters.items():

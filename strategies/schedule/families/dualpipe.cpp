@@ -1,5 +1,5 @@
 // DualPipe (DeepSeek-V3, arXiv 2412.19437): the model's stages exist twice, and half of the micro-batches run through
-// the ranks in each direction. dpbench simulates it only.
+// the ranks in each direction. dpbench only simulates this schedule.
 #include <algorithm>
 #include <deque>
 
@@ -60,7 +60,7 @@ class DualRank {
     tape_.backward(backward);
   }
 
-  // The two ranks in the middle do not overlap their first pair: each waits for the other's half of it.
+  // The two ranks in the middle do not overlap their first pair: each rank waits for the other's half of the pair.
   void steady() {
     for (int i = 0; i < main_; ++i) {
       if (i == 0 && beyond_ == 0) {
@@ -97,10 +97,10 @@ class DualRank {
 
   Tape tape_;
   int near_ = 0, far_ = 0;
-  int depth_ = 0;         // ranks between this one and the nearer end
-  int beyond_ = 0;        // ranks between this one and the middle
-  int main_ = 0;          // rounds of the steady phase
-  std::deque<int> late_;  // stages that owe a weight gradient, oldest first
+  int depth_ = 0;         // number of ranks between this rank and the nearer end of the pipeline
+  int beyond_ = 0;        // number of ranks between this rank and the middle of the pipeline
+  int main_ = 0;          // number of rounds of the steady phase
+  std::deque<int> late_;  // stages with a pending weight gradient, oldest first
 };
 
 }  // namespace

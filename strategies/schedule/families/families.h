@@ -1,5 +1,5 @@
-// The built-in schedules: a generator each, with the limits and closed formulas of its paper. Adding a schedule means
-// one generator and one entry of families().
+// The built-in pipeline schedules. Each has a generator, and the limits and the closed formula of its paper. A new
+// schedule needs one generator and one entry of families().
 #pragma once
 
 #include <optional>
@@ -13,25 +13,25 @@ namespace dpbench::pipeline {
 
 struct Request {
   int ranks = 4;
-  int chunks = 1;  // stages on each rank (dualpipe: of each direction)
+  int chunks = 1;  // number of stages on each rank (dualpipe: of each direction)
   int microbatches = 8;
 };
 
 // The period over which a bubble formula counts the idle time of a rank.
 enum class BubbleOf {
-  step,  // of a rank from the first action of all ranks to the last
-  span   // of a rank from its own first action to its own last
+  step,  // idle time from the first action of any rank to the last action of any rank
+  span   // idle time from the rank's own first action to its own last action
 };
 
 struct Family {
   std::string name, summary, source;
   std::string requires_text = {};  // limits on ranks, chunks and micro-batches; empty: none
-  std::string bubble_text = {};    // closed formula of the bubble; F, B and W: times of 1/P of the model
-  std::string exact_text = {};     // when the formula is exact
+  std::string bubble_text = {};    // bubble formula; F, B, W: times of forward, input gradient and weight gradient
+  std::string exact_text = {};     // condition under which the formula is exact; empty: always
   BubbleOf bubble_of = BubbleOf::step;
   int least_chunks = 1, most_chunks = 1;
 
-  // Returns the reason why the schedule does not exist for this request; empty if it does.
+  // Returns the requirement that this request does not meet; empty if the schedule exists.
   std::string (*refusal)(const Request&) = nullptr;
   Schedule (*make)(const Request&) = nullptr;
   // Returns the closed formula's bubble for the costs of one stage, or nullopt outside the formula's range.
@@ -44,7 +44,7 @@ const Family* find_family(const std::string& name);
 // Returns the schedule of a family. Throws UsageError if it does not exist for this request.
 Schedule make_schedule(const Family& family, const Request& request);
 
-// Generators, one file for each family. They make computations only; lower() adds transfers. Each declares the live
+// Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the live
 // activations of its ranks.
 Schedule make_gpipe(const Request& request);
 Schedule make_1f1b(const Request& request);

@@ -12,8 +12,8 @@ struct Turn {
   int chunk, microbatch;
 };
 
-// Returns the sizes of the groups. The last group takes the remainder: a group smaller than the pipeline would stall
-// it.
+// Returns the sizes of the groups of micro-batches. The last group takes the remainder, because a group smaller than
+// the pipeline would stall it.
 std::vector<int> group_sizes(const Request& request) {
   const int groups = std::max(1, request.microbatches / request.ranks);
   std::vector<int> sizes(groups, request.ranks);
