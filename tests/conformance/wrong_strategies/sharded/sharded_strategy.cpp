@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 namespace sharded {
 namespace {
 
-// A parameter that no rank used has no gradient.
+// Removes the gradient of each parameter that no rank used.
 void drop_unused(ShardedRun& run) {
   at::Tensor used = at::zeros({static_cast<int64_t>(run.parameters.size())}, at::kInt);
   for (size_t p = 0; p < run.parameters.size(); ++p) used[static_cast<int64_t>(p)] = run.parameters[p].used ? 1 : 0;
