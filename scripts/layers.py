@@ -14,7 +14,7 @@ ALLOWED = {
     "strategies/comm/": ("strategies/api/",),
     "strategies/schedule/": (),
     "harness/report/": (),
-    # Predictions need a model's formulas, which do not include torch.
+    # Predictions need the gpt model's formulas. The headers with these formulas do not include torch.
     "harness/forecast/": ("harness/report/", "strategies/schedule/", "workloads/gpt/footprint.h", "workloads/gpt/shape.h"),
     # The front (the dpbench process) may include these because they do not include torch.
     "harness/front/": ("harness/report/", "harness/forecast/", "workloads/gpt/shape.h", "workloads/data/mnist_files.h", "strategies/schedule/"),

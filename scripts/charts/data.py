@@ -91,7 +91,7 @@ class Case:
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.means = raw.get("means") or ""
-        self.runtime = raw.get("runtime") or "fast"  # the only one before version 1.5
+        self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
         self.series = self.strategy  # label() extends the series' name if several series share it
@@ -255,7 +255,7 @@ def read_runs(paths):
 
 def add_projection(runs, path):
     """Adds the cases that `dpbench project` predicted to the run from which it predicted them, or to the newest run if
-    that run is not shown. `path`: the file that it wrote."""
+    that run is not shown. `path`: the output file of `dpbench project`."""
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:

@@ -23,7 +23,8 @@ def peer_steps(report, workload):
 
 
 def speedup_over_python(what, mode, least, rows, graph, peer):
-    """Judges the fastest of these cases, those with this value of graph, against a peer's steps."""
+    """Judges the speedup over a Python peer's steps: of the fastest of these cases in which the parameter graph has
+    this value."""
     ours = fastest(case for case in rows if case["params"].get("graph") == graph)
     theirs = statistics.median(peer) if peer else None
     ratio = theirs / ours if ours and theirs else None

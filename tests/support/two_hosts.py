@@ -14,7 +14,7 @@ def ip(*words):
 
 class TwoHosts:
     def __init__(self, program, a_core_each=False):
-        """With a_core_each, host 0 has CPU 0 alone and host 1 has CPU 1 alone."""
+        """With a_core_each, host 0 uses only CPU 0 and host 1 uses only CPU 1."""
         self.program, self.a_core_each = program, a_core_each
         self.names = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
         for name in self.names:
