@@ -223,8 +223,7 @@ TEST(PredictedTime, OfAPipelineHasTheBubbleOfItsFormula) {
   Machine machine = request_for(4).machine;
   machine.network.intra = {1e30, 0};
   Layout layout = layout_on({{"pp", 4}}, 8);
-  layout.stage_sizes = {3, 2, 2, 4};  // stages: embedding and two layers; two layers; two layers; two layers, norm and
-                                      // head
+  layout.stage_sizes = {3, 2, 2, 4};  // embedding and 2 layers, 2 layers, 2 layers, 2 layers with norm and head
   const Time time = time_of(even, gpt::Precision::float32, layout, machine);
   EXPECT_NEAR(time.bubble_s / time.computing_s, 3.0 / 8, 2e-3);
 }

@@ -1,4 +1,5 @@
-// Tensors in a directory of parts: round trips, and the refusal of every kind of incomplete or foreign directory.
+// Tests tensors stored as a directory of parts: round trips, and the refusal of every kind of incomplete or foreign
+// directory.
 #include <ATen/ATen.h>
 
 #include "tests/unit/workloads/idx_files.h"
