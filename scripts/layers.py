@@ -50,7 +50,7 @@ PLACES = {
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": (),
 }
-# Folders within those places that must do without any third-party header
+# Folders within the places of PLACES that must not include any third-party header.
 BARE = ("strategies/schedule/",)
 # Pattern of CPU-specific intrinsics, and the only file that may use them: it has a portable fallback.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"

@@ -8,7 +8,8 @@ import statistics
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-BATCH_MEAN = "batch mean"  # the baseline's mathematics, as in harness/report/record/report.h
+BATCH_MEAN = "batch mean"  # value of a case's `means` for the baseline's mathematics, as in
+                           # harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 # Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
@@ -128,7 +129,7 @@ class Case:
 
     @property
     def other_mathematics(self):
-        """True if the steps do not compute what the baseline's do, so that speeds do not compare."""
+        """True if a step computes something else than the baseline's step, so that their speeds cannot be compared."""
         return self.means not in ("", BATCH_MEAN)
 
     @property
@@ -174,7 +175,7 @@ class Case:
 
 
 def outliers(launch):
-    """Returns for each block time of one launch (see Case.launches) True if it is an outlier."""
+    """Returns a list with one bool for each block time of one launch (see Case.launches): True for an outlier."""
     middle = statistics.median(launch)
     sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
     return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]

@@ -50,7 +50,7 @@ GPT = (("small", "64"), ("gpt2-124m", "16"))
 def transformers(machine):
     """Yields the parts that measure gpt in bf16 with flash attention, beside the same model in Python."""
     sizes = GPT[:1] if machine.rehearse else GPT
-    # No audit: the oracle, on the CPU, takes minutes for a step of the large model. The part check-gpu proves gpt.
+    # No audit: the oracle, on the CPU, takes minutes for a step of the large model. The part check-gpu checks gpt.
     flags = [("--model", model, "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--audit", "off") for model, batch in sizes]
     yield Part("measure-gpt", "a step of gpt in bf16, eager and as a CUDA graph", 60, [
         (model[1], machine.run("--strategy", machine.single(), *machine.devices(), "--workload", "gpt", *model, *machine.graph("off,on"), samples=5,

@@ -50,7 +50,7 @@ def ddp_overhead(said):
         ddp = fastest(case for case in rows if case["strategy"] == "ddp" and case["params"].get("graph") != "on")
         ratio = ddp / alone if ddp and alone else None
         name = f"ddp at world 1 over gpu, {label}"
-        if ratio and alone < LONG_STEP_US:  # on so short a step a limit in percent would be noise
+        if ratio and alone < LONG_STEP_US:  # for a step this short, a limit in percent would be within the noise
             yield {"name": name, "value": ratio, "target": "shown", "measured": f"{ddp - alone:+.1f} us on {alone:.1f} us", "verdict": "shown"}
         else:
             yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MAX_OVERHEAD,

@@ -109,7 +109,7 @@ class Cheating : public TrainedStrategy {
     flat[-1].copy_(kept_);
   }
 
-  // Returns a loss at once and leaves the work for the next accessor.
+  // Cheats by returning a loss at once and postponing the training step to the next call of an accessor.
   StepResult postpone(int64_t step, std::span<const Batch> micro, Phases&) {
     ++view_.steps;
     auto& batches = postponed_.emplace_back(step, std::vector<Batch>{}).second;

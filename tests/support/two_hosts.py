@@ -47,7 +47,8 @@ class TwoHosts:
                            check=True)
 
     def start(self, flags, each, nonce, **variables):
-        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns them."""
+        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns the
+        processes."""
         started = []
         for rank in range(2 * each):
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),

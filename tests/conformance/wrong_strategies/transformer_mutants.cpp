@@ -26,7 +26,7 @@ std::function<StrategyInfo()> recomputing(int64_t step_offset) {
   });
 }
 
-// Computes the loss from all tokens, but the gradient from the first half of them.
+// A mistake: computes the loss from all tokens, but the gradient from the first half of them.
 at::Tensor loss_with_half_a_gradient(Run& run, const Batch& batch, const at::Tensor& output) {
   const int64_t tokens = output.size(1), half = tokens / 2;
   return run.workload.loss(at::cat({output.narrow(1, 0, half), output.narrow(1, half, tokens - half).detach()}, 1),

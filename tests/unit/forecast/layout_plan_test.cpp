@@ -1,5 +1,5 @@
-// Plans of layouts: speed of a device, links, cuts of a pipeline and predicted steps, against figures worked out by
-// hand.
+// Tests plans of layouts: speed of a device, links, cuts of a pipeline and predicted steps, compared with figures
+// computed by hand.
 #include "harness/forecast/plan/layout_plan.h"
 
 #include <gtest/gtest.h>

@@ -18,9 +18,8 @@ struct Row {
   gpt::Shape shape;
   Layout layout;
   double published;
-  double most_off = usual_error;  // rows with the same text must keep their published order; empty: no order
-  std::string order = {};         // rows with the same text must be predicted in their published order; empty: no
-                                  // comparison
+  double most_off = usual_error;  // largest accepted relative error; a larger one is explained at its row
+  std::string order = {};         // rows with the same text must keep their published order; empty: no order
 };
 
 double rows_of(const Layout& layout) {

@@ -47,7 +47,7 @@ struct Training {
   std::string strategy;
   int world = 2;
   Given params = {};
-  std::string mesh = {};  // e.g. "dp=2,shard=2"; empty: all ranks are on the axis dp
+  std::string mesh = {};  // mesh, e.g. "dp=2,shard=2"; empty: all ranks are on the axis dp
   int steps = 3;
   std::optional<double> clip_norm = {};
   std::optional<uint64_t> delays = {};  // seed of the random delays; nullopt: no delays

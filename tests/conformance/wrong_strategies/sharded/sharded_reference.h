@@ -44,8 +44,10 @@ struct ShardedParts {
   std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
   std::function<void(ShardedRun&, ShardedParameter&)> update;
   std::function<at::Tensor(ShardedRun&, const Batch&)> evaluate;
-  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)> reported;  // the whole tensor
-  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;                       // this rank's shard
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)>
+      reported;                                                            // returns the whole tensor
+  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;  // returns this rank's shard of
+                                                                           // `value`
 };
 ShardedParts right_sharded_parts();
 
@@ -56,12 +58,13 @@ struct Transfer {
 };
 
 struct ShardedParameter {
-  std::string name;  // the first name of a tied parameter
+  std::string name;  // for a tied parameter, its first name
   at::Tensor whole;  // the model's tensor; NaN while it is freed
   int64_t rows = 0;  // rows of the whole parameter, over all ranks
   at::Tensor shard;  // this rank's rows, padded so that all ranks have equally many
   at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // the shard's gradient and optimizer state
-  bool used = false;                                                   // true if this rank used it in this step
+  bool used = false;                                                   // true if this rank used the parameter in this
+                                                                       // step
   bool is_whole = true;
   Transfer gather = {}, reduction = {};
 };
@@ -79,7 +82,8 @@ struct ShardedRun {
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
   int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if there is none
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` itself if it has no neighbour in
+                                                                   // this direction
 
   ShardedParts parts;
   const Workload& workload;
