@@ -8,8 +8,7 @@ import statistics
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-BATCH_MEAN = "batch mean"  # value of a case's `means` for the baseline's mathematics, as in
-                           # harness/report/record/report.h
+BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 # Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05

@@ -96,8 +96,7 @@ class Machine:
         before = os.environ.get("LD_LIBRARY_PATH", "")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join([*folders, before]).strip(":")}
         if self.rehearse:
-            self.environment["DPBENCH_KEEP_DISTURBED"] = "1"  # keeps disturbed results, since a rehearsal's figures
-                                                              # mean nothing
+            self.environment["DPBENCH_KEEP_DISTURBED"] = "1"  # keeps disturbed results; a rehearsal measures nothing
 
     @property
     def gpu(self):

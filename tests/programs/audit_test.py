@@ -51,8 +51,7 @@ class Audit(unittest.TestCase):
                 code, case = self.measure(way)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough to
-                                                                # cheat
+                if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])

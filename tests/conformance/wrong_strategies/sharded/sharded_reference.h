@@ -44,10 +44,8 @@ struct ShardedParts {
   std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
   std::function<void(ShardedRun&, ShardedParameter&)> update;
   std::function<at::Tensor(ShardedRun&, const Batch&)> evaluate;
-  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)>
-      reported;                                                            // returns the whole tensor
-  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;  // returns this rank's shard of
-                                                                           // `value`
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)> reported;  // the whole tensor
+  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;                       // this rank's shard
 };
 ShardedParts right_sharded_parts();
 
@@ -63,8 +61,7 @@ struct ShardedParameter {
   int64_t rows = 0;  // rows of the whole parameter, over all ranks
   at::Tensor shard;  // this rank's rows, padded so that all ranks have equally many
   at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // the shard's gradient and optimizer state
-  bool used = false;                                                   // true if this rank used the parameter in this
-                                                                       // step
+  bool used = false;                                                   // true if this rank used the parameter
   bool is_whole = true;
   Transfer gather = {}, reduction = {};
 };
@@ -82,8 +79,7 @@ struct ShardedRun {
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
   int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` itself if it has no neighbour in
-                                                                   // this direction
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if it has no neighbour
 
   ShardedParts parts;
   const Workload& workload;
