@@ -8,7 +8,7 @@ import dpbench
 
 
 class Right(dpbench.Strategy):
-    """no mistake: a right strategy on DistributedDataParallel"""
+    """a right strategy on DistributedDataParallel, without mistakes"""
     options = {}
 
     def __init__(self, setup):
