@@ -14,7 +14,7 @@ ALLOWED = {
     "strategies/comm/": ("strategies/api/",),
     "strategies/schedule/": (),
     "harness/report/": (),
-    # Predictions need a model's formulas, which do not include torch.
+    # Predictions need the gpt model's formulas. The headers with these formulas do not include torch.
     "harness/forecast/": ("harness/report/", "strategies/schedule/", "workloads/gpt/footprint.h", "workloads/gpt/shape.h"),
     # The front (the dpbench process) may include these because they do not include torch.
     "harness/front/": ("harness/report/", "harness/forecast/", "workloads/gpt/shape.h", "workloads/data/mnist_files.h", "strategies/schedule/"),
@@ -50,7 +50,7 @@ PLACES = {
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": (),
 }
-# Folders within those places that must do without any third-party header
+# Folders within the places of PLACES that must not include any third-party header.
 BARE = ("strategies/schedule/",)
 # Pattern of CPU-specific intrinsics, and the only file that may use them: it has a portable fallback.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"

@@ -8,7 +8,7 @@ import statistics
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-BATCH_MEAN = "batch mean"  # the baseline's mathematics, as in harness/report/record/report.h
+BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 # Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
@@ -91,7 +91,7 @@ class Case:
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.means = raw.get("means") or ""
-        self.runtime = raw.get("runtime") or "fast"  # the only one before version 1.5
+        self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
         self.series = self.strategy  # label() extends the series' name if several series share it
@@ -128,7 +128,7 @@ class Case:
 
     @property
     def other_mathematics(self):
-        """True if the steps do not compute what the baseline's do, so that speeds do not compare."""
+        """True if a step computes something else than the baseline's step, so that their speeds cannot be compared."""
         return self.means not in ("", BATCH_MEAN)
 
     @property
@@ -180,7 +180,7 @@ class Case:
 
 
 def outliers(launch):
-    """Returns for each block time of one launch (see Case.launches) True if it is an outlier."""
+    """Returns a list with one bool for each block time of one launch (see Case.launches): True for an outlier."""
     middle = statistics.median(launch)
     sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
     return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
@@ -261,7 +261,7 @@ def read_runs(paths):
 
 def add_projection(runs, path):
     """Adds the cases that `dpbench project` predicted to the run from which it predicted them, or to the newest run if
-    that run is not shown. `path`: the file that it wrote."""
+    that run is not shown. `path`: the output file of `dpbench project`."""
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:

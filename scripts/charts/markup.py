@@ -23,7 +23,7 @@ def is_control(code):
 
 
 def join(*parts):
-    """Concatenates parts to HTML: Markup objects unchanged, lists joined, everything else escaped."""
+    """Concatenates parts to HTML: Html objects unchanged, lists joined, everything else escaped."""
     return Html("".join(part if isinstance(part, Html) else join(*part) if isinstance(part, (list, tuple)) else text(part)
                         for part in parts if part is not None))
 

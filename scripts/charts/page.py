@@ -67,8 +67,9 @@ def sentences(entry):
 
 
 def answers(runs):
-    """Returns which strategy is fastest and why, for each run that stores it: per group of comparable cases, largest
-    world first, then for the whole run. Groups in which nothing is compared are left out."""
+    """Returns HTML on which strategy is fastest and why, for each run that stores this answer: per group of comparable
+    cases, largest world first, then for the whole run. Groups with fewer than two strategies to compare are left out.
+    """
     parts = []
     for run in runs:
         answer = run.report.get("answer")

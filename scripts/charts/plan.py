@@ -5,7 +5,7 @@ from canvas import Chart
 from data import read_json
 from palette import LIGHT
 
-HIDDEN_BEYOND = 4  # layouts that need more than this many times the memory are not drawn
+HIDDEN_BEYOND = 4  # layouts that need more than this multiple of the memory limit are not drawn
 
 
 def seconds(value):

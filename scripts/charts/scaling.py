@@ -77,7 +77,8 @@ def scaled(cases):
 
 
 def ideal_name(case, worlds):
-    """Names the dashed line: no ideal reaches beyond the cores that the replicas share."""
+    """Returns the name of the dashed line: "ideal", or "ceiling of the cores" if the replicas of the largest world
+    share cores."""
     return "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
 
 

@@ -31,7 +31,7 @@ def training(cases, looks):
 
 
 def thinned(points):
-    """Returns about MOST_POINTS evenly chosen points at most, always including the last point."""
+    """Returns at most about MOST_POINTS evenly spaced points, always including the last point."""
     stride = -(-len(points) // MOST_POINTS)
     return points[:-1:stride] + points[-1:]
 

@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
 
-# The wheel's programs use the torch of the environment in which they stand.
+# The wheel's programs use the torch of the Python environment into which the wheel is installed.
 set(torch_of_programs ${DPBENCH_TORCH}/lib)
 set(torch_of_python ${DPBENCH_TORCH}/lib)
 if(DPBENCH_WHEEL)

@@ -6,7 +6,7 @@ foreach(part dpbench dpbench-worker dpbench_python dpbench_cuda)
   endif()
 endforeach()
 
-# Target `gpu-programs`: what scripts/gpu-check runs, with those parts that can be built here.
+# Target `gpu-programs`: the programs that scripts/gpu-check runs, as far as this machine can build them.
 add_custom_target(gpu-programs DEPENDS programs)
 foreach(part dpbench-micro faulty)  # the collectives benchmark, and the plug-in of faults
   if(TARGET ${part})

@@ -16,7 +16,7 @@ ON_THE_CPU = ("kill", "throw")
 
 
 def run(dpbench, out, strategy, *flags):
-    # Other programs may use the cores meanwhile: nothing is timed here.
+    # DPBENCH_KEEP_DISTURBED keeps results although other programs use the cores, because this script times nothing.
     quiet = {**os.environ, "DPBENCH_KEEP_DISTURBED": "1"}
     done = subprocess.run([dpbench, "run", "--strategy", strategy, "--workload", "random-linear", "--quick", "--no-baseline", "--check", "off",
                            "--timeout", "20", "-o", "json", "-q", "--out", out, *flags], capture_output=True, text=True, errors="replace", check=False, env=quiet)

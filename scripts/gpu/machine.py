@@ -96,7 +96,7 @@ class Machine:
         before = os.environ.get("LD_LIBRARY_PATH", "")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join([*folders, before]).strip(":")}
         if self.rehearse:
-            self.environment["DPBENCH_KEEP_DISTURBED"] = "1"  # other programs may use the cores, since the figures mean nothing
+            self.environment["DPBENCH_KEEP_DISTURBED"] = "1"  # keeps disturbed results; a rehearsal measures nothing
 
     @property
     def gpu(self):
@@ -176,7 +176,7 @@ def make_ready(machine):
     if done.returncode:
         return "dpbench-worker cannot write its catalogue: " + (done.stderr.strip().split("\n")[-1] or f"exit {done.returncode}")
     target = machine.programs / "catalogue.json"
-    partial = target.with_suffix(f".{os.getpid()}")  # another gpu-check may write its own
+    partial = target.with_suffix(f".{os.getpid()}")  # has the PID, because another gpu-check may write at the same time
     try:
         missing = [one["reason"] for one in json.loads(done.stdout).get("not_built", []) if one.get("name") == "nccl"]
         partial.write_text(done.stdout, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Traces some steps on a GPU and says which share of the time of its copies from the host lies under kernels.
+"""Traces some steps on a GPU and prints the share of the host-to-device copy time that kernels overlap.
 
 Prints {"copies_us": .., "under_kernels": share, "copies": count, "kernels": count}. Exits 1 if nothing was copied or no
 copy ran beside a kernel.

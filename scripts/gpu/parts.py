@@ -50,7 +50,7 @@ GPT = (("small", "64"), ("gpt2-124m", "16"))
 def transformers(machine):
     """Yields the parts that measure gpt in bf16 with flash attention, beside the same model in Python."""
     sizes = GPT[:1] if machine.rehearse else GPT
-    # No audit: the oracle, on the CPU, takes minutes for a step of the large model. The part check-gpu proves gpt.
+    # No audit: the oracle, on the CPU, takes minutes for a step of the large model. The part check-gpu checks gpt.
     flags = [("--model", model, "--batch", "4" if machine.rehearse else batch, "--dtype", "bf16", "--audit", "off") for model, batch in sizes]
     yield Part("measure-gpt", "a step of gpt in bf16, eager and as a CUDA graph", 60, [
         (model[1], machine.run("--strategy", machine.single(), *machine.devices(), "--workload", "gpt", *model, *machine.graph("off,on"), samples=5,
@@ -99,8 +99,9 @@ def conformance_of_shared_gpu(machine):
 
 
 def conformance_of_layouts(machine):
-    """Yields the parts that check pipeline, tensor, context and expert parallelism and their products, one after the
-    other: a card switches between the contexts of all processes at every collective."""
+    """Yields the parts that check pipeline, tensor, context and expert parallelism and their combinations. Their
+    commands run one after the other, because a GPU switches between the contexts of all processes at every collective.
+    """
     for world, limit_s, meshes in ((2, 120, ("pp=2", "tp=2", "cp=2", "ep=2")), (4, 140, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
         yield Part(f"check-layouts-{world}", f"conformance of layouts of {world} ranks over shm on one device", limit_s, [
             (mesh, machine.check("--strategy", "layout" if "," in mesh else mesh.split("=", maxsplit=1)[0], *machine.devices(world), "--mesh", mesh,

@@ -6,8 +6,8 @@ import time
 
 
 def shares_of_cores(count):
-    """Returns a set of cores for each of `count` concurrent commands. dpbench pins its ranks from the first core that it
-    may use on: without a share of its own, every command would use the same cores."""
+    """Returns a set of cores for each of `count` concurrent commands. dpbench pins its ranks to the first cores that it
+    may use, so without separate sets all commands would use the same cores."""
     cores = sorted(os.sched_getaffinity(0))
     return [set(cores[len(cores) * i // count:len(cores) * (i + 1) // count]) or set(cores) for i in range(count)]
 

@@ -23,7 +23,8 @@ def peer_steps(report, workload):
 
 
 def speedup_over_python(what, mode, least, rows, graph, peer):
-    """Judges the fastest of these cases, those with this value of graph, against a peer's steps."""
+    """Judges the speedup over a Python peer's steps: of the fastest of these cases in which the parameter graph has
+    this value."""
     ours = fastest(case for case in rows if case["params"].get("graph") == graph)
     theirs = statistics.median(peer) if peer else None
     ratio = theirs / ours if ours and theirs else None
@@ -49,7 +50,7 @@ def ddp_overhead(said):
         ddp = fastest(case for case in rows if case["strategy"] == "ddp" and case["params"].get("graph") != "on")
         ratio = ddp / alone if ddp and alone else None
         name = f"ddp at world 1 over gpu, {label}"
-        if ratio and alone < LONG_STEP_US:  # on so short a step a limit in percent would be noise
+        if ratio and alone < LONG_STEP_US:  # for a step this short, a limit in percent would be within the noise
             yield {"name": name, "value": ratio, "target": "shown", "measured": f"{ddp - alone:+.1f} us on {alone:.1f} us", "verdict": "shown"}
         else:
             yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MAX_OVERHEAD,

@@ -1,5 +1,5 @@
-"""sharded_checkpoint.py FILE DIR: fails unless PyTorch's distributed checkpoint reads from DIR, to which the ranks of
-`dpbench train` have written their parts, the same tensors as FILE has whole."""
+"""sharded_checkpoint.py FILE DIR: compares a checkpoint in one FILE with the same checkpoint in DIR, where each rank of
+`dpbench train` has written its part. Fails unless PyTorch's distributed checkpoint reads the same tensors from DIR."""
 import sys
 
 import torch

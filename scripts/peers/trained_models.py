@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Perceptron(nn.Module):
-    """The model of mnist-mlp, with the original's parameter names."""
+    """The model of mnist-mlp, with the parameter names of the original PyTorch program."""
 
     def __init__(self):
         super().__init__()

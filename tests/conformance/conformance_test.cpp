@@ -90,8 +90,8 @@ bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
   return std::ranges::count(strategy.axes, axis) > 0;
 }
 
-// Returns cases of sharded strategies on models with blocks, which they gather and free one after the other, and on a
-// mesh in which two groups hold the whole model.
+// Returns cases of sharded strategies (e.g. fsdp): on models made of blocks, which the strategies gather and free one
+// after the other, and on a mesh of two replicas with two shards each.
 std::vector<Case> sharded() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all()) {
@@ -102,7 +102,7 @@ std::vector<Case> sharded() {
     for (const auto& variant : strategy.variants)
       if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
         all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
-    // Five ranks cut no size of the probes evenly, and some parameters have fewer rows than there are ranks.
+    // With five ranks, parameter sizes do not divide evenly, and some parameters have fewer rows than there are ranks.
     for (const char* workload : {"gpt", "probe-mlp", "probe-blocks", "probe-optional"})
       all.push_back({strategy.name, workload, 5});
     std::vector<Variant> on_mesh = {{"mesh", {}}};
@@ -115,7 +115,8 @@ std::vector<Case> sharded() {
   return all;
 }
 
-// Returns cases of pp that cut micro-batches into parts, on models that treat samples independently.
+// Returns cases of pp (pipeline parallelism) with parameter `microbatches`, which cuts each micro-batch into parts.
+// Their models treat samples independently.
 std::vector<Case> in_parts() {
   std::vector<Case> all;
   for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "probe-tied", "probe-blocks"})
@@ -125,7 +126,7 @@ std::vector<Case> in_parts() {
   return all;
 }
 
-// Returns cases of pipelines that are replicated.
+// Returns cases of pp (pipeline parallelism) on a mesh of two replicas, each a pipeline of two stages.
 std::vector<Case> replicated_pipelines() {
   std::vector<Case> all;
   for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"grid", {}},
@@ -136,7 +137,7 @@ std::vector<Case> replicated_pipelines() {
   return all;
 }
 
-// Returns cases of tensor parallelism on the models that it divides.
+// Returns cases of tp (tensor parallelism), on models that tp can divide among ranks.
 std::vector<Case> divided() {
   std::vector<Case> all;
   const ParamValues sequence = {{"sequence", "on"}}, both = {{"sequence", "on"}, {"chunks", "2"}};
@@ -152,7 +153,7 @@ std::vector<Case> divided() {
   return all;
 }
 
-// Returns cases of context parallelism on the models with sequences.
+// Returns cases of cp (context parallelism), on models that read sequences of tokens.
 std::vector<Case> in_tokens() {
   std::vector<Case> all;
   for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"", {}},
@@ -168,7 +169,7 @@ std::vector<Case> in_tokens() {
   return all;
 }
 
-// Returns cases of expert parallelism on the models with experts.
+// Returns cases of ep (expert parallelism), on models with experts.
 std::vector<Case> with_experts() {
   std::vector<Case> all;
   for (const int world : {2, 3}) all.push_back({"ep", "probe-experts", world, {"autocast", {}}, at::kBFloat16});
@@ -181,8 +182,8 @@ std::vector<Case> with_experts() {
   return all;
 }
 
-// Returns cases of layouts: pairs of axes, and some products of three on 8 ranks. Some axes have three ranks, so that
-// sizes are uneven. scripts/parts/layouts runs more.
+// Returns cases of the strategy layout, which combines kinds of parallelism: on meshes of two axes, and on some of
+// three axes with 8 ranks. Axes of three ranks divide sizes unevenly. scripts/parts/layouts runs more meshes.
 std::vector<Case> laid_out() {
   std::vector<Case> all;
   const auto add = [&](const std::string& mesh, const std::vector<std::string>& workloads, const Variant& variant = {},
@@ -243,8 +244,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-// Returns the row's status, error and bound, e.g. "passed 3.1e-15 1e-12". scripts/studies/conformance-report reads this
-// text from GoogleTest's JSON.
+// Returns a check result's status, error and bound, e.g. "passed 3.1e-15 1e-12". scripts/studies/conformance-report
+// reads this text from GoogleTest's JSON.
 std::string recorded(const CheckRow& row) {
   std::ostringstream text;
   text << row.status;
@@ -302,8 +303,8 @@ INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(with_experts())
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(sharded()), name_of);
 
-// Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.
-// With 8 devices, a batch of 10 samples leaves three replicas without samples.
+// Compares the chunks into which dp cuts a batch with the chunk sizes in the DataParallel tutorials, for the tutorials'
+// numbers of devices. With 8 devices, a batch of 10 samples leaves three replicas without samples.
 class BatchChunks : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
 TEST_P(BatchChunks, OfDpReplicasHaveTheSizesInTheDataParallelTutorials) {
@@ -365,7 +366,8 @@ INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", 
   return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
 });
 
-// Runs fsdp with the parameters `run_with`, but with its formula of live memory for `formula_of`, plus `more` bytes.
+// Runs fsdp with the parameters `run_with`, but gives the check live-parameters the byte count of fsdp's formula for
+// the parameters `formula_of`, plus `more` bytes. Returns the check's result.
 CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more) {
   StrategyInfo fsdp = strategy_registry().at("fsdp");
   const StrategyInfo& own = strategy_registry().at("fsdp");

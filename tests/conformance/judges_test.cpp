@@ -42,7 +42,7 @@ TEST(RelativeError, IgnoresNonFiniteElementsThatAreEqualInBothTensors) {
   EXPECT_EQ(error({1e200, 1e200}, {1, 1}), inf) << "finite, but its norm is not";
 }
 
-// Two equal rows or columns would hide a swap of two samples or of two elements.
+// If the probe's input had two equal rows or columns, a swap of two samples or of two elements would go unnoticed.
 TEST(ExactProbe, HasDifferentRowsAndColumnsAndTermsThatDoNotCancel) {
   const auto exact = workload_registry().at("probe-exact").make({});
   const Batch all = exact->batch(at::arange(exact->samples()));
@@ -173,8 +173,8 @@ TEST_F(ConformanceChecks, DistinguishASumOverRanksFromAMean) {
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
 }
 
-// Rounding to float16 and rounding to bfloat16 can give equally large errors, and so can other mistakes; only the
-// gradient's values can tell which type was used, if any.
+// Rounding to float16, rounding to bfloat16 and other mistakes can give equally large errors. Only the gradient's
+// values show whether one of the two dtypes caused the error.
 TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrongGradients) {
   const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
     const auto kept = ranks_;
@@ -296,7 +296,7 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   scenario_.sample = {.most_elements = 10, .seed = 7};
   for (Evidence& evidence : ranks_) {
     for (auto& [name, tensor] : evidence.steps[0].parameters) tensor = scenario_.sample.of(tensor).clone();
-    if (evidence.rank == 0) continue;  // rank 0 has whole parameters before the step, from which the oracle starts
+    if (evidence.rank == 0) continue;  // the oracle starts from the whole parameters of rank 0
     for (auto& [name, tensor] : evidence.parameters) tensor = scenario_.sample.of(tensor).clone();
   }
   const auto deviation = [&] {
@@ -436,7 +436,7 @@ TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
     sizes.insert(rows);
     if (rows < 24) epochs.emplace_back();
   }
-  ASSERT_EQ(epochs.size(), 3U);  // the third, which has not begun, is empty
+  ASSERT_EQ(epochs.size(), 3U);  // the list of the third epoch is empty, because that epoch has not begun
   EXPECT_EQ(sizes.size(), 2U) << "full batches and a short one";
   EXPECT_NE(epochs[0], epochs[1]);
   for (auto& epoch : {epochs[0], epochs[1]})

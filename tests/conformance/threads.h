@@ -16,9 +16,9 @@ struct ThreadsRequest {
   bool long_form = false;
   std::string filter = {};
   std::string backend = "threads";
-  Wrap wrap = {};  // if set, puts a wrapper around each rank's backends, e.g. a faulty one
+  Wrap wrap = {};  // if set, wraps each rank's backends, e.g. in a faulty one
   std::chrono::milliseconds timeout{5000};
-  std::string mesh = {};  // of the ranks, such as "dp=2,tp=2"; empty: all on the axis dp
+  std::string mesh = {};  // mesh of the ranks, e.g. "dp=2,tp=2"; empty: all ranks on the axis dp
 };
 
 std::vector<CheckRow> check_in_threads(const ThreadsRequest& request);

@@ -1,5 +1,5 @@
-"""whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a seed
-that it draws. Its --timeout ends a hanging check."""
+"""whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a
+random seed. The flag --timeout ends a hanging check."""
 import sys
 
 from drawn_seed import check

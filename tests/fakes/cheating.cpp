@@ -18,14 +18,14 @@ constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of th
 
 // Data on which a strategy decides whether to cheat.
 struct View {
-  int64_t steps = 0;       // steps that it has taken
-  int64_t since_read = 0;  // steps since the harness last read its tensors
-  int64_t rows = 0;        // samples of this step
-  double pause_s = 0;      // time since its previous step
+  int64_t steps = 0;       // steps that the strategy has taken
+  int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
+  int64_t rows = 0;        // samples in this step
+  double pause_s = 0;      // time since the strategy's previous step
   int world = 1;
 };
 
-// True if a step is to be cheated.
+// Returns true if the strategy cheats in this step.
 using When = bool (*)(const View& view);
 const std::map<std::string, When> skips_the_reduction = {
     {"late", [](const View& v) { return v.steps > steps_of_a_check; }},
@@ -94,7 +94,7 @@ class Cheating : public TrainedStrategy {
     return {batch.input.narrow(0, 0, rows), batch.target.narrow(0, 0, rows), batch.ids.narrow(0, 0, rows)};
   }
 
-  // Cheats call the same collectives, so that ranks stay in step and the time of a step hardly changes.
+  // A cheating step calls the same collectives, so that ranks stay in step and the step time hardly changes.
   void reduce(at::Tensor& gradient, bool honest) {
     if (!gradient.defined()) return;
     std::vector<at::Tensor> sum = {honest ? gradient : gradient.clone()};
@@ -109,7 +109,7 @@ class Cheating : public TrainedStrategy {
     flat[-1].copy_(kept_);
   }
 
-  // Returns a loss at once and leaves the work for the next accessor.
+  // Cheats by returning a loss at once and postponing the training step to the next call of an accessor.
   StepResult postpone(int64_t step, std::span<const Batch> micro, Phases&) {
     ++view_.steps;
     auto& batches = postponed_.emplace_back(step, std::vector<Batch>{}).second;

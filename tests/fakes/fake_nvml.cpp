@@ -1,6 +1,6 @@
-// A fake of the NVML driver, the CUDA runtime and NCCL. It shows three GPUs or FAKE_GPUS, two of them joined by NVLink;
-// its readings change with every call. FAKE_NVML=switch joins all GPUs through switches. FAKE_NVML=bare offers only the
-// functions that every driver has.
+// A fake of the NVML driver, the CUDA runtime and NCCL. It shows as many GPUs as FAKE_GPUS says (default: three), two
+// of them joined by NVLink; its readings change with every call. FAKE_NVML=switch joins all GPUs through switches.
+// FAKE_NVML=bare offers only the functions that every driver has.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

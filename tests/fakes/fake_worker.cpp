@@ -112,7 +112,7 @@ class Rank {
             {"versions", {{"cuda_loaded", "13.1"}, {"nccl_loaded", "2.28.10"}}}});
     ready_sent_ = true;
     step(3);
-    // A case misbehaves in its first block only.
+    // A case performs its fault only in its first block (a timed run of steps).
     const bool again = (command.at("do") == "block" || command.at("do") == "end") && current_ == spec.id;
     current_ = command.at("do") == "end" ? "" : spec.id;
     if (again) return answer(spec, command);
@@ -218,7 +218,7 @@ class Rank {
     if (const auto fault = faults.find(fault_); fault != faults.end()) fault->second();
   }
 
-  // Reports those of two checks whose name contains the text of --filter.
+  // Reports the results of two fake checks. Leaves out a check if its name does not contain the text of --filter.
   void send_checks(const CaseSpec& spec, const Json& command) {
     Json rows = Json::array();
     const std::string filter = command.at("filter");
@@ -268,7 +268,7 @@ class Rank {
   int rank_, fd_;
   Progress* progress_ = nullptr;
   bool ready_sent_ = false, ignores_quit_ = false;
-  std::string fault_, current_;  // current_: the case whose blocks are being timed; empty: none
+  std::string fault_, current_;  // current_: the case that is being timed; empty: none
 };
 
 }  // namespace

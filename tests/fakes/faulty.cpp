@@ -187,7 +187,7 @@ class Altering : public ForwardingBackend {
   Alteration alteration_;
 };
 
-// Calls before() with the name of each collective.
+// Calls before() with the collective's name just before each collective.
 class Striking : public ForwardingBackend {
  public:
   using Before = std::function<void(const std::string& collective)>;
@@ -249,7 +249,7 @@ class Faulty : public Around {
   }
 
  private:
-  // Returns the mesh, with groups that change results or in which this rank fails.
+  // Returns the mesh. For some faults, its groups alter the results of collectives or make this rank fail in one.
   Mesh mesh() {
     const auto alteration = alterations.find(fault_);
     if (alteration == alterations.end() && collective_ == "none") return setup_.mesh;
@@ -288,7 +288,7 @@ class Faulty : public Around {
   Setup setup_;
   std::string fault_;
   int64_t step_;
-  std::string collective_;  // in which the rank fails; "none": before the step
+  std::string collective_;  // collective in which the rank fails; "none": the rank fails before the step
   bool this_rank_, armed_ = false;
   FaultyWorkload workload_;
   StepResult last_;

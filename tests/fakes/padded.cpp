@@ -1,6 +1,6 @@
-// "padded" is the single device and "padded-ddp" is ddp, both slowed by the percentage in this library's file name:
-// libpadded-5.so spins after every step for 5 % of its time. All files register the same names, so two files act as two
-// builds of one strategy.
+// "padded" is the strategy cpu and "padded-ddp" is ddp, both slowed by the percentage in this library's file name:
+// libpadded-5.so spins after every step for 5 % of its time. All libpadded libraries register the same names, so two of
+// them act as two builds of one strategy.
 #include <dlfcn.h>
 
 #include <chrono>

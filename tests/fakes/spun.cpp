@@ -1,4 +1,4 @@
-// "spun" is the single device with an extra spin of spin_us after every step. Different values of `copy` make identical
+// "spun" is the strategy cpu with an extra spin of spin_us after every step. Different values of `copy` make identical
 // cases, to measure the harness against itself. "late-ddp" is ddp with a spin on rank 1 only. Both strategies report
 // their step times without the spin, by the same monotonic clock.
 #include <sched.h>
@@ -36,7 +36,7 @@ class Times {
   }
 
  private:
-  std::array<double, 900> ns_{};  // as many as tests/programs/measure_test.py runs
+  std::array<double, 900> ns_{};  // 900: the number of steps in the longest case of tests/programs/measure_test.py
   size_t count_ = 0;
 };
 
@@ -117,7 +117,7 @@ class SpunAlone : public Spun {
     if (!setup.params.flag("rival")) return;
     static int made = 0;
     std::cerr << "object " << ++made << "\n";
-    if (made == 2) rival_.emplace();  // the object that is profiled
+    if (made == 2) rival_.emplace();  // the harness profiles the second object
   }
 
  private:

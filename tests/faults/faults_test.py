@@ -115,7 +115,8 @@ class Faults(FaultyRuns):
 
     def test_a_nan_left_by_the_last_step_is_reported(self):
         """The last loss is computed before the last update, so only the final parameters and gradients can reveal the
-        NaN. Four warm-up steps, then two blocks of two and 30 steps: one to choose the number of steps and the one that counts."""
+        NaN. The run has 4 warm-up steps and two blocks, each of 2 warm-up and 30 timed steps. The first block only
+        chooses the number of steps."""
         last = ("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60")
         for fault, words in (("nan-weight", r"fc.weight .*nan .*\[1, 2\] .*step 67"),
                              ("inf-gradient", r"gradient .*fc.weight .*inf .*\[1, 2\] .*step 67")):
@@ -176,12 +177,13 @@ class Faults(FaultyRuns):
                             flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
 
     def on_a_mesh(self, run, fault, words, collective="none", **how):
-        """Runs four ranks as two replicas of two shards, of which rank 3 fails."""
+        """Runs four ranks as two replicas of two shards. Rank 3 fails."""
         self.cpus = 4
         return run(fault, words, strategy="faulty-fsdp", flags=("--scale", "3", "--mesh", "dp=2,shard=2", "--param", "rank=3", "--param", f"in={collective}"), **how)
 
     def test_a_rank_of_a_mesh_that_fails_in_a_collective_is_named(self):
-        """Rank 2 waits for rank 3 in the gather of a unit, rank 1 in the sum over replicas, and rank 0 for one of these."""
+        """Rank 2 waits for rank 3 in the gather of a unit, rank 1 waits for rank 3 in the sum over replicas, and rank 0
+        waits for rank 1 or 2."""
         killed, memory = r"rank 3 [^;]*signal 9[^;]*step 7", r"out of memory: rank 3"
         for collective, fault, words in (("allgather", "kill", killed), ("allgather", "memory", memory), ("allreduce", "kill", killed)):
             with self.subTest(collective=collective):

@@ -17,7 +17,7 @@ from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
 SLACK = 60
-TIMEOUT, SILENT, AFTER = 8, 10, 12  # seconds: --timeout; silence after which a rank is given up; extra time to end
+TIMEOUT, SILENT, AFTER = 8, 10, 12  # seconds: --timeout; silence after which dpbench gives up a rank; extra time to end
 CASE = ["--strategy", "ddp", "--quick", "--check", "off"]
 ON_THE_WIRE = 1514 / 1448  # Ethernet frame size divided by its TCP payload
 
@@ -90,7 +90,7 @@ class Hosts(unittest.TestCase):
                     self.assertIn(where, case["warnings"])
 
     def test_an_all_to_all_that_outlasts_one_polling_interval_succeeds(self):
-        self.hosts.rate("20mbit")  # half a second for each of the messages of 1 MiB
+        self.hosts.rate("20mbit")  # at this rate a message of 1 MiB takes about half a second
         self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt",
                        "--model", "small,layers=1,seq=1024", "--batch", "4", "--no-baseline", "--check", "off",
                        "--launches", "1", "--warmup", "1", "--steps", "1", "--samples", "2"], 1)

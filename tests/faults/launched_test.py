@@ -25,7 +25,7 @@ TIMEOUT = 5
 SILENT = 10  # seconds of silence after which rank 0 gives up another rank's front
 SLACK = 40  # seconds allowed on a busy machine
 # Seconds within which a run must end on an idle machine, without leftovers: after a rank died, after the run was
-# refused, after a rank was found missing. Tests allow TIMES these seconds, plus intended waits (--timeout, SILENT).
+# refused, after a rank was found missing. Tests allow TIMES times as long, plus intended waits (--timeout, SILENT).
 DIED, REFUSED, MISSING = 0.5 + 2, 1, 1 + 2
 TIMES = 3
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off"]

@@ -16,7 +16,7 @@ class Plain : public TrainedStrategy {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
-    if (micro.empty())  // this rank has run out of samples, others have some: it adds zeros
+    if (micro.empty())  // this rank has run out of samples, but other ranks have some, so this rank adds zeros
       for (const at::Tensor& parameter : trainable()) parameter.mutable_grad().reset();
     else
       result = passes(step, micro, phases);

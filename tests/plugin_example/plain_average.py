@@ -32,5 +32,5 @@ class Plain(dpbench.Strategy):
 
 @dpbench.strategy("plain-sum", gradient="mean_of_means", buffers="local")
 class Sum(Plain):
-    """forgets to divide"""
+    """sums the gradients over ranks but forgets to divide"""
     divides = False

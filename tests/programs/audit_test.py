@@ -1,5 +1,5 @@
-"""Tests that a strategy which is right in the checks and wrong in timed steps gets no speed: the checks before timing or an
-audit of the timed run fails, and names the mistake.
+"""Tests that a strategy which is right in the checks but wrong in timed steps gets no step time in the report: the
+checks before timing or an audit of the timed run fails, and names the mistake.
 
 usage: audit_test.py DPBENCH CHEATING_PLUGIN
 """
@@ -30,7 +30,7 @@ WAYS = {
     "no-late-update": ("audit", UPDATED),
     "late-batches": ("audit", ""),
     "last-element": ("audit", "were not updated"),
-    "honest-copy": ("audit", ""),  # the losses are not those of the reported parameters
+    "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
     "when-asked": ("audit", UPDATED),
 }
 
@@ -51,14 +51,14 @@ class Audit(unittest.TestCase):
                 code, case = self.measure(way)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                if way == "when-fast" and check not in failed:  # on a busy machine no step of the unwatched run is fast
+                if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])
                 self.assertIsNone(case["stats"]["step_time_ns"])
 
     def test_a_wrong_layout_is_reduced_to_two_ranks_and_a_command_that_repeats_it(self):
-        # One of the two layouts of this seed leaves out updates.
+        # One of the two layouts that this seed draws leaves out updates.
         drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "38")
         done = subprocess.run([DPBENCH, *drawn], capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -87,7 +87,7 @@ class Audit(unittest.TestCase):
         self.assertIn("check audit failed", case["reason"])
 
     def test_with_audit_off_a_late_mistake_is_not_found(self):
-        # Parameters that differ between ranks would be found without an audit.
+        # This mistake is the same on all ranks. Parameters that differ between ranks are found even without an audit.
         code, case = self.measure("no-late-update", "--audit", "off")
         self.assertEqual((code, case["status"]), (0, "ok"), case)
         self.assertNotIn("audit", [row["name"] for row in case["checks"]])

@@ -177,7 +177,7 @@ class Cli(Runs):
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\necho "$*" >>{self.directory}/asked\n{shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # both are empty: no driver and no plug-in
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # both files are empty, so neither a driver nor a plug-in loads
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker)
         plugin = f"--catalogue --plugin {os.path.realpath(self.directory)}/mine.so"
@@ -196,7 +196,7 @@ class Cli(Runs):
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # both are empty: no driver and no plug-in
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # both files are empty, so neither a driver nor a plug-in loads
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker, LD_LIBRARY_PATH=self.directory)
         done = self.run_it("list", "backends", "--plugin", "./mine.so")

@@ -32,7 +32,7 @@ def by_strategy(report, strategy, **fields):
 
 
 def timed_steps(rank):
-    """Returns the plug-in's own times of the steps that were timed. Two steps that warm up precede each."""
+    """Returns the plug-in's own measurement of each timed step. Two warm-up steps precede each timed step."""
     return rank["profile"]["strategy_figures"]["timed_step_ns"][2::3]
 
 
@@ -56,7 +56,7 @@ class Slowness(unittest.TestCase):
 class Parts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Buckets above 2 MiB are always summed by a thread of their own.
+        # The shm backend's own thread sums every bucket above 2 MiB.
         cls.report = run("--workload", "mnist-mlp", "--cpus", "1,2", "--scale", "8", "--param", "ddp.bucket_mb=4",
                          "--launches", "1", "--samples", "3", "--threads", "1", strategy="cpu,dp,ddp")
 
@@ -129,7 +129,7 @@ class Memory(unittest.TestCase):
         for bytes_ in own:
             self.assertAlmostEqual(bytes_ / alone, 1, delta=0.05, msg=[rank["peak_rss_bytes"] for rank in ranks["random-linear"]])
         self.assertGreater(min(rank["own_rss_bytes"] for rank in ranks["convnet"]), 1.3 * alone)
-        # The convnet's activations are some megabytes; the linear model has no tensor that counts.
+        # The convnet's activations take some megabytes; the tensors of random-linear take less than one.
         tensors = {name: {rank["step_tensor_bytes"] for rank in ranks[name]} for name in ranks}
         self.assertLess(max(tensors["random-linear"]), 1e6)
         self.assertGreater(min(tensors["convnet"]), 5e6)
@@ -164,7 +164,7 @@ class Ledger(unittest.TestCase):
                      "--steps", "8", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="ddp,zero1,zero2,fsdp,local-sgd")
         sharded = {"allgather", "allreduce", "broadcast", "reduce_scatter"}
         due = {"ddp": {"allreduce", "broadcast"}, "zero1": sharded, "zero2": sharded, "fsdp": sharded, "local-sgd": {"allreduce"}}
-        # zero2, fsdp and local-sgd call nothing if there is one rank, and zero1 sums nothing.
+        # With one rank, zero2, fsdp and local-sgd call no collective, and zero1 calls no allreduce.
         due_alone = {"ddp": due["ddp"], "zero1": sharded - {"allreduce"}, "zero2": set(), "fsdp": set(), "local-sgd": set()}
         seen = set()
         for case in report["cases"]:
@@ -279,7 +279,8 @@ class Busy(unittest.TestCase):
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2 or not os.path.exists("/proc/self/schedstat"):
             self.skipTest("needs two cores, and a kernel that tells how long threads wait for a core")
-        # The loop makes the machine busy. A process of the plug-in takes the core of the profiled steps.
+        # The shell loop keeps one of the two cores busy. With spun.rival=on, a process of the plug-in takes the core of
+        # the profiled steps.
         loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, cores[1:]))
         try:
             for keep, profiles in (("", 2), ("1", 1)):

@@ -90,7 +90,7 @@ class Places(unittest.TestCase):
                               ("loop/x", "Too many levels of symbolic links"), ("x" * 5000, "File name too long"),
                               ("absent", "absent"), (self.golden, self.golden)):
                 if path == self.golden and "strong-toy" in command:
-                    continue  # a workload of a plug-in may read a file
+                    continue  # allowed: a plug-in's workload may read its data from a file
                 done = self.as_nobody(*command, "--data", path)
                 self.one_line(done, 2, why)
                 self.assertIn("--data ", done.stderr)

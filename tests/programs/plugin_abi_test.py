@@ -1,7 +1,8 @@
 """Fails if plug-in headers changed without a review of the interface version, which is raised by hand.
 workloads/api/plugin_abi.h stores the hash of the headers at the last review.
 
-The headers: those of the interface, and all of ours that they include. Nothing else is installed (scripts/cmake/Install.cmake).
+The headers are those of the plug-in interface and all dpbench headers that they include. No other headers are installed
+(scripts/cmake/Install.cmake).
 """
 import hashlib
 import pathlib

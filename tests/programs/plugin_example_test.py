@@ -41,7 +41,7 @@ class PluginExample(unittest.TestCase):
         cls.incomplete = root / "plugin_parts/libplugin_incomplete.so"
 
     def check(self, strategy, workload="random-linear", *more, cpus="1,3", code=0):
-        """Checks a strategy of the example with a drawn seed, which must end with `code`."""
+        """Checks a strategy of the example plug-in with a random seed. Expects the exit code `code`."""
         result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", workload,
                                    "--cpus", cpus, "-o", "json", *more], code)
         self.assertEqual(result.returncode, code, result.stderr + result.stdout)

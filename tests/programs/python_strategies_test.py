@@ -202,7 +202,7 @@ class Files(unittest.TestCase):
     def test_what_a_file_prints_does_not_reach_stdout(self):
         code, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n",
                                     "--workload", "random-linear", "--cpus", "1", "--backend", "shm")
-        self.assertEqual(code, 1, errors)  # a report was printed, and it could be read
+        self.assertEqual(code, 1, errors)  # exit code 1: dpbench printed a report, and call() parsed it
         self.assertIn("NotImplementedError: step(self, step, micro)", errors)
 
     def test_python_is_skipped_under_dpbenchs_own_runtime(self):

@@ -1,5 +1,5 @@
-"""train_layouts_test.py BUILD: under every layout `dpbench train` prints the losses of one device, also after a
-checkpoint was written under one layout and resumed under another."""
+"""train_layouts_test.py BUILD: tests that `dpbench train` gives the same losses under every layout as on one device,
+even if a checkpoint is written under one layout and resumed under another."""
 import json
 import pathlib
 import subprocess
@@ -26,10 +26,11 @@ class TrainLayouts(unittest.TestCase):
 
     @classmethod
     def losses(cls, *flags, epochs=2):
-        """Trains to the end. Returns the loss of each step, of resumed runs also those before the checkpoint."""
+        """Trains to the end. Returns the loss of each step; for a resumed run, this includes the steps before the
+        checkpoint."""
         cls.runs += 1
         out = cls.folder / f"results{cls.runs}"
-        # Without padding every sample has equally many tokens, so that the mean over replicas is that over samples.
+        # Without padding every sample has equally many tokens, so the mean over replicas equals the mean over samples.
         done = subprocess.run([DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling",
                                "strong", "--batch", "32", "--epochs", str(epochs), "--threads", "1", "--timeout", "120",
                                "--out", out, *flags], capture_output=True, text=True, timeout=600)

@@ -112,7 +112,7 @@ class Training(unittest.TestCase):
         case = self.report()
         for epoch, line in enumerate(lines):
             self.assertRegex(line, rf"^  {epoch}: \d+\.\d{{4}}$")
-            steps = case["training"]["loss_curve"][5 * epoch:5 * epoch + 5]  # each loss is the mean of two ranks
+            steps = case["training"]["loss_curve"][5 * epoch:5 * epoch + 5]  # each loss is the mean over two ranks
             self.assertAlmostEqual(float(line.split(": ")[1]), 2 * sum(steps), places=3)
         self.assertEqual(len(lines), 3)
         self.assertEqual(case["status"], "ok")
@@ -131,8 +131,8 @@ class Training(unittest.TestCase):
         done = self.train("gpt", "ddp", "--cpus", "2", "--model", "tiny,padding=off", "--batch", "256", "--epochs", "1", "--eval",
                           "--generate", "30")
         right, all_tokens = re.search(r"^Accuracy: .* \((\d+) of (\d+)\)$", done.stdout, re.MULTILINE).groups()
-        self.assertEqual(int(all_tokens), 11 * 496)  # the last tenth of 4962 rows of 11 tokens
-        self.assertGreater(int(right), 0.1 * int(all_tokens))  # a space is 16 % of the text
+        self.assertEqual(int(all_tokens), 11 * 496)  # test set: the last tenth of 4962 samples of 11 tokens
+        self.assertGreater(int(right), 0.1 * int(all_tokens))  # always guessing a space would be right for 16 %
         text = "".join(done.stdout.split(")\n", 1)[1:]).removesuffix("\n")
         self.assertEqual(len(text), (11 + 1) // 2 + 30, text)
 
@@ -141,7 +141,7 @@ class Training(unittest.TestCase):
         losses = self.report()["training"]["epoch_losses"]
         self.assertEqual(lines, [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertGreater(losses[0], 3)
-        self.assertLess(losses[1], 3.3)  # a guess has log(256) = 5.5
+        self.assertLess(losses[1], 3.3)  # a uniform guess has the loss log(256) = 5.5
 
     def test_generate_needs_a_workload_of_text(self):
         self.refused("mnist-mlp", "cpu", "--generate", "30", words=["--generate", "mnist-mlp writes no text"])

@@ -1,5 +1,5 @@
-"""tune_test.py DPBENCH FAKE_WORKER: tests `dpbench tune --find-batch`. The real worker reports the memory of tensors.
-A fake one runs out of memory.
+"""tune_test.py DPBENCH FAKE_WORKER: tests `dpbench tune --find-batch`. The real worker reports the memory of tensors;
+the fake worker runs out of memory.
 """
 import json
 import os

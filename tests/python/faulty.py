@@ -1,4 +1,4 @@
-"""Strategies whose step 3 fails in some way, for tests of what dpbench says."""
+"""Strategies whose step 3 fails in some way, for tests of dpbench's messages."""
 import ctypes
 import os
 import time

@@ -8,7 +8,7 @@ import dpbench
 
 
 class Right(dpbench.Strategy):
-    """no mistake"""
+    """a right strategy on DistributedDataParallel, without mistakes"""
     options = {}
 
     def __init__(self, setup):
@@ -51,7 +51,7 @@ class SumsMicroBatches(Right):
 
 @mistake("m-reduces-each-micro-batch")
 class ReducesEachMicroBatch(Right):
-    """forgets no_sync"""
+    """forgets no_sync, so every micro-batch is reduced"""
 
     def backward(self, step, micro):
         return self.passes(step, micro, self.ddp)
@@ -59,7 +59,7 @@ class ReducesEachMicroBatch(Right):
 
 @mistake("m-never-reduces")
 class NeverReduces(Right):
-    """no_sync around the whole step"""
+    """runs the whole step under no_sync, so nothing is reduced"""
 
     def backward(self, step, micro):
         with self.ddp.no_sync():
@@ -68,7 +68,7 @@ class NeverReduces(Right):
 
 @mistake("m-no-zero-grad")
 class NoZeroGrad(Right):
-    """forgets zero_grad"""
+    """forgets zero_grad, so gradients add up over steps"""
 
     def step(self, step, micro):
         result = self.backward(step, micro)
@@ -78,7 +78,7 @@ class NoZeroGrad(Right):
 
 @mistake("m-calls-the-module")
 class CallsTheModule(Right):
-    """trains the module itself instead of the wrapper"""
+    """trains the module itself instead of its DistributedDataParallel wrapper"""
 
     def backward(self, step, micro):
         return self.passes(step, micro)
@@ -86,19 +86,19 @@ class CallsTheModule(Right):
 
 @mistake("m-no-buffers")
 class NoBuffers(Right):
-    """broadcasts no buffers, but promises rank 0's"""
+    """broadcasts no buffers, but promises those of rank 0"""
     options = {"broadcast_buffers": False}
 
 
 @mistake("m-no-initial-broadcast")
 class NoInitialBroadcast(Right):
-    """each rank starts with its own weights"""
+    """starts each rank with its own weights"""
     options = {"init_sync": False}
 
 
 @mistake("m-clips-after-the-step")
 class ClipsAfterTheStep(Right):
-    """clips when the optimizer has used the gradients"""
+    """clips gradients only after the optimizer has used them"""
 
     def update(self, step):
         self.optimizer.step()
@@ -107,7 +107,7 @@ class ClipsAfterTheStep(Right):
 
 @mistake("m-clips-values")
 class ClipsValues(Right):
-    """clips each element instead of the norm"""
+    """clips each gradient element instead of the norm"""
 
     def update(self, step):
         if self.setup.clip_norm:
@@ -126,7 +126,7 @@ class HookDoubles(Right):
 
 @mistake("m-leaves-out-a-parameter")
 class LeavesOutAParameter(Right):
-    """the optimizer does not know the last parameter"""
+    """leaves the last parameter out of the optimizer"""
 
     def trained(self):
         return super().trained()[:-1]
@@ -156,7 +156,7 @@ class DecaysInPlace(Right):
 
 @mistake("m-stale")
 class Stale(Right):
-    """applies the gradients of the step before"""
+    """applies the gradients of the previous step"""
     before = None
 
     def update(self, step):
@@ -215,7 +215,7 @@ class ByHand(Right):
 
 @mistake("m-clips-before-the-reduction")
 class ClipsBeforeTheReduction(ByHand):
-    """clips each rank's own gradients"""
+    """clips each rank's own gradients before the reduction"""
 
     def reduce(self, gradients):
         self.setup.clip(self.model.parameters())
@@ -235,7 +235,7 @@ class ReducesHalf(ByHand):
 
 @mistake("m-forgets-to-divide")
 class ForgetsToDivide(ByHand):
-    """sums over the ranks"""
+    """sums gradients over the ranks without dividing"""
 
     def reduce(self, gradients):
         for gradient in gradients:
@@ -244,7 +244,7 @@ class ForgetsToDivide(ByHand):
 
 @mistake("m-sends-bfloat16")
 class SendsBfloat16(ByHand):
-    """sends gradients in bfloat16 and does not say so"""
+    """sends gradients in bfloat16 without declaring it"""
 
     def reduce(self, gradients):
         for gradient in gradients:
@@ -255,7 +255,7 @@ class SendsBfloat16(ByHand):
 
 @mistake("m-divides-twice")
 class DividesTwice(Right):
-    """divides what DistributedDataParallel has averaged"""
+    """divides gradients that DistributedDataParallel has averaged"""
 
     def update(self, step):
         for parameter in self.trained():
@@ -266,7 +266,7 @@ class DividesTwice(Right):
 
 @mistake("m-reduces-twice")
 class ReducesTwice(Right):
-    """reduces by hand what DistributedDataParallel has reduced already"""
+    """all-reduces gradients that DistributedDataParallel has reduced already"""
 
     def backward(self, step, micro):
         result = super().backward(step, micro)

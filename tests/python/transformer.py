@@ -1,4 +1,4 @@
-"""A model in Python for strategies in C++ and Python: self-attention over drawn sequences, trained by AdamW."""
+"""A model in Python for strategies in C++ and Python: self-attention over random sequences, trained by AdamW."""
 import torch
 from torch import nn
 
@@ -47,7 +47,7 @@ class Squares(torch.utils.data.Dataset):
 
 @dpbench.workload("py-squares", batch=8, learning_rate=0.1)
 class Regression:
-    """three inputs, a hidden layer with dropout, from a Dataset"""
+    """regression from three inputs, with one hidden layer and dropout; samples from a Dataset"""
 
     def model(self):
         return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 1))
@@ -60,7 +60,7 @@ class Regression:
 
 
 class Encoder(nn.Module):
-    """Inputs, a mask and two outputs by name."""
+    """Takes words, a mask and a scale by name, and returns two outputs by name."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
 
 @dpbench.workload("py-named", batch=8, optimizer="adam", samples=64)
 class Named:
-    """a dictionary of words, mask and number in, a dictionary of two tensors out"""
+    """a model whose input is a dictionary of three tensors and whose output is a dictionary of two"""
 
     def model(self):
         return Encoder()

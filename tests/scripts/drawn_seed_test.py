@@ -1,5 +1,5 @@
-"""Tests tests/support/drawn_seed.py: a check that fails with a drawn seed is repeated with it, and its rows are printed. A
-script stands in for dpbench."""
+"""Tests tests/support/drawn_seed.py: a check that fails with a random seed is repeated with the same seed, and its
+failed rows are printed. A shell script stands in for dpbench."""
 import contextlib
 import io
 import json

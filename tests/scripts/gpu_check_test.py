@@ -274,7 +274,7 @@ class Limits(unittest.TestCase):
                 self.assertRegex(machine.make_ready(place), r"dpbench-worker.*\b0\.3 s")
                 self.assertLess(time.monotonic() - begin, 20)
         for file in (ROOT / "scripts/gpu").glob("*.py"):
-            # faults.py and overlap.py are commands of a part, which has a time limit.
+            # faults.py and overlap.py run as commands of a part, so the part's time limit stops them.
             self.assertEqual(file.read_text(encoding="utf-8").count("subprocess.run("), int(file.name in ("machine.py", "faults.py", "overlap.py")), file.name)
 
 

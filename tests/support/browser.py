@@ -110,7 +110,8 @@ class Page:
         return result["result"].get("value")
 
     def errors(self):
-        """Returns what a correct page must not cause: console output, exceptions and requests for other pages."""
+        """Returns the console output, exceptions and requests for other pages that the page caused. A correct page
+        causes none."""
         self.run("0")
         found = []
         for event in self.browser.events:

@@ -1,4 +1,4 @@
-// Assertions that a message contains certain values, names or flags. They do not depend on its wording.
+// Assertions that a message contains certain values, names or flags, regardless of the message's wording.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,6 @@
-"""Runs `dpbench check` with a seed that it draws. A run that ends otherwise than expected is printed with its seed and
-its bad rows, and repeated once with the same seed: a wrong verdict fails again, load of the machine does not."""
+"""Runs `dpbench check` with a random seed. If the exit code is not the expected one, prints the seed and the failed
+rows, and repeats the run once with the same seed: a wrong verdict fails again, a failure due to machine load does not.
+"""
 import json
 import re
 import subprocess
@@ -17,13 +18,14 @@ def rows_of(stdout):
 
 
 def seed_of(done):
-    """Returns the seed of a check, which its last lines on stderr name; None without it."""
+    """Returns the seed that a check names in its last lines on stderr; None if it names no seed."""
     found = re.findall(r"\bseed (\d+)", done.stderr)
     return found[-1] if found else None
 
 
 def check(command, code=0):
-    """Runs a command with JSON output and returns its result, or that of its repetition."""
+    """Runs a command with JSON output. Returns its result, or the result of the repetition if the exit code is not
+    `code`."""
     def run(*more):
         return subprocess.run([*map(str, command), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 

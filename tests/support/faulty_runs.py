@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 import leftovers
-import reports  # validates every report
+import reports  # importing this module validates every report that dpbench writes
 from watched_run import WatchedRun
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])

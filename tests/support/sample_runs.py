@@ -148,7 +148,8 @@ def trained():
 
 
 def scaled(worlds=(1, 2, 3)):
-    """Returns a run of ddp with one gradient bucket of 4 MB, whose reduction no computation hides, on 64 cores.
+    """Returns a run of ddp on 64 cores with one gradient bucket of 4 MB. No computation overlaps the reduction of this
+    bucket.
 
     A step in world n takes 10 ms + 2 (n - 1) / n x 4 ms."""
     cases = [case("cpu", step_ns=9.8e6)]

@@ -11,8 +11,8 @@ PAYLOADS = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), (2 ** 62).to
 
 
 class Strangers:
-    """Context manager that sends to the ports until its block ends. `heard` maps each port to the number of accepted
-    connections."""
+    """Context manager that sends data to the run's open ports until the `with` statement ends. `heard` maps each port
+    to the number of accepted connections."""
 
     def __init__(self, mark, every=0.05, words=tuple(PAYLOADS)):
         self._mark, self._every, self._payloads, self._over = mark, every, words, threading.Event()

@@ -14,7 +14,7 @@ def ip(*words):
 
 class TwoHosts:
     def __init__(self, program, a_core_each=False):
-        """With a_core_each, host 0 has CPU 0 alone and host 1 has CPU 1 alone."""
+        """With a_core_each, host 0 uses only CPU 0 and host 1 uses only CPU 1."""
         self.program, self.a_core_each = program, a_core_each
         self.names = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
         for name in self.names:
@@ -47,7 +47,8 @@ class TwoHosts:
                            check=True)
 
     def start(self, flags, each, nonce, **variables):
-        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns them."""
+        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns the
+        processes."""
         started = []
         for rank in range(2 * each):
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),

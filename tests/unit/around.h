@@ -1,5 +1,5 @@
-// Base class of a strategy that forwards to an inner strategy. Plug-ins of the tests derive from it and change one
-// thing.
+// Base class of a strategy that forwards all calls to an inner strategy. Plug-ins of the tests derive from this class
+// and change one method.
 #pragma once
 
 #include <memory>

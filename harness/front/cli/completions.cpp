@@ -20,7 +20,7 @@ std::vector<std::string> choices_of(const Flag& flag) {
 }
 
 bool takes_file(const Flag& flag) {
-  for (const char* type : {"FILE", "DIR", "PROGRAM|DIR"})
+  for (const char* type : {"FILE", "DIR", "PATH", "PROGRAM", "PROGRAM|DIR"})
     if (flag.type == type) return true;
   return false;
 }

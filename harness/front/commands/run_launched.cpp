@@ -36,7 +36,7 @@ int run_rank0(MeasuringOptions& options, const Placement& placement, const std::
 
 int run_launched(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
   if (!options.takes_ranks)
-    throw UsageError("duel starts the ranks of both builds itself. Run it without " + placement.launcher +
+    throw UsageError("this command starts all ranks itself. Run it without " + placement.launcher +
                      ", or with --launcher self");
   options.what.launched_by = name_of(placement.launcher);
   options.what.launched_world = placement.world;

@@ -80,7 +80,8 @@ at::Tensor sum_from(const std::vector<at::Tensor>& all, int first) {
   return sum;
 }
 
-// Divides three ranks into two hosts: {0, 1} and {2}. Ranks and sizes within a host differ from those in the world.
+// One of two simulated hosts: its first rank and its number of ranks. Three ranks form the hosts {0, 1} and {2}, so a
+// rank's number within its host can differ from its global rank.
 struct HostsGroup {
   int first, size;
 };
@@ -154,7 +155,7 @@ void reverse_on_rank_1(at::Tensor& output, int rank) {
   if (rank == 1) output.copy_(output.flip(0));
 }
 
-// Converts integers to double and back, which changes integers that a double cannot represent.
+// A mistake: converts integers to double and back, which changes integers that a double cannot represent.
 void round_to_doubles(at::Tensor& output, int /*rank*/) { output.copy_(output.to(at::kDouble)); }
 
 template <class B>
@@ -208,8 +209,8 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
 }
 
-// Skips the optimizer step if the reduced gradient is not finite. All ranks see the same gradient, so they decide
-// alike, as with a loss scaler.
+// Skips the optimizer step if the reduced gradient is not finite. All ranks see the same gradient, so all skip the same
+// steps, as with a loss scaler.
 StrategyInfo skips_non_finite() {
   Parts parts = right_parts();
   parts.update = [right = parts.update](Run& run) {

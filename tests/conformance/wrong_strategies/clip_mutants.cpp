@@ -1,5 +1,5 @@
-// Mistakes in clipping: where the norm is taken, over which elements, and what is done with it. Also contains right
-// ways to compute it.
+// Wrong strategies with mistakes in gradient clipping: a norm taken at the wrong time or over the wrong elements, or a
+// norm applied wrongly. Also contains right strategies.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -23,7 +23,7 @@ double squares_of(const std::vector<at::Tensor>& gradients) {
                          [](double sum, const at::Tensor& gradient) { return sum + squares_of(gradient); });
 }
 
-// Clips the reduced gradient, with the square root of `squares` as its norm.
+// Returns a strategy that clips the reduced gradient by the norm sqrt(squares(run)).
 std::function<StrategyInfo()> clipping_by(const Squares& squares) {
   return with([squares](Parts& parts) {
     parts.clip = [squares](Run& run) {
@@ -42,7 +42,7 @@ double squares_of_own(Run& run) {
   return sum;
 }
 
-// Adds the squares of all ranks' reduced gradients, which are equal.
+// A mistake: sums the squared norm over the ranks, though each rank's reduced gradient is already complete.
 double squares_of_all_ranks(Run& run) {
   at::Tensor sum = at::full({1}, squares_of(run.gradients), at::kDouble);
   run.all_reduce(sum);

@@ -1,5 +1,5 @@
-// Mistakes of context parallelism: in ring attention's hops, masks and merging, in Ulysses' heads, in positions, the
-// loss, and sums over the axis cp. Also contains right variants.
+// Wrong strategies with mistakes in context parallelism: in ring attention (hops, masks, merging), in the heads of
+// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains right strategies.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ using Kernel = std::shared_ptr<const AttentionKernel>;
 
 enum class Mistake {
   none,
-  // of the ring
+  // mistakes in ring attention
   gradient_one_hop_short,
   first_keys_in_backward,
   block_logarithm_in_backward,
@@ -24,34 +24,34 @@ enum class Mistake {
   every_key_seen,
   own_piece_not_masked,
   later_keys_seen,
-  // of Ulysses
+  // mistakes in Ulysses attention
   heads_in_reverse,
   keys_of_another_head,
   own_tokens_only,
-  // of positions
+  // mistakes in the positions of tokens
   contiguous_positions,
   positions_from_zero,
   rotated_from_zero,
   masks_of_the_first_piece,
   joined_by_rank,
-  // of the loss
+  // mistakes in the loss
   loss_of_own_tokens,
   mean_of_means,
   last_token_dropped,
   targets_of_another_piece,
-  // of sums
+  // mistakes in sums over ranks
   gradients_not_summed,
   gradients_averaged,
   loss_divided_by_ranks,
   norms_not_summed,
   summed_over_dp_too,
   averaged_over_all_ranks,
-  // of clipping and evaluation
+  // mistakes in clipping and evaluation
   clipped_with_cp,
   samples_of_rank_0_evaluated,
 };
 
-// Alters what a ring computes with a block of keys.
+// Attention kernel with a mistake: ring attention gets a wrong result for a block of keys.
 class WrongKernel : public AttentionKernel {
  public:
   WrongKernel(Kernel right, Mistake mistake) : right_(std::move(right)), mistake_(mistake) {}
@@ -77,15 +77,15 @@ class WrongKernel : public AttentionKernel {
  private:
   Kernel right_;
   Mistake mistake_;
-  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;  // key and value, by size
+  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;  // first key and value seen, by number of tokens
 };
 
 class WrongRing : public Ring {
  public:
   WrongRing(const Ring& right, Mistake mistake) : Ring(right), mistake_(mistake) {}
 
-  // The mistake gradient_one_hop_short: returns the gradients of the next rank's keys and values, which have one more
-  // hop to go.
+  // The mistake gradient_one_hop_short: returns the gradients of the next rank's keys and values. These gradients still
+  // have one hop to go.
   Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const Result& whole, const AttentionKernel& kernel) const override {
     const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
@@ -131,8 +131,8 @@ class WrongExchange : public Exchange {
     calls_ = 0;
   }
 
-  // A model calls this function in its first block for the tokens to embed and then for their positions, and in each
-  // layer for the dropout mask and then for the rotation. The loss calls it after the last block.
+  // A model's first block calls tokens() for the embedding and then for the positions; each layer calls it for the
+  // dropout mask and then for the rotation. The loss calls it after the last block.
   const std::vector<Piece>& tokens() const override {
     const int call = calls_++;
     const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");
@@ -180,8 +180,8 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   std::vector<Piece> from_zero_, contiguous_, others_;
-  mutable int calls_ = 0;      // of tokens() in this block
-  mutable int exchanges_ = 0;  // of query, key and value in turn
+  mutable int calls_ = 0;      // calls of tokens() in this block
+  mutable int exchanges_ = 0;  // calls of to_heads(): for query, key and value in turn
 };
 
 class WrongContextParallel : public layout::Layout {
@@ -257,7 +257,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
 std::vector<Mutant> context_mutants() {
   using enum Mistake;
   const Options ring, ulysses{.kind = Kind::ulysses};
-  // The pieces of different ranks have the same sizes.
+  // With these sizes, the pieces of all ranks are equally large.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";
   constexpr char wrong_model[] = "or the wrong model", backward[] = "the backward pass is not", grid[] = "dp=2,cp=2";
   return {

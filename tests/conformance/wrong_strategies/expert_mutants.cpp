@@ -1,5 +1,5 @@
-// Mistakes of expert parallelism: in the exchange of tokens, in the gradients of experts and of what all ranks have, in
-// the balance loss, in clipping and evaluation. Also contains right variants.
+// Wrong strategies with mistakes in expert parallelism: in the exchange of tokens, in gradients of experts and of
+// shared parameters, in the balance loss, in clipping and evaluation. Also contains right strategies.
 #include <ATen/ATen.h>
 
 #include "strategies/experts/exchange.h"
@@ -15,7 +15,7 @@ using experts::Exchange;
 
 enum class Mistake {
   none,
-  // of the exchange
+  // mistakes in the exchange of tokens
   sent_to_the_next_rank,
   returned_in_another_order,
   last_token_lost,
@@ -25,7 +25,7 @@ enum class Mistake {
   gradient_of_inputs_lost,
   gradient_of_outputs_lost,
   gradient_in_another_order,
-  // of gradients
+  // mistakes in gradients
   experts_not_divided,
   experts_divided_twice,
   experts_summed_over_ranks,
@@ -33,11 +33,11 @@ enum class Mistake {
   others_summed,
   router_not_averaged,
   experts_not_averaged_over_dp,
-  // of the balance loss
+  // mistakes in the balance loss
   balance_without_gradient,
   balance_divided_by_ranks,
   balance_left_out,
-  // of the update, clipping and evaluation
+  // mistakes in the update, clipping and evaluation
   experts_not_updated,
   norm_without_experts,
   norm_counts_all_ranks,
@@ -195,7 +195,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
 
 std::vector<Mutant> expert_mutants() {
   using enum Mistake;
-  // Every rank has as many experts.
+  // Six experts divide evenly among the ranks.
   constexpr char even[] = "tiny-experts,experts=6", wrong_model[] = "or the wrong model",
                  backward[] = "the backward pass is not", grid[] = "dp=2,ep=2";
   return {

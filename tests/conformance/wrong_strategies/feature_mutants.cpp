@@ -1,5 +1,5 @@
 // Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers. Also contains a right
-// version of each, which must pass.
+// version of each feature, which must pass.
 #include <map>
 #include <mutex>
 
@@ -63,7 +63,8 @@ Change norms_reducing(const ReduceSums& reduce) {
 
 void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
 
-// A mistake in BatchNorm: gives each rank's mean and mean square equal weight, regardless of its number of samples.
+// A mistake in synchronised BatchNorm: gives each rank's mean and mean square equal weight, regardless of its number of
+// samples.
 void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.div_(sums[-1].clone());
   run.all_reduce(sums);
@@ -103,7 +104,7 @@ void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.wo
 
 // --- Mistakes in a sharded optimizer, which leave some elements without an update
 
-// Restores the value from before the optimizer step in every element i of n for which keep(run, i, n) is false.
+// Undoes the optimizer step in every element i of a tensor of n elements for which keep(run, i, n) is false.
 Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& keep,
                       std::vector<at::Tensor> Run::* kept) {
   return [=](Parts& parts) {
@@ -148,7 +149,8 @@ bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
   return true;
 }
 
-// True if the parameter before one of the bucket's parameters was used by no rank. Skipping such a bucket is a mistake.
+// Returns true if no rank used the parameter just before one of the bucket's parameters. Skipping this bucket is a
+// mistake.
 bool next_to_unused(Run& run, const std::vector<size_t>& bucket) {
   for (const size_t i : bucket)
     if (i > 0 && !run.gradients[i - 1].defined()) return true;

@@ -1,5 +1,5 @@
 // Mistakes that begin late or show only at one moment: in a later step, at the end of an epoch, after a resume, or in
-// the final call.
+// the last call to the strategy.
 #include <map>
 #include <mutex>
 

@@ -1,5 +1,5 @@
-// Mistakes of layouts, where two kinds of parallelism meet: sums over the wrong axis, a missing or a second one,
-// divisors, ties, norms that count elements twice or not at all. Also contains right variants.
+// Mistakes of layouts, which combine two kinds of parallelism: sums over a wrong axis, missing or repeated sums, wrong
+// divisors, tied parameters, norms that count elements twice or not at all. Also contains right variants.
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
@@ -13,11 +13,11 @@ using layout::Options;
 
 enum class Mistake {
   none,
-  // of ties
+  // mistakes with tied parameters
   tie_not_summed,
   tie_averaged,
   tie_summed_over_tp_too,
-  // of sums and divisors
+  // mistakes in sums and divisors
   norms_summed_over_dp,
   norms_not_summed,
   averaged_over_the_whole_mesh,
@@ -27,14 +27,14 @@ enum class Mistake {
   first_stage_not_averaged,
   cut_parameters_not_averaged,
   loss_divided_by_stages,
-  // of clipping
+  // mistakes in clipping
   clips_without_tp,
   clips_without_pp,
   clips_without_shard,
   clips_with_dp,
   clips_whole_parameters_by_each,
   clips_the_tie_twice,
-  // of samples
+  // mistakes in the choice of samples
   masks_of_replica_0,
   targets_of_replica_0,
 };

@@ -32,7 +32,7 @@ void over_the_first_place_alone(Run& run, at::Tensor& flat) {
   if (run.mesh.axis("tp").rank == 0) over_the_data_axis(run, flat);
 }
 
-// The last rank skips a collective for which the other ranks of its group wait.
+// A mistake: the last rank skips a collective for which the other ranks of its group wait.
 void without_the_last_rank(Run& run, at::Tensor& flat) {
   if (run.rank != 5) over_the_data_axis(run, flat);
 }

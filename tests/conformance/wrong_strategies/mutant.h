@@ -22,8 +22,8 @@ struct Mutant {
   Wrap wrap = {};
   at::ScalarType dtype = at::kFloat;  // dtype of the training step
   uint64_t seed = 1;
-  std::string mesh = {};   // such as "dp=2,tp=2"
-  std::string model = {};  // of the workload; empty: its model for checks
+  std::string mesh = {};   // mesh of the ranks, e.g. "dp=2,tp=2"
+  std::string model = {};  // configuration of the workload's model; empty: the small one for checks
 };
 
 // Returns a factory of the reference strategy (reference.h) with `change` applied to its parts.
@@ -36,13 +36,13 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
-// Returns the number of tokens that the loss of this batch counts: those whose target is not padding.
+// Returns the number of tokens that count in the loss of this batch. A token whose target is padding does not count.
 inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
 
 // GoogleTest calls this function to print a mutant.
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
 
-// Returns a strategy on these axes whose ranks evaluate together.
+// Returns a strategy on these mesh axes. Its ranks evaluate together.
 inline StrategyInfo on_axes(const std::string& name, const std::vector<std::string>& axes,
                             const std::function<std::unique_ptr<Strategy>(const Setup&)>& make,
                             const std::vector<ParamInfo>& params = {}) {
@@ -56,7 +56,7 @@ inline StrategyInfo on_axes(const std::string& name, const std::vector<std::stri
           .collective_evaluation = true};
 }
 
-// Returns a mutant that is checked on a mesh. model: of the workload; empty: its model for checks.
+// Returns a mutant to be checked on a mesh. `model` configures the workload's model; empty: the small one for checks.
 inline Mutant on_mesh(const std::string& name, const std::string& killed_by, const std::string& key_term,
                       const std::function<StrategyInfo()>& strategy, const std::string& workload,
                       const std::string& mesh, const std::string& model) {
@@ -91,7 +91,7 @@ std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> context_mutants();
 std::vector<Mutant> expert_mutants();
-std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, each beside a wrong one like it
+std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty
 

@@ -1,4 +1,4 @@
-// Right strategies of unusual construction, which must pass every check, each beside a wrong one that is built alike.
+// Right strategies of unusual construction, which must pass every check, and wrong strategies of similar construction.
 #include <cmath>
 #include <future>
 #include <map>
@@ -17,7 +17,8 @@ Change both(const Change& first, const Change& second) {
   return [=](Parts& parts) { first(parts), second(parts); };
 }
 
-// Returns a change that replaces a part except in float64, so that the checks in float64 cannot detect it.
+// Returns a change that replaces a part of the strategy in all dtypes except float64. The checks in float64 cannot
+// detect the change.
 template <class Part>
 Change in_working_dtype(Part Parts::* part, const Part& wrong) {
   return [=](Parts& parts) {
@@ -37,8 +38,8 @@ std::function<StrategyInfo()> declared(const Change& change, const std::function
 
 using Reduce = decltype(Parts::reduce);
 
-// Divides the loss by the world size before the backward pass. 1/3 is not exact, so the gradients are not
-// bit-identical.
+// Divides the loss by the world size before the backward pass. 1/3 is rounded, so with three ranks the gradients are
+// not bit-identical.
 void divide_loss_by_world(Parts& parts) {
   parts.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.world); };
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); };
@@ -57,7 +58,7 @@ void mean_in_bfloat16(Run& run, at::Tensor& flat, size_t bucket) {
   flat.div_(run.world);
 }
 
-// One element of the largest bucket keeps its value from the previous step.
+// A mistake: one element of the largest bucket keeps its value from the previous step.
 Change keep_one_element() {
   const auto kept = std::make_shared<std::map<int, double>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -138,7 +139,7 @@ void send_only_what_was_used(Parts& parts) {
   };
 }
 
-// SGD and AdamW as single tensor operations, in another order than torch's kernels.
+// Runs SGD and AdamW as separate tensor operations, in another order than torch's kernels.
 void update_by_tensor_operations(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   const double rate = learning_rate(spec, run.step);
@@ -158,7 +159,7 @@ void update_by_tensor_operations(Run& run) {
   }
 }
 
-// SGD on a copy of the parameters in float64, which is rounded to the parameters after each step.
+// Runs SGD on a float64 copy of the parameters, and rounds the copy to the parameters' dtype after each step.
 void update_float64_copy(Parts& parts) {
   const auto copies = std::make_shared<std::map<std::pair<int, size_t>, at::Tensor>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -188,7 +189,7 @@ std::vector<at::Tensor> gather_on_all(Run& run, const at::Tensor& mine) {
   return output[0];
 }
 
-// The ranks send their gradients to rank 0, which sends back the mean.
+// Averages a bucket on rank 0: all ranks send their gradients to rank 0, which sends back the mean.
 void average_on_a_server(Run& run, at::Tensor& flat, size_t) {
   std::vector<std::vector<at::Tensor>> gathered(run.rank == 0 ? 1 : 0), scattered(run.rank == 0 ? 1 : 0);
   std::vector<at::Tensor> mine = {flat};
@@ -212,7 +213,7 @@ void reduce_scatter_then_gather(Run& run, at::Tensor& flat, size_t) {
   flat.copy_(at::cat(gather_on_all(run, mine.div_(run.world))).narrow(0, 0, flat.numel()));
 }
 
-// Sums pairs of ranks first, in float64.
+// Sums the gradients of two ranks at a time, then these sums, in float64.
 void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
   at::Tensor total = at::zeros_like(flat, at::kDouble), pair;
   const auto all = gather_on_all(run, flat);
@@ -224,7 +225,7 @@ void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
   flat.copy_(total.div_(run.world));
 }
 
-// Sends each rank's gradient around a ring of ranks, then adds all in the order of the ranks. Odd ranks start their
+// Sends each rank's gradient around a ring of ranks, then adds all gradients in rank order. Odd ranks start their
 // receives first.
 Reduce ring_of(int hops_left_out) {
   return [=](Run& run, at::Tensor& flat, size_t) {

@@ -1,4 +1,4 @@
-// Functions for batches, models and norms that both references use (reference.h, sharded_reference.h).
+// Functions for batches, models and norms, shared by the two reference strategies (reference.h, sharded_reference.h).
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ inline Batch cast_for(at::ScalarType dtype, const Batch& batch) {
   return {convert(batch.input), convert(batch.target), batch.ids};
 }
 
-// Makes a model's parameter or buffer float64 if the computation is.
+// Converts a model's parameter or buffer to float64 if `dtype` is float64.
 inline void widen_for(at::ScalarType dtype, at::Tensor tensor) {
   if (dtype == at::kDouble && tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
 }
 
-// Returns the factor that limits a gradient with this square of its norm.
+// Returns the factor that clips a gradient to the norm `limit`. `squares` is the square of the gradient's norm.
 inline double clip_factor(const std::optional<double>& limit, double squares) {
   return limit ? std::min(1.0, *limit / (std::sqrt(squares) + 1e-6)) : 1.0;
 }

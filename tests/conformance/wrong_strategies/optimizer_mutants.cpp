@@ -8,7 +8,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Elements from .. from + count - 1 of a parameter.
+// The elements from, from + 1, .., from + count - 1 of one parameter.
 struct Piece {
   size_t parameter;
   int64_t from, count;
@@ -83,7 +83,7 @@ void decay_the_gradient(Run& run) {
   }
 }
 
-// Every piece of a shard except the last uses the weight decay of the next piece.
+// A mistake: each parameter's piece of a shard uses the weight decay of the next piece, except the shard's last piece.
 void decay_of_the_next_piece(Run& run) {
   count_step(run);
   for (const auto& shard : sharded_parameters(run))
@@ -93,7 +93,8 @@ void decay_of_the_next_piece(Run& run) {
     }
 }
 
-// Stores the gradient of each micro-batch in run.kept, and steps the momentum buffer once with each of them.
+// A mistake: updates the momentum buffer once per micro-batch instead of once per step. run.kept holds the gradients
+// accumulated up to each micro-batch.
 void momentum_of_micro_batches(Parts& parts) {
   parts.after_micro = [](Run& run) {
     if (run.micro == 0) run.kept.clear();

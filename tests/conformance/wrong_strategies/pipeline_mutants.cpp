@@ -1,5 +1,5 @@
-// Mistakes of pipelines: in the division by the micro-batches, in transfers, tied parameters, clipping, buffers. Also
-// contains right variants.
+// Wrong pipelines, with mistakes in the division by the number of micro-batches, in transfers, tied parameters,
+// clipping or buffers. Also contains right pipelines.
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ using namespace pipeline;
 
 enum class Mistake {
   none,
-  backward_in_reverse,  // right: the sums of gradients round differently
+  backward_in_reverse,  // no mistake: only the rounding of gradient sums changes
   not_divided,
   divided_twice,
   divided_after_each_micro_batch,
@@ -46,7 +46,7 @@ enum class Mistake {
   buffers_of_each_replica,
 };
 
-// One stage on each rank. All forward passes come before all backward passes.
+// A pipeline with one stage on each rank. All forward passes come before all backward passes.
 class PipelineReference : public Strategy {
  public:
   PipelineReference(const Setup& setup, Mistake mistake)
@@ -185,7 +185,7 @@ class PipelineReference : public Strategy {
       target = replica_.to_device(micro[0]).target.narrow(0, 0, batch.rows());
     here.loss = micro_loss(workload_, here.output, target, divisor);
     if (is(Mistake::divided_twice)) here.loss = here.loss / static_cast<double>(micro.size());
-    // A receive buffer is filled again before the backward pass reads it.
+    // The mistake input_overwritten: fills a receive buffer again before the backward pass reads it.
     if (is(Mistake::input_overwritten) && k > 0 && here.input.sizes() == live_[k - 1].input.sizes())
       live_[k - 1].input.data().copy_(here.input.data());
   }

@@ -122,7 +122,7 @@ void skip_checkpointed_layer(Parts& parts) {
   };
 }
 
-// Reduces contiguous() of each gradient, which is a copy if the gradient has other strides.
+// Reduces gradient.contiguous() of each gradient. For a gradient with other strides, contiguous() returns a copy.
 void reduce_contiguously(Run& run, bool copy_back) {
   for (auto& gradient : run.gradients) {
     at::Tensor dense = gradient.contiguous();
@@ -210,7 +210,7 @@ std::vector<Mutant> reduction_mutants() {
       {"sum-of-exact-gradients", "gradient-exact", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }), "probe-exact"},
       {"global-mean-instead-of-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
-         parts.micro_scale = [](Run& run) {  // the mistake needs unequal sample counts to show
+         parts.micro_scale = [](Run& run) {  // only unequal sample counts reveal this mistake
            return 1.0 / static_cast<double>(run.micros);
          };
          parts.rows = [](Run& run, const Batch& batch) {

@@ -11,7 +11,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Runs the forward pass. The dtype bfloat16 means autocast over float32 parameters.
+// Runs the forward pass. With dtype bfloat16, the forward pass runs under autocast and the parameters stay in float32.
 at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
   const bool on = run.dtype == at::kBFloat16 && run.parts.autocast;
   const Autocast autocast(on, at::kCPU);
@@ -76,7 +76,8 @@ void clip(Run& run) {
       if (gradient.defined()) gradient.mul_(factor);
 }
 
-// Runs the optimizer step with the baseline's fused kernels, so that a world of 1 is bit-identical to it.
+// Runs the optimizer step with the baseline's fused kernels, so that training with one rank is bit-identical to the
+// baseline.
 void update(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   const double rate = learning_rate(spec, run.step);

@@ -47,7 +47,7 @@ struct Run {
   Parts parts;
   const Workload& workload;
   Mesh mesh;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // of all ranks
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // process group of all ranks
   int rank = 0, world = 1;
   at::ScalarType dtype;
   uint64_t step_seed = 0;
@@ -67,7 +67,7 @@ struct Run {
 // Returns a registration named "reference" for a strategy of these parts, with one process per rank.
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
 
-// The traffic of a step of right_parts(), if the ranks use all parameters.
+// Formula of the traffic in one step of right_parts(), for ranks that use all parameters.
 std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::wrong

@@ -28,8 +28,8 @@ void keep_the_last_micro_batch(Run& run) {
   if (run.micro + 1 < run.micros) run.parts.clear(run);
 }
 
-// Reduces after every micro-batch instead of once per step. The result is right, because averaging gradients that
-// are already equal changes nothing; only the number of reductions is wrong.
+// Reduces after every micro-batch instead of once per step. The result stays right, because the next reduction averages
+// equal values; only the number of reductions is wrong.
 void reduce_after_each_micro_batch(Run& run) {
   if (run.micro + 1 == run.micros) return;
   for (auto& leaf : run.leaves) {
@@ -39,11 +39,11 @@ void reduce_after_each_micro_batch(Run& run) {
 }
 
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
-// single micro-batch the result has the right bits.
+// single micro-batch the result is bit-identical to the right one.
 double rows_in(const Batch& batch) { return static_cast<double>(batch.rows()); }
 
 void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
-  // for each rank: size of the step's first micro-batch, and of all its micro-batches so far
+  // for each rank: size of the step's first micro-batch, and the total size of its micro-batches so far
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
@@ -68,7 +68,7 @@ void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
   };
 }
 
-// Reduces only the gradients that this rank has; ranks that used more parameters wait for it.
+// A mistake: reduces only the gradients that this rank has. Ranks that used more parameters then wait for this rank.
 void reduce_only_used(Parts& parts) {
   parts.before_reduce = [](Run& run) {
     run.gradients.clear();
@@ -76,7 +76,7 @@ void reduce_only_used(Parts& parts) {
   };
 }
 
-// Reduces the gradient of a shared weight before the weight's second use in the model has added its part.
+// A mistake: reduces the gradient of a shared weight before the weight's second use in the model has added its part.
 void reduce_tied_partly(Parts& parts) {
   const auto own = std::make_shared<std::map<int, at::Tensor>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -140,7 +140,7 @@ at::Tensor evaluate_and_stay(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
 
-// Makes a strategy with a wrong part in float32 only. In float64, which most checks use, the part is right.
+// Makes a strategy with one wrong part. The part is right in float64, which most checks use, and wrong in float32.
 using Part = std::function<void(Run&)> Parts::*;
 std::function<StrategyInfo()> in_float32(Part part, const std::function<void(Run&)>& wrong) {
   return with([=](Parts& parts) {

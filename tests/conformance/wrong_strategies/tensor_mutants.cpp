@@ -1,5 +1,5 @@
-// Mistakes of tensor and sequence parallelism: in the exchange of activations, the loss over a divided vocabulary, the
-// gradients of whole parameters, clipping, dropout, state. Also contains right variants.
+// Wrong strategies with mistakes in tensor and sequence parallelism: in the exchange of activations, the loss over a
+// divided vocabulary, the gradients of whole parameters, clipping, dropout, state. Also contains right strategies.
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
@@ -13,7 +13,7 @@ using namespace tensor;
 
 enum class Mistake {
   none,
-  // of the exchange
+  // mistakes in the exchange of activations
   column_input_not_summed,
   column_input_averaged,
   column_input_summed_in_attention_only,
@@ -24,13 +24,13 @@ enum class Mistake {
   border_token_embedded_twice,
   first_chunk_again,
   sequence_gather_loses_its_sum,
-  // of the sequence
+  // mistakes in sequence parallelism
   masks_of_the_first_piece,
   last_norm_not_summed,
   norms_not_summed,
   row_biases_not_summed,
   whole_gradients_averaged,
-  // of the loss
+  // mistakes in the loss
   border_label_counted_twice,
   label_on_its_own_rank_only,
   maximum_of_the_own_piece,
@@ -38,17 +38,17 @@ enum class Mistake {
   padding_counted,
   loss_by_ranks,
   pieces_joined_in_reverse,
-  // of the gradients
+  // mistakes in gradients
   shared_heads_not_summed,
   whole_gradients_summed,
   replicas_not_averaged,
   averaged_over_all_ranks,
   ids_of_replica_0,
-  // of clipping
+  // mistakes in clipping
   whole_gradients_clipped_by_each,
   clipped_by_rank,
   cut_gradients_clipped_once,
-  // of the state
+  // mistakes in state and evaluation
   starts_without_broadcast,
   loads_the_first_piece,
   samples_of_rank_0_evaluated,
@@ -83,7 +83,7 @@ class WrongExchange : public Exchange {
 
   at::Tensor leave(const at::Tensor& x, const Product& product) const override {
     const int number = left_++;
-    // The sum is made in a copy.
+    // Exchange::leave() sums in a copy, so returning product(x) itself leaves out the sum.
     if (is(Mistake::product_not_summed) && block_ == "model.layers.1") return product(x);
     if (is(Mistake::border_token_embedded_twice) && block_ == "model.embed_tokens") return embedded_twice(x, product);
     if (is(Mistake::first_chunk_again) && x.size(0) > 1)
@@ -123,7 +123,7 @@ class WrongExchange : public Exchange {
       tensor.register_hook([by = ranks()](const at::Tensor& gradient) { return gradient / by; });
   }
 
-  // The mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
+  // A mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
   at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
 
   at::Tensor with_biases(const at::Tensor& sum, int number) const {
@@ -133,8 +133,8 @@ class WrongExchange : public Exchange {
     return bias ? sum + *bias * (ranks() - 1) : sum;
   }
 
-  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. So it also embeds the
-  // next token, with the vector of its last one.
+  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also embeds
+  // the next token, with the vector of its own last token.
   at::Tensor embedded_twice(const at::Tensor& ids, const Product& product) const {
     const int64_t vocabulary = 257, next = even_pieces(vocabulary, ranks()).front();
     return Exchange::leave(ids, [&](const at::Tensor& part) {
@@ -145,7 +145,7 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   const Model& model_;
-  mutable int entered_ = 0, left_ = 0;  // calls in this block
+  mutable int entered_ = 0, left_ = 0;  // calls of enter() and of leave() in this block
 };
 
 class WrongTensorParallel : public layout::Layout {
@@ -237,8 +237,8 @@ class WrongTensorParallel : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
 
-  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. So it also counts the
-  // next label, with the logit of its last one.
+  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also counts
+  // the next label, with the logit of its own last token.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor right = workload_.split_loss(output, target, split);
     const int64_t vocabulary = 257;

@@ -9,7 +9,7 @@ namespace {
 
 using Change = std::function<void(Parts&)>;
 
-// Returns a factory of the reference strategy with a formula of its traffic and with `change` applied to its parts.
+// Returns a factory of the reference strategy, with a traffic formula and with `change` applied to its parts.
 std::function<StrategyInfo()> counted(const Change& change, const TrafficFormula& formula = reference_traffic) {
   return [made = with(change), formula] {
     StrategyInfo info = made();
@@ -26,7 +26,7 @@ void average(Run& run, at::Tensor& flat) {
 void reduce_twice(Parts& parts) {
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
     average(run, flat);
-    average(run, flat);  // changes nothing: the mean of equal values
+    average(run, flat);  // the second average changes nothing, because all ranks already hold the mean
   };
 }
 
@@ -86,7 +86,7 @@ void reduce_each_parameter_alone(Parts& parts) {
   };
 }
 
-// gradients() is called after the step, so its collectives are not part of the step's traffic.
+// The harness calls gradients() after the step, so collectives in gradients() are not part of the step's traffic.
 void gather_in_an_accessor(Parts& parts) {
   parts.reported_gradients = [right = parts.reported_gradients](Run& run) {
     NamedTensors gradients = right(run);
@@ -96,7 +96,7 @@ void gather_in_an_accessor(Parts& parts) {
   };
 }
 
-// The formula of a strategy that reduces gradients over the axis dp of a mesh, and everything else over all ranks.
+// Traffic formula of a strategy that reduces gradients over the mesh's axis dp, and everything else over all ranks.
 std::optional<std::vector<Traffic>> traffic_of_axes(const TrafficQuery& query) {
   auto all = *reference_traffic(query);
   all[1].axis = all[2].axis = "world";

@@ -1,5 +1,5 @@
-// Mistakes that show with a transformer: padded rows, dropout, recomputation, and many parameters of the same shape.
-// Also contains a right version of each.
+// Mistakes that only a transformer reveals: with padded rows, dropout, recomputation, and many parameters of the same
+// shape. Also contains a right version of each.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -15,7 +15,8 @@ Batch number_rows_locally(Run&, const Batch& batch) { return {batch.input, batch
 
 Batch give_padding_a_target(Run&, const Batch& batch) { return {batch.input, batch.target.clamp_min(0), batch.ids}; }
 
-// Computes the forward pass again for the backward pass, with another number of the step if `step_offset` is not 0.
+// Recomputes the forward pass for the backward pass. A `step_offset` other than 0 gives the recomputation a wrong step
+// number, and hence other dropout masks.
 std::function<StrategyInfo()> recomputing(int64_t step_offset) {
   return with([=](Parts& parts) {
     parts.loss = [=](Run& run, const Batch& batch, const at::Tensor& output) {
@@ -25,7 +26,7 @@ std::function<StrategyInfo()> recomputing(int64_t step_offset) {
   });
 }
 
-// Computes the loss from all tokens, but the gradient from the first half of them.
+// A mistake: computes the loss from all tokens, but the gradient from the first half of them.
 at::Tensor loss_with_half_a_gradient(Run& run, const Batch& batch, const at::Tensor& output) {
   const int64_t tokens = output.size(1), half = tokens / 2;
   return run.workload.loss(at::cat({output.narrow(1, 0, half), output.narrow(1, half, tokens - half).detach()}, 1),

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char adam_model[] = "probe-mlp", unused_model[] = "probe-unused";
 
-// One value per rank. Thread-safe, because ranks may be threads of one process.
+// Holds one value per rank. Thread-safe, because ranks may be threads of one process.
 template <class T>
 class OfRanks {
  public:
@@ -58,14 +58,14 @@ void reduce_after_a_look(Parts& parts) {
   };
 }
 
-// Divides the sum over a short batch by the number of samples of the longest earlier batch.
+// A mistake: divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
   const auto rows =
-      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples of this batch and of the longest
+      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // sample counts of this batch and of the longest batch
   parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.rows();
-    if (run.step > 20) most = std::max(most, now);  // scenarios that read every step are shorter
+    if (run.step > 20) most = std::max(most, now);  // scenarios that read tensors after every step have fewer steps
     return right(run, batch);
   };
   parts.after_reduce = [=, right = parts.after_reduce](Run& run) {

@@ -1,4 +1,5 @@
-// Mistakes with gradients that are views of their buckets, and with computing in a narrower type than the parameters'.
+// Mistakes with gradients that are views of their buckets, and with computing in a narrower dtype than that of the
+// parameters.
 #include <map>
 #include <mutex>
 
@@ -9,7 +10,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Buckets are rebuilt after the first step, but the gradients remain views of the old buckets.
+// A mistake: rebuilds the buckets after the first step, but leaves the gradients as views of the old buckets.
 void keep_first_bucket_views(Parts& parts) {
   const auto first = std::make_shared<std::map<int, std::vector<at::Tensor>>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -23,7 +24,7 @@ void keep_first_bucket_views(Parts& parts) {
   };
 }
 
-// Reads a gradient that is a strided view of its bucket as if it were contiguous.
+// A mistake: reads a gradient that is a strided view of its bucket as if it were contiguous.
 void drop_strides(Run& run) {
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined() || run.leaves[i].is_contiguous()) continue;
@@ -34,7 +35,7 @@ void drop_strides(Run& run) {
   }
 }
 
-// Each gradient's view begins one element early, so it overlaps the end of the previous gradient.
+// A mistake: each gradient's view begins one element early, so it overlaps the end of the previous gradient.
 void overlap_views(Run& run) {
   for (size_t i = 1; i < run.gradients.size(); ++i)
     if (run.gradients[i].defined() && run.gradients[i - 1].defined())

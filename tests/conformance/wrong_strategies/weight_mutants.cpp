@@ -1,4 +1,4 @@
-// Mistakes in the weights of ranks and micro-batches: with samples or tokens whose numbers differ, and with gradients
+// Mistakes in the weights of ranks and micro-batches: with unequal numbers of samples or tokens, and with gradients
 // that accumulate over micro-batches. Also contains a right version of each.
 #include <map>
 #include <mutex>
@@ -10,7 +10,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr char text_model[] = "gpt";  // its rows have different numbers of tokens
+constexpr char text_model[] = "gpt";  // samples of this model have different numbers of tokens
 
 // --- Averaging over all samples or tokens instead of over ranks
 
@@ -19,16 +19,16 @@ using Count = std::function<double(const Run&, const Batch&)>;
 double terms_in(const Run& run, const Batch& batch) { return static_cast<double>(run.workload.loss_terms(batch)); }
 double targets_in(const Run&, const Batch& batch) { return static_cast<double>(batch.target.numel()); }
 
-// A function that returns the weight of a rank's mean gradient. own: number of loss terms of this rank's samples; all:
-// of all ranks' samples.
+// Returns the weight of a rank's mean gradient. own: number of loss terms of this rank's samples; all: number of loss
+// terms of all ranks' samples.
 using Factor = std::function<double(Run&, double own, double all)>;
 
 double share_of_terms(Run& run, double own, double all) {
   return run.workload.sum_loss() ? run.world : own * run.world / all;
 }
 
-// Averages a rank's micro-batches with the weights `weight`, then the ranks with the factors `factor`, which depend on
-// the loss terms that `terms` counts.
+// Averages a rank's micro-batches with the weights `weight`, then averages the ranks with the factors `factor`. Each
+// factor is computed from the numbers of loss terms that `terms` returns.
 std::function<StrategyInfo()> weighted(const Factor& factor, const Count& terms = terms_in,
                                        const Count& weight = terms_in) {
   struct Sums {
@@ -80,7 +80,7 @@ void divide_what_has_accumulated(Run& run) {
   for (auto& leaf : run.leaves) leaf.mutable_grad().div_(static_cast<double>(run.micros));
 }
 
-// Adds the gradient that has accumulated so far to the step's gradient after each micro-batch.
+// A mistake: after each micro-batch, adds the whole accumulated gradient to the step's gradient.
 void add_what_has_accumulated(Parts& parts) {
   parts.after_micro = [](Run& run) {
     const auto now = taken_gradients(run);
@@ -92,7 +92,8 @@ void add_what_has_accumulated(Parts& parts) {
   };
 }
 
-// Leaves the first `count` micro-batches out of the reduction, and adds this rank's own gradient of them afterwards.
+// A mistake: leaves the first `count` micro-batches out of the reduction, and adds this rank's own gradient of them
+// afterwards.
 void not_reducing_the_first(Parts& parts, const std::function<int64_t(const Run&)>& count) {
   parts.after_micro = [=](Run& run) {
     if (run.micro + 1 != count(run)) return;

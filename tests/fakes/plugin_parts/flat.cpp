@@ -1,4 +1,4 @@
-// Registers a strategy "own-flat", built from strategies/parts: all gradients of a dtype travel in one buffer.
+// Registers a strategy "own-flat", built from strategies/parts, which reduces all gradients of a dtype in one buffer.
 #include <ATen/ATen.h>
 
 #include "strategies/exchange/broadcast.h"

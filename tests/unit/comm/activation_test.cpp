@@ -1,4 +1,4 @@
-// Types of activations: the combinations that an operation accepts.
+// Tests which types of activation tensors (invariant, replicated, varying, partial) an operation accepts together.
 #define DPBENCH_TYPED_ACTIVATIONS 1
 #include "strategies/exchange/activation.h"
 
@@ -15,7 +15,7 @@ Activation ones(Spread spread, const Axis& axis = tp) { return {at::ones({2}), a
 
 const auto add = [](const auto&... tensors) { return (tensors + ...); };
 
-// Returns the type of the result, or the error message.
+// Returns the type of an operation's result, or the message of its error.
 template <class... Spreads>
 std::string met(Rule rule, Spreads... spreads) {
   try {

@@ -1,4 +1,5 @@
-// The differentiable collectives: values of the forward pass, and <y, A x> = <A^T y, x> in integers.
+// Tests the differentiable collectives: the values of the forward pass, and the backward pass A^T by the identity <y, A
+// x> = <A^T y, x> in integers.
 #include "strategies/exchange/collectives.h"
 
 #include <ATen/ATen.h>
@@ -13,17 +14,17 @@
 namespace dpbench::testing {
 namespace {
 
-// The types of collectives.h: I, R, V and P.
+// How a tensor lies on the ranks of an axis: the types I, R, V and P of strategies/exchange/collectives.h.
 enum class Type { invariant, replicated, varying, partial };
 
-// The type of the gradient of a tensor.
+// Returns the type of the gradient of a tensor of this type.
 Type dual(Type type) {
   return type == Type::replicated ? Type::partial : type == Type::partial ? Type::replicated : type;
 }
 
 bool equal_on_all_ranks(Type type) { return type == Type::invariant || type == Type::replicated; }
 
-// Small integers, which differ between ranks and seeds.
+// Returns small integers that differ between ranks and seeds.
 at::Tensor integers(at::IntArrayRef sizes, int rank, int seed) {
   auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(1000 * seed + rank));
   return at::randint(-9, 10, sizes, generator, at::TensorOptions().dtype(at::kDouble));
@@ -47,7 +48,7 @@ at::Tensor piece_of(const at::Tensor& whole, const Cut& cut, int rank) {
 struct Collective {
   std::string name;
   Type from, to;
-  // How tensors of the type `varying` are cut, before and after the call.
+  // Cuts of tensors of the type `varying`, before and after the call.
   Cut source, target;
   std::function<at::Tensor(const at::Tensor&, const Axis&)> call;
 };
@@ -95,7 +96,8 @@ double sum_over(const Axis& axis, const at::Tensor& value) {
   return box[0].item<double>();
 }
 
-// The inner product of a tensor of this type and a gradient, over all ranks. Invariant tensors count once.
+// Returns the inner product of a tensor of this type and a gradient, summed over all ranks. An invariant tensor counts
+// once, not once per rank.
 double product(const Axis& axis, Type type, const at::Tensor& tensor, const at::Tensor& gradient) {
   const at::Tensor own = (tensor * gradient).sum();
   return sum_over(axis, type == Type::invariant && axis.rank > 0 ? at::zeros_like(own) : own);
@@ -124,7 +126,7 @@ void require_adjoint(const Collective& collective, const Axis& axis, std::vector
   check(forward == backward, c10::str(name, ": <y, A x> = ", forward, ", <A^T y, x> = ", backward));
 }
 
-// Cuts of dimension 0 and of the last one: even, uneven, and with a rank that has nothing.
+// Returns cuts of the first and the last dimension: even, uneven, and with a rank that has no elements.
 std::vector<std::pair<Cut, Cut>> cuts_for(int world) {
   if (world == 2) return {{{0, {2, 2}}, {1, {3, 3}}}, {{1, {4, 1}}, {0, {1, 2}}}, {{0, {0, 3}}, {1, {2, 1}}}};
   return {{{0, {2, 2, 2}}, {1, {1, 1, 1}}}, {{1, {1, 3, 2}}, {0, {2, 0, 1}}}};

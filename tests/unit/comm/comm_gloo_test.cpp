@@ -1,4 +1,5 @@
-// gloo: the rendezvous of ranks, which try again within the same timeout, its reduce-scatter and its log.
+// Tests the gloo backend: a second rendezvous attempt within the same timeout, the reduce-scatter, and the log of
+// collectives.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +55,8 @@ TEST(Gloo, RendezvousEndsAtItsTimeoutWhenARankLeavesBetweenAttempts) {
 
 TEST(Gloo, ACollectiveHasItsFullTimeoutAfterASecondRendezvousAttempt) {
   expect_ranks_succeed(late_team(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
-    // Rank 1 starts the allreduce after the timeout of the rendezvous has passed, but within that of the allreduce.
+    // Rank 1 starts the allreduce after the timeout of the rendezvous has passed, but within the timeout of the
+    // allreduce.
     if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);
     std::vector<at::Tensor> list{at::ones(10)};
     backend->allreduce(list, {})->wait();
@@ -62,7 +64,8 @@ TEST(Gloo, ACollectiveHasItsFullTimeoutAfterASecondRendezvousAttempt) {
   });
 }
 
-// 1, 2^24 and -2^24 give another sum in another order, and 1, 2^8 and -2^8 in bfloat16 one only if it is rounded once.
+// In float32, 1 + 2^24 - 2^24 is 0 if added in rank order, and 1 if the last two are added first. In bfloat16, 1 + 2^8
+// - 2^8 is 1 only if the sum is rounded once, at the end.
 TEST(Gloo, ReduceScatterAddsInTheOrderOfRanks) {
   expect_ranks_succeed({.backend = "gloo", .world = 3}, [](const auto& backend, int rank) {
     const std::vector<float> big = {1, 0x1p24F, -0x1p24F}, small = {1, 0x1p8F, -0x1p8F};

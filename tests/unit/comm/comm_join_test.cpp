@@ -25,7 +25,7 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Hook = std::function<void()>;
 
 // A rank's store. It calls `announced` after the rank has published its shared memory under a key, and `heard` after
-// the rank has waited for such a key of another rank.
+// the rank has waited for another rank's key.
 class HookedStore : public c10d::PrefixStore {
  public:
   HookedStore(c10::intrusive_ptr<c10d::Store> store, Hook announced, Hook heard)

@@ -39,8 +39,8 @@ at::Tensor sum_of_inputs(int world, int64_t count, int call) {
   return sum;
 }
 
-// Starts a reduce-scatter and destroys its inputs on return. Some sizes exceed a slot, the shared-memory buffer of a
-// rank.
+// Starts a reduce-scatter. Its inputs are destroyed on return, even if the reduce-scatter still runs. Some sizes exceed
+// a slot, the shared-memory buffer of a rank.
 WorkPtr start_reduce_scatter(const Backend& backend, at::Tensor& share, int rank, int world, int call) {
   const int64_t count = share.numel();
   if (call % 2 == 0) {

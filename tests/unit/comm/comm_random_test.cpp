@@ -1,5 +1,5 @@
 // Ten thousand random collectives over each backend, several outstanding at once, compared with plain sums. Also c10d's
-// Reducer (the one of DDP) over each backend.
+// Reducer, which DDP uses, over each backend.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

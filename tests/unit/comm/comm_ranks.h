@@ -29,7 +29,7 @@ using Body = std::function<void(const c10::intrusive_ptr<c10d::Backend>& backend
 // Runs `body` on every rank. Returns one error per rank, empty if the rank succeeded. The error of a crashed process is
 // its signal or exit code.
 std::vector<std::string> run_ranks(const Team& team, const Body& body);
-// Same, but `body` gets the rank's setup and makes its backends itself.
+// Same as run_ranks(), but `body` gets the rank's setup and makes its backends itself.
 std::vector<std::string> run_setups(const Team& team, const std::function<void(const BackendSetup&)>& body);
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

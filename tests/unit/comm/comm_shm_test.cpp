@@ -100,7 +100,7 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
             << "sum " << i << " of rank " << rank << " in run " << run;
 }
 
-// Returns the n-th of the cores that this process may use.
+// Returns the n-th CPU core that this process may use.
 std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
 
 // Pins two ranks to the cores that `cores(rank)` returns. Expects the group to be crowded (more ranks than cores) if

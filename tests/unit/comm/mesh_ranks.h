@@ -16,7 +16,7 @@ inline BackendSetup with_prefix(const std::string& prefix, BackendSetup setup) {
   return setup;
 }
 
-// Makes the mesh of this rank, after the group of all ranks.
+// Makes the process group of all ranks, then this rank's mesh.
 inline Mesh mesh_of(const std::string& backend, const MeshShape& axes, const BackendSetup& setup) {
   const auto world = make_process_group(backend, with_prefix("world", setup));
   return Mesh(axes, world, backend, with_prefix("mesh", setup));

@@ -1,4 +1,4 @@
-// Meshes: groups of the right ranks on every axis, over each backend.
+// Tests that a mesh's group on every axis has the right ranks, over each backend.
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace dpbench::testing {
 namespace {
 
-// Throws unless this rank's group of the axis has these ranks, in this order.
+// Throws unless this rank's group on the axis has exactly the ranks `due`, in this order.
 void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   check(axis.size == static_cast<int>(due.size()), axis.name + " has another size");
   check(due.at(static_cast<size_t>(axis.rank)) == rank, axis.name + " has this rank at another place");

@@ -13,7 +13,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr int kRanks = 3;
-// Elements of a tensor. In float64, the first two sizes fit into a slot (shared-memory buffer of 1 MiB). The third
+// Tensor sizes in elements. In float64, the first two sizes fit into a slot (shared-memory buffer of 1 MiB). The third
 // takes three slots, and the host backend runs it on its own thread.
 constexpr int64_t kSizes[] = {1, 1000, 300007};
 
@@ -118,7 +118,7 @@ TEST(StagedBackend, AReceivedTensorHoldsTheSentValuesAfterTheWait) {
       Tensors sent{input_of(rank, count)}, received{at::zeros({count}, at::kDouble)};
       const auto receiving = backend->recv(received, (rank + kRanks - 1) % kRanks, 7);
       const auto sending = backend->send(sent, (rank + 1) % kRanks, 7);
-      sent[0].zero_();  // the host's copy travels
+      sent[0].zero_();  // changes nothing, because the backend sends its copy in host memory
       receiving->wait(), sending->wait();
       require_equal(received[0], input_of((rank + kRanks - 1) % kRanks, count), "recv");
     }

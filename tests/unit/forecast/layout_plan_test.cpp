@@ -1,5 +1,5 @@
-// Plans of layouts: speed of a device, links, cuts of a pipeline and predicted steps, against figures worked out by
-// hand.
+// Tests plans of layouts: speed of a device, links, cuts of a pipeline and predicted steps, compared with figures
+// computed by hand.
 #include "harness/forecast/plan/layout_plan.h"
 
 #include <gtest/gtest.h>
@@ -46,9 +46,9 @@ Time timed(const Layout& layout, const Machine& machine) {
 TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
   Lanes lanes;
   lanes.compute(2);
-  EXPECT_EQ(lanes.transfer(3), 5);  // from 2 to 5
+  EXPECT_EQ(lanes.transfer(3), 5);  // the transfer lasts from time 2 to time 5
   lanes.compute(1);
-  EXPECT_EQ(lanes.transfer(1), 6);  // the link is busy until 5
+  EXPECT_EQ(lanes.transfer(1), 6);  // starts at time 5, because the link is busy until then
   lanes.wait_for_all();
   EXPECT_EQ(lanes.now(), 6);
   EXPECT_EQ(lanes.computing(), 3);
@@ -57,7 +57,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
   EXPECT_EQ(lanes.exposed(), 5);
 }
 
-// Compares with every way to cut.
+// Returns the cost of the longest stage under the best way to cut the layers into stages. Tries every way.
 double least_longest(const std::vector<double>& costs, size_t first, int64_t stages) {
   if (stages == 1) return std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(first), costs.end(), 0.0);
   double best = 1e9, sum = 0;
@@ -88,8 +88,8 @@ TEST(StageCut, MakesTheLongestStageAsShortAsPossible) {
     }
 }
 
-// On hosts of 8, the axis tp of dp=4,tp=4 stays in a host, and dp has two ranks in each of two hosts: a ring may use
-// the links of both out of the host.
+// On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
+// of two hosts. A ring over dp may use the links of both these ranks between the hosts.
 TEST(GroupLink, UsesTheLinksThatTheRanksOfAnAxisHave) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
@@ -100,7 +100,7 @@ TEST(GroupLink, UsesTheLinksThatTheRanksOfAnAxisHave) {
   EXPECT_DOUBLE_EQ(data.between(1, 2).bytes_per_s, 10e9);
   EXPECT_DOUBLE_EQ(data.slowest().bytes_per_s, 10e9);
   EXPECT_DOUBLE_EQ(tensor.slowest().bytes_per_s, 100e9);
-  // Hierarchical: 4 GB inside twice halves, then 2 GB between two hosts.
+  // Hierarchical allreduce of 4 GB: a rank sends half of it twice within its host, and 2 GB between the two hosts.
   EXPECT_DOUBLE_EQ(data.seconds("allreduce", 4e9), std::min(6e9 / 20e9, 2 * 2e9 / 100e9 + 2e9 / 10e9));
   const GroupLink apart({{"dp", 2}, {"tp", 8}}, "dp", network, 1);
   EXPECT_DOUBLE_EQ(apart.seconds("allgather", 2e9), 1e9 / 10e9);
@@ -129,7 +129,7 @@ Report summarised(std::vector<CaseRecord> cases) {
 TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
   const std::string model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
   const double flop = small.flop_per_row();
-  // One row at 1 GFLOP/s, four at 3 GFLOP/s; 2 ms of updates.
+  // Measured steps: one sample at 1 GFLOP/s and four samples at 3 GFLOP/s, each with an optimizer step of 2 ms.
   const Report report = summarised(
       {gpt_case(model, 1, flop / 3, 2 * flop / 3, 2e6), gpt_case(model, 4, 4 * flop / 9, 8 * flop / 9, 2e6)});
   const Speed speed = speed_of(report, Device::cpu, Dtype::f32, /*threads=*/1);
@@ -140,7 +140,7 @@ TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
   EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
-  // A step of four rows takes what was measured.
+  // The predicted step of four samples takes the measured time.
   PlanRequest asked = request_for(1);
   asked.machine.speed = speed;
   const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};
@@ -217,13 +217,13 @@ TEST(PredictedTime, OfTensorParallelismAddsFourSumsForEachLayer) {
   EXPECT_NEAR(time.computing_s, 16 * small.flop_per_row() / rate / 2, 1e-9);
 }
 
-// With equal stages and free messages, the bubble is (P - 1) / M of the busy time.
+// For P equal stages, M micro-batches and free messages, the bubble is (P - 1) / M of the busy time.
 TEST(PredictedTime, OfAPipelineHasTheBubbleOfItsFormula) {
   const gpt::Shape even = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=32,vocab=1,style=llama,mlp=256");
   Machine machine = request_for(4).machine;
   machine.network.intra = {1e30, 0};
   Layout layout = layout_on({{"pp", 4}}, 8);
-  layout.stage_sizes = {3, 2, 2, 4};  // embed and two layers, ..., two layers, norm and head
+  layout.stage_sizes = {3, 2, 2, 4};  // embedding and 2 layers, 2 layers, 2 layers, 2 layers with norm and head
   const Time time = time_of(even, gpt::Precision::float32, layout, machine);
   EXPECT_NEAR(time.bubble_s / time.computing_s, 3.0 / 8, 2e-3);
 }
@@ -264,8 +264,8 @@ TEST(PredictedMemory, ShrinksWithEachKindOfSharding) {
   EXPECT_GT(zero1.total(), zero2.total());
 }
 
-// On one device, memory is highest when the loss has just been computed. Under fsdp it is in the backward pass of the
-// last layer: this layer and the next are gathered, and this one has gradients.
+// Peak memory. One device needs most memory just after it has computed the loss. Under fsdp a rank needs most in the
+// backward pass of the last layer: this layer and the next are gathered, and this layer has gradients.
 TEST(PredictedMemory, OfFsdpHasTheUnitsOfABackwardPass) {
   const gpt::Shape shape = gpt::parse_shape("layers=6,hidden=256,heads=8,seq=128,vocab=2048");
   const auto bytes = [&](gpt::Part part) { return 4 * static_cast<double>(gpt::parameters(shape, part, {})); };
@@ -304,7 +304,7 @@ TEST(LayoutPlan, TheFrontHasNoLayoutThatAnotherBeatsInTimeAndMemory) {
 
 TEST(LayoutPlan, LeavesOutLayoutsThatNeedMoreMemory) {
   const LayoutPlan all = plan_layouts(request_for(8));
-  const double limit = all.front.back().memory.total() * 1.001;  // of the smallest
+  const double limit = all.front.back().memory.total() * 1.001;  // just above the memory of the smallest layout
   const LayoutPlan plan = plan_layouts(request_for(8, limit));
   EXPECT_EQ(plan.examined, all.examined);
   EXPECT_GT(plan.too_large, 0u);
@@ -320,7 +320,7 @@ TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
   PlanRequest asked = request_for(8);
   asked.machine.network.host_size = 2;
   for (const Prediction& one : plan_layouts(asked).fitting) EXPECT_LE(one.layout.size("tp"), 2) << text_of(one.layout);
-  // In hosts of 6, ranks 4 to 7 would lie on two.
+  // On hosts of 6 devices, ranks 4 to 7 of the axis tp would lie on two hosts.
   asked = request_for(12);
   asked.batch = 12;
   asked.machine.network.host_size = 6;
@@ -336,7 +336,7 @@ TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanRanks) {
     EXPECT_FALSE(plan.fitting.empty()) << text_of(mesh);
     return std::ranges::any_of(plan.fitting, [](const Prediction& one) { return one.layout.sequence; });
   };
-  EXPECT_FALSE(some_cut({{"cp", 4}, {"tp", 4}}));  // 2 tokens for 4 ranks
+  EXPECT_FALSE(some_cut({{"cp", 4}, {"tp", 4}}));  // each rank of cp has 2 tokens, fewer than the 4 ranks of tp
   EXPECT_TRUE(some_cut({{"dp", 2}, {"cp", 2}, {"tp", 4}}));
 }
 
@@ -372,7 +372,7 @@ TEST(LayoutMap, MarksTheBestAndTheLimit) {
   for (size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1)
     longest = std::max(longest, to - from);
   EXPECT_LE(longest, 80u);
-  // A limit beyond all layouts is drawn at the right edge.
+  // The map draws a memory limit beyond all layouts at its right edge.
   const std::string wide = map_text(plan_layouts(request_for(8, 1e12)), 80);
   EXPECT_EQ(wide.substr(0, wide.find('\n')).size(), 79u);
   expect_contains(map_svg(plan), {"fill=\"white\"", "stroke-dasharray", "is the fastest that fits"});

@@ -50,8 +50,8 @@ TEST(Network, RefusesInvalidLinksAndShowsAValidExample) {
   for (const char* text : {"intra=450:2us", "", "intra"}) expect_contains(refusal(text), {"intra=450GB/s:2us"});
 }
 
-// 4 devices reduce 450 MB. Each sends 6 messages of a quarter of it, and a message takes 2 us + 112.5 MB / (450 GB/s) =
-// 252 us.
+// 4 devices reduce 450 MB. Each device sends 6 messages of a quarter of 450 MB, and a message takes 2 us + 112.5 MB /
+// (450 GB/s) = 252 us.
 TEST(Allreduce, RingCostIsThatOf2TimesNMinus1Messages) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 6 * 252e-6, 1e-12);
   EXPECT_EQ(collective_seconds("allreduce", Algorithm::ring, 1, 450e6, {nvlink, nvlink, 0}), 0);
@@ -71,8 +71,8 @@ TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }
 
-// 16 devices in hosts of 4 reduce 45 MB. Inside a host, 3 messages of 2 us + 11.25 MB / (450 GB/s) = 27 us come before
-// and after. Between 4 hosts, 11.25 MB take 6 messages of 10 us + 56.25 us.
+// 16 devices in hosts of 4 reduce 45 MB. Before and after the exchange between hosts, each device sends 3 messages of 2
+// us + 11.25 MB / (450 GB/s) = 27 us within its host. Between 4 hosts, 11.25 MB take 6 messages of 10 us + 56.25 us.
 TEST(Allreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 16, 45e6, {nvlink, ethernet, 4}),
               2 * 3 * 27e-6 + 6 * 66.25e-6, 1e-12);
@@ -86,8 +86,8 @@ TEST(Collectives, AllgatherAndReduceScatterCostHalfOfARingAllreduce) {
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
 }
 
-// Returns a step with 10 ms of computing, whose gradients are needed after 8 ms. On 2 devices at 1 GB/s without
-// latency, a bucket of x MB takes x ms. The first bucket is ready after 5 ms, the second after 8 ms.
+// Returns a step with 10 ms of computing. Its gradients are needed after 8 ms. On 2 devices at 1 GB/s without latency,
+// a bucket of x MB takes x ms. The first bucket is ready after 5 ms, the second after 8 ms.
 StepShape two_buckets(double first_mb, double second_mb) {
   return {.traffic = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
           .backward_end = 0.8};

@@ -1,4 +1,5 @@
-// Predictions of layouts beside published measurements. Each machine has one rate, fitted to one row of its table.
+// Compares predictions of layouts with published measurements. Each machine has one rate, fitted to one row of its
+// table.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,15 +18,15 @@ struct Row {
   gpt::Shape shape;
   Layout layout;
   double published;
-  double most_off = usual_error;  // largest relative error that is accepted; larger ones are explained at their row
-  std::string order = {};         // rows with this text are compared with each other; empty: with none
+  double most_off = usual_error;  // largest accepted relative error; a larger one is explained at its row
+  std::string order = {};         // rows with the same text must keep their published order; empty: no order
 };
 
 double rows_of(const Layout& layout) {
   return static_cast<double>(layout.rows * layout.micro_batches * layout.size("dp") * layout.size("shard"));
 }
 
-// What a table publishes: a rate per GPU that grows as a step gets shorter.
+// Returns the figure that a table publishes: a rate per GPU, which grows as a step gets shorter.
 using Figure = std::function<double(const Row& row, double step_s)>;
 
 double step_s(const Row& row, const Network& network, double flop_per_s) {
@@ -33,8 +34,8 @@ double step_s(const Row& row, const Network& network, double flop_per_s) {
   return time_of(row.shape, gpt::Precision::bfloat16, row.layout, machine).step_s();
 }
 
-// Fits the rate to one row, and compares all others. Where two published figures with the same `order` differ by more
-// than 7 %, the predicted ones must have the same order.
+// Fits the machine's rate to one row, and compares the predictions of all rows. If two published figures with the same
+// `order` differ by more than 7 %, the predicted ones must have the same order.
 void expect_close(const std::vector<Row>& rows, size_t fitted, const Network& network, const Figure& figure) {
   double low = 1e12, high = 1e16;
   for (int round = 0; round < 100; ++round) {
@@ -74,8 +75,8 @@ Layout scheduled(const gpt::Shape& shape, Layout layout, const char* family, int
   return layout;
 }
 
-// Megatron-LM on A100 (arXiv 2104.04473, table 1): hosts of 8, NVLink, 25 GB/s of InfiniBand a GPU. All activations are
-// recomputed, the schedule is interleaved, and the operations of the recomputation count.
+// Megatron-LM on A100 (arXiv 2104.04473, table 1): hosts of 8 GPUs, NVLink, 25 GB/s of InfiniBand per GPU. All
+// activations are recomputed, the schedule is interleaved, and the published FLOP include the recomputation.
 TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
   struct Published {
     const char* name;
@@ -86,7 +87,7 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
   };
   const Network network{{300e9, 5e-6}, {25e9, 10e-6}, 8};
   std::vector<Row> rows;
-  // The smallest model has the narrowest matrices, which run slower.
+  // The smallest model may be off by more, because its matrices are the narrowest, and narrow matrices run slower.
   for (const auto& p : std::vector<Published>{{"1.7 B", 24, 2304, 24, 1, 1, 32, 512, 137, 0.2},
                                               {"3.6 B", 32, 3072, 30, 2, 1, 64, 512, 138},
                                               {"7.5 B", 32, 4096, 36, 4, 1, 128, 512, 142},
@@ -135,7 +136,8 @@ TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
     std::vector<double> zb_2p, zb_1p, one_f_one_b, interleaved;
     double most_off_1f1b = usual_error, most_off_zb_1p = usual_error;
   };
-  // The smallest model's matrices are the narrowest, so its figures are predicted too high; most of all with ZB-1p.
+  // The smallest model's matrices are the narrowest and run slower, so its figures are predicted too high, most of all
+  // with ZB-1p.
   const std::vector<Model> models = {{"1.5 B",
                                       22,
                                       24,
@@ -200,15 +202,17 @@ TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
         rows.push_back({std::string(family) + " " + of, shape, scheduled(shape, base, family, stages), published,
                         most_off, ordered ? of : ""});
       };
-      // The head of the smallest model costs as much as 1.8 layers, and is a stage of its own when interleaved.
+      // The head of the smallest model costs as much as 1.8 layers, and is a stage of its own in an interleaved
+      // schedule. So the order of this model's interleaved figure is not compared.
       const bool small = m.hidden == models.front().hidden;
       add("1f1b", 1, m.one_f_one_b[i], m.most_off_1f1b, true);
       add("interleaved", static_cast<int>(m.layers + 2) / m.ranks, m.interleaved[i], usual_error, !small);
       add("zb-h1", 1, m.zb_1p[i], m.most_off_zb_1p, true);
-      // The paper's ranks begin a step before others have ended the last one, which this model does not have.
+      // In the paper, a rank begins a step before other ranks have ended the previous one. The prediction does not
+      // model this, so the order of zb-h2 is not compared.
       add("zb-h2", 1, m.zb_2p[i], usual_error, false);
     }
-  constexpr size_t fitted = 24;  // 1f1b of 14.6 B with 48 micro-batches
+  constexpr size_t fitted = 24;  // index of the row to which the rate is fitted: 1f1b of 14.6 B with 48 micro-batches
   expect_close(rows, fitted, network,
                [](const Row& row, double step) { return rows_of(row.layout) / step / ranks_of(row.layout.mesh); });
 }
@@ -263,8 +267,8 @@ TEST(Published, TorchtitanFsdpOn128GpusIsPredictedFrom8) {
   expect_close({row("8B, 8 GPUs", 8, 5762), row("8B, 128 GPUs", 128, 5605)}, 0, h100, tokens_per_gpu);
 }
 
-// From cp=4 on, the published steps take up to 1.5 times as long as their operations say; 1.8 times with pipelines. The
-// exchange of keys and values is too short to be the reason.
+// From cp=4 on, the published steps take up to 1.5 times as long as their operation counts predict; 1.8 times with
+// pipelines. The exchange of keys and values is too short to be the reason.
 TEST(Published, TorchtitanContextParallelismIsPredictedTo65536Tokens) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, int shard, int cp, double published, double most_off = usual_error) {

@@ -1,4 +1,4 @@
-// The text of `dpbench check`: counts, failures grouped by their likely cause, cases that did not run.
+// Tests the text of `dpbench check`: counts, failures grouped by their likely cause, cases that did not run.
 #include <gtest/gtest.h>
 
 #include "harness/front/commands/check_text.h"
@@ -41,7 +41,7 @@ TEST(CheckText, GroupsFailuresOfAllCasesByTheirCause) {
   EXPECT_EQ(times(text, "times what they should be"), 1u) << text;
   expect_contains(text, {"gradient-meaning, accumulation, clip; 2 cases", "detail of gradient-meaning",
                          "loss-value; 1 case", "1 checks passed, 4 failed"});
-  EXPECT_LT(text.find("times what"), text.find("another rank's loss"));  // the cause of most checks comes first
+  EXPECT_LT(text.find("times what"), text.find("another rank's loss"));  // the cause of most failed checks comes first
   EXPECT_EQ(times(text, "output-shape"), 0u);
   EXPECT_EQ(times(every_check(report), "output-shape"), 1u);
 }

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// Answers every block with 10 steps in 1 ms, of which the rank waited `queue_ns` for a core.
+// Answers every block with 10 steps in 1 ms. The rank waited `queue_ns` of this time for a core.
 class FakeBuild : public CaseRunner {
  public:
   CaseOutcome run(const CaseSpec&, const Json&) override {
@@ -31,7 +31,7 @@ class FakeBuild : public CaseRunner {
   int blocks = 0;
 };
 
-// Reads of the cores' times, 1 s apart, in which others use `load` of a core.
+// Returns a fake clock: readings of the cores' times, 1 s apart. Between readings, other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;
@@ -46,8 +46,8 @@ class DuelLoopTest : public testing::Test {
     options_.check = false;
   }
 
-  // Runs a duel of one case over 20 pairs. Returns how many more blocks the new build ran than one per pair and the
-  // first block, which does not count.
+  // Runs a duel of one case over 20 pairs. Returns the number of repeated blocks of the new build: its blocks without
+  // one per pair and without the first block, which does not count.
   int repeated(ReadCpuTimes cpu_times) {
     DuelReport report;
     report.rule.looks = {20};
@@ -72,7 +72,7 @@ TEST_F(DuelLoopTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDisturbed)
 
 TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUnlessTheMachineIsQuiet) {
   base_.queue_ns = 300'000;
-  const int most = 4 * 2 * options_.pairs_per_launch;  // per launch, twice as many pairs as it has
+  const int most = 4 * 2 * options_.pairs_per_launch;  // limit: in each of 4 launches, twice its number of pairs
   EXPECT_EQ(repeated(times_with(0.5)), most);
   EXPECT_EQ(repeated({}), most);
   options_.keep_disturbed = true;

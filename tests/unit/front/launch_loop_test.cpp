@@ -150,7 +150,7 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
 }
 
 TEST_F(LaunchLoopTest, RunsTheChosenCasesUntilNoneIsChosen) {
-  std::vector<bool> measured;  // whether dp has a speed when the next launch is chosen
+  std::vector<bool> measured;  // for each choice of the next launch: true if dp has a step time by then
   choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
     measured.push_back(record("dp").ok() && record("dp").step_time_ns);
     if (launch == 0) return unfinished;

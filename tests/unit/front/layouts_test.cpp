@@ -1,5 +1,5 @@
-// Random layouts of `dpbench check --layouts`: what is drawn, how a failing one is simplified, and the products of axes
-// that `check` adds.
+// Tests random layouts of `dpbench check --layouts`: which layouts are drawn, how a failing layout is simplified, and
+// the combinations of axes that `check` adds.
 #include <algorithm>
 #include <functional>
 #include <set>
@@ -72,7 +72,7 @@ TEST(Layouts, HaveUpTo8RanksOnTheAxesOfTheStrategy) {
   EXPECT_EQ(values, (std::set<std::string>{"schedule=gpipe", "parts=2", "parts=3", "verify=on"}));
 }
 
-// Simplifies a layout as long as it fails.
+// Simplifies a layout step by step, as long as a simpler layout fails too.
 CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails) {
   const Catalogue all = with_layouts();
   for (bool found = true; found;) {

@@ -1,4 +1,4 @@
-// Where the axes of a mesh lie on several hosts.
+// Tests which axes of a mesh stay within a host and which axes cross hosts.
 #include "harness/front/plan/mesh_hosts.h"
 
 #include <gtest/gtest.h>

@@ -126,8 +126,8 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // the first block that counts
-  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // the third one
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // disturbs the first block that counts
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // disturbs the third block that counts
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));
@@ -135,7 +135,7 @@ TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
   EXPECT_EQ(cases_.blocks, 1 + 6);
 }
 
-// Readings of the cores' times, 1 s apart, between which other programs use `load` cores.
+// Returns a fake clock: readings of the cores' times, 1 s apart. Between readings, other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;
@@ -150,7 +150,7 @@ TEST_F(PairedRunnerTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDistur
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2}).disturbed_blocks, 8) << "the load is not known";
 }
 
-// A profile whose ranks waited for a core for 30 % of a step.
+// Returns a profile in which the ranks waited for a core for 30 % of a step.
 Profile starved_profile() {
   return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
 }

@@ -1,5 +1,5 @@
-// The plan (list of cases of a run): which combinations of world, batch, device and backend run, are skipped or are
-// refused.
+// Tests the plan (list of cases of a run): which combinations of world, batch, device and backend run, are skipped or
+// are refused.
 #include <set>
 
 #include "tests/unit/front/plan_parts.h"

@@ -1,4 +1,4 @@
-// A case of the workload "toy", for tests of loops over cases.
+// Makes a case of the workload "toy", for tests of loops over cases.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The answer of a run, on hand-made runs: which cases are ranked, what is told from what, and each rule's sentence.
+// Tests the answer of a run (a text that ranks the strategies) on hand-made runs: which cases are ranked, which
+// differences are reported, and the sentence of each rule.
 #include "harness/report/answer/answer.h"
 
 #include <gtest/gtest.h>
@@ -48,8 +49,7 @@ CaseRecord timed(const std::string& strategy, int world, double speedup, double 
   return record;
 }
 
-// Adds a launch with these phase times and one profiled collective, and sets the derived communication time and
-// overlap.
+// Adds a launch with these phase times and one profiled collective. Sets the derived communication time and overlap.
 CaseRecord with_parts(CaseRecord record, const std::map<std::string, double>& phases, double overlap = 0,
                       const std::string& op = "allreduce") {
   RankRecord rank;
@@ -167,7 +167,7 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
 }
 
-// Each change makes two cases incomparable.
+// Each change to one of two equal cases makes these cases incomparable.
 TEST(Answer, NeverRanksCasesOfDifferentSettings) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
@@ -251,7 +251,7 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::string text;  // of the first sentence by this rule; for a reason, a part of the rule `fastest`'s
+  std::string text;  // first sentence by this rule, or a part of it
 };
 
 std::vector<RuleCase> rule_cases() {
@@ -315,7 +315,7 @@ std::vector<RuleCase> rule_cases() {
       {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}),
        "Noise widens the intervals of ddp (17 %)."},
       {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), "To decide more: --max-noise 5."},
-      // Reasons
+      // rules that explain why one case is slower than another
       {"straggler", slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
        "rank 3 is slower than the others"},
       {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)),
@@ -327,7 +327,7 @@ std::vector<RuleCase> rule_cases() {
       {"computation", slower_than_fast(by_shares(slow, 4, 1)), "its computation takes longer."},
       {"no-single-part", slower_than_fast(by_shares(slow, 7.5, 4.5)), "no single part of the step explains it."},
       {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
-      // The whole run
+      // rules about the whole run
       {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
       {"busy", busy, "other programs took 1.0 of 2 cores in 1 of 3 cases. Measure again on an idle machine."},
       {"wrong", run_of({with_status(CaseStatus::wrong)}),
@@ -387,7 +387,7 @@ TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
   EXPECT_TRUE(text({.state = 1 << 20}, {.state = 1 << 20}).ends_with("more time (11 to 14 %)."));
 }
 
-// A rule may hold only where it is meant to.
+// Rules that do not apply to a run must write no sentence.
 TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));
   for (const char* rule :

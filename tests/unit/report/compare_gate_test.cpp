@@ -1,4 +1,5 @@
-// Rules of the gate that fails a comparison of two runs, given as flags for all cases or in a file per case.
+// Tests the rules of the gate, which can fail a comparison of two runs. The rules come from flags for all cases, or
+// from a file for each case.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

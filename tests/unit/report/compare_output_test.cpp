@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-// Returns a comparison of four cases: one slower, one unclear, one broken, and one that is gone from the new run.
+// Returns a comparison of four cases: one slower, one unclear, one broken, and one that is missing from the new run.
 Comparison one_of_each() {
   CaseRecord wrong = measured("dp", 2, Scaling::weak, 64, 10000);
   wrong.checks = {{.name = "output-shape", .status = CheckStatus::failed, .detail = "100%\nwrong"}};

@@ -129,7 +129,7 @@ struct Power {
   double noise, limit;
   int launches;
   double slower_by;
-  double least, most;  // smallest and largest allowed share of experiments with the verdict SLOWER
+  double least, most;  // smallest and largest allowed share of simulated comparisons with the verdict SLOWER
 };
 
 double share_slower(const Power& p, std::mt19937_64& generator) {
@@ -171,7 +171,7 @@ TEST(Power, GateHasFewFalseAlarmsAndFindsRealSlowdowns) {
   }
 }
 
-// Launches of 1000 ns with a half interval of 1.9 %.
+// The launches `base_times` have a median of 1000 ns with a confidence interval of +- 1.9 %.
 TEST(AbsoluteLimit, JudgesTheNewRunAlone) {
   EXPECT_EQ(verdict(slower_times, base_times, "median:<1100ns"), Verdict::same);
   EXPECT_EQ(verdict(slower_times, base_times, "median:<900ns"), Verdict::slower);

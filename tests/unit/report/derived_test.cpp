@@ -104,8 +104,8 @@ Report scaling_report() {
   return report;
 }
 
-// Under load the baseline's blocks may be slower than those of a case in a world of 1, which then has other notices
-// too.
+// On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The case then has
+// other notices too.
 TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
   for (const int world : {1, 2}) {
     Report report =
@@ -155,7 +155,7 @@ TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   EXPECT_FALSE(two.wrapper_cost);
 }
 
-// The case's steps take 1600 ns. The reference took 800 to 1100 ns in the blocks beside them.
+// The case's steps take 1600 ns. In the neighbouring blocks, the reference's steps took 800 to 1100 ns.
 TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
   Report report = scaling_report();
   auto& launches = report.cases[2].launches;

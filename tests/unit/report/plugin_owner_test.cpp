@@ -1,4 +1,4 @@
-// A plug-in is refused if a user other than the one who runs dpbench could change its file.
+// Tests that dpbench refuses a plug-in whenever another user could change its file.
 #include "harness/report/machine/plugin_owner.h"
 
 #include <fcntl.h>

@@ -23,7 +23,7 @@ TEST(Report, UsesOnlyTimedBlocksThatAllRanksHave) {
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
 }
 
-// The worker's filter reads the same expressions as the command line.
+// The worker's filter of checks and the command line's filter of cases accept the same regular expressions.
 TEST(NamePattern, IsEcmaScriptAndMatchesAnywhere) {
   EXPECT_TRUE(NamePattern("cpu:\\d").matches("ddp/toy/cpu:2/shm"));
   EXPECT_TRUE(NamePattern("").matches("any"));

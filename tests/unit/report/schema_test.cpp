@@ -191,8 +191,8 @@ TEST_P(Golden, ReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
   const Json lost = Json::diff(before, after);
   for (const Json& change : lost) {
     const std::string path = change["path"];
-    // In version 1.0, `baseline` marked only baseline cases that dpbench had added. The reader sets it to its present
-    // meaning.
+    // In version 1.0, `baseline` marked only baseline cases that dpbench had added. The reader converts `baseline` to
+    // its present meaning.
     const bool of_1_0 = version == "1.0.json" && path.ends_with("/baseline");
     // Versions before 1.5 had only the runtime `fast`, which their ids do not name. The reader adds it.
     const bool of_id = version < "1.5.json" && path.ends_with("/id") && path.starts_with("/cases/");

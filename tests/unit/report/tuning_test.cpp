@@ -1,4 +1,4 @@
-// Successive halving of tuning candidates, and the verdict on the one that is left.
+// Tests the successive halving of tuning candidates, and the verdict on the last candidate.
 #include <gtest/gtest.h>
 
 #include "harness/report/judge/tuning.h"
@@ -8,7 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a case of ddp whose blocks take `block_ns` in each launch, beside a reference of 1,000 ns a step.
+// Returns a case of ddp. Its blocks take blocks_ns[i] ns in launch i (start of the processes); the reference takes
+// 1,000 ns per step.
 CaseRecord candidate(const std::string& bucket, const std::vector<int64_t>& blocks_ns) {
   CaseRecord record = test::measured("ddp", 2, Scaling::weak, 64, blocks_ns);
   if (!bucket.empty()) record.spec.params = {{"bucket_mb", bucket}};
@@ -25,7 +26,7 @@ Report with(std::vector<CaseRecord> cases) {
   return report;
 }
 
-// The default values take 1,000 ns a step, the candidates 900, 1,100, 800 and 1,200.
+// The default values take 1,000 ns per step; the four candidates take 900, 1,100, 800 and 1,200 ns.
 Report five_cases() {
   return with({candidate("", {10000}), candidate("1", {9000}), candidate("2", {11000}), candidate("3", {8000}),
                candidate("4", {12000})});
@@ -48,7 +49,7 @@ TEST(Tuning, DropsCandidatesThatComputeOtherGradients) {
 }
 
 TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterItsSelection) {
-  // Fast in the first launch, by luck; as fast as the default in the others.
+  // The candidate is fast only in the first launch, by luck. In later launches it is as fast as the default.
   const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
   const auto found = tuned(report, 1);
   ASSERT_EQ(found.size(), 1u);

@@ -38,7 +38,7 @@ TEST(Validate, FindsNoProblemInTheCommittedReports) {
   EXPECT_GT(found, 3);
 }
 
-// A forged figure: a change to the measured case with two ranks, and words that the resulting problem must contain.
+// A forged figure: `change` alters the case with two ranks in full_report(). The reported problem must contain `parts`.
 struct Forgery {
   void (*change)(CaseRecord&);
   Texts parts;

@@ -1,4 +1,4 @@
-// Enumerates the sizes for which schedules are tested: up to 8 ranks, 4 stages on each, 32 micro-batches.
+// Enumerates the sizes for which schedules are tested: up to 8 ranks, 4 stages per rank and 32 micro-batches.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline std::string text_of(const Request& request) {
          std::to_string(request.microbatches) + " micro-batches";
 }
 
-// Calls `test` for every size that the family has; returns the number of calls.
+// Calls `test` for every size that the schedule family supports. Returns the number of calls.
 inline int for_each_size(const Family& family, const std::function<void(const Request&)>& test, int most_ranks = 8,
                          int most_microbatches = 32) {
   int count = 0;

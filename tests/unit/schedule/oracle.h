@@ -1,5 +1,5 @@
-// An independent judge of schedules: executes the lists with symbolic values instead of tensors, and compares the
-// weight gradients with those of one device. It shares no code with the verifier.
+// Judges schedules independently of the verifier, with which it shares no code: executes the action lists with symbolic
+// values instead of tensors, and compares the weight gradients with those of one device.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class SymbolicRun {
   SymbolicRun(const Schedule& schedule, bool buffered)
       : schedule_(schedule), buffered_(buffered), at_(schedule.world(), 0) {}
 
-  // True if all ranks end, and each stage has added the right weight gradients in ascending micro-batch order.
+  // Returns true if all ranks finish, and each stage has added the right weight gradients in ascending micro-batch
+  // order.
   bool is_right() {
     bool moved = true;
     while (moved && !wrong_) {
@@ -119,7 +120,7 @@ class SymbolicRun {
     return true;
   }
 
-  // True if the receiver is at a receive of this channel and the channel is empty.
+  // Returns true if the receiver's next action is a receive on this channel and the channel is empty.
   bool peer_receives(const Channel& channel) {
     const int peer = schedule_.rank_of[channel.to];
     if (at_[peer] == schedule_.ranks[peer].size() || !channels_[channel].empty()) return false;

@@ -1,4 +1,5 @@
-// Broken schedules: each kind is refused by the rule that is named for it, without running anything.
+// Tests that the verifier refuses each kind of broken schedule, by the rule for this kind, without running the
+// schedule.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -15,7 +16,7 @@ namespace {
 Schedule made(const std::string& name, const Request& request) { return make_schedule(*find_family(name), request); }
 Schedule lowered(const std::string& name, const Request& request) { return lower(made(name, request)); }
 
-// Returns the names of the rules that a schedule breaks; empty if it is right.
+// Returns the names of the rules that a schedule breaks; empty if the schedule is right.
 std::string broken_rules(const Schedule& schedule) {
   std::set<std::string> names;
   for (const Fault& fault : verify(schedule)) names.insert(name_of(fault.rule));
@@ -40,7 +41,7 @@ void erase(Schedule& schedule, int rank, const std::string& text) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(position(schedule, rank, text)));
 }
 
-// Moves an action of a rank to a position of its list.
+// Moves an action in a rank's list to the given position.
 void move(Schedule& schedule, int rank, const std::string& text, size_t to) {
   const Action action = schedule.ranks[rank][position(schedule, rank, text)];
   erase(schedule, rank, text);
@@ -193,7 +194,8 @@ TEST(RefusesASchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
   EXPECT_EQ(broken_rules(late), "transfer-order");
 }
 
-// Moves rank 1's receives of activations to the front, so that each comes before its consumer whatever their order is.
+// Moves rank 1's receives of activations to the front of its list, so that each receive comes before its consumer in
+// any order of the receives.
 Schedule all_received_first() {
   Schedule schedule = lowered("gpipe", {2, 1, 4});
   schedule.receive_slots = 0;
@@ -215,7 +217,7 @@ TEST(RefusesASchedule, ThatReceivesInReverseOrder) {
   Schedule reversed = all_received_first();
   std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + 4);
   EXPECT_EQ(broken_rules(reversed), "channel-order");
-  Schedule backwards = all_received_first();  // rank 1 sends, and rank 0 receives
+  Schedule backwards = all_received_first();  // with sends and receives exchanged: rank 1 sends, and rank 0 receives
   for (int i = 0; i < 4; ++i) {
     const std::string number = std::to_string(i);
     std::swap(backwards.ranks[0][position(backwards, 0, "0SEND_F" + number)],
@@ -232,8 +234,8 @@ TEST(RefusesASchedule, ThatDeadlocks) {
             "waits for rank 0");
 }
 
-// Both ranks send first, as 1F1B does without paired transfers: the schedule completes with buffers and deadlocks
-// without.
+// Both ranks send before they receive, as in 1F1B without paired transfers. The schedule completes if sends are
+// buffered, and deadlocks if not.
 TEST(RefusesASchedule, ThatDeadlocksWithoutBuffers) {
   const Schedule schedule = from_lists({{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0F2", "0SEND_F2",
                                          "0RECV_B1", "0B1", "0RECV_B2", "0B2"},
@@ -316,8 +318,8 @@ TEST_P(EveryMutant, IsRefusedByTheRuleForItsKindOfMutation) {
   RecordProperty("mutants", mutants);
 }
 
-// Random swaps of neighbours and of distant actions: the verifier accepts only those that a symbolic run finds right,
-// and refuses none of the right ones except for declared limits.
+// Swaps random pairs of neighbouring or distant actions. The verifier must accept only schedules that a symbolic run
+// finds right. It may refuse a right schedule only for exceeding a declared limit.
 TEST_P(EveryMutant, IsAcceptedOnlyIfASymbolicRunIsRight) {
   const Family& family = GetParam();
   std::mt19937 random(7);

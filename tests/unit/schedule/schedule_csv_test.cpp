@@ -1,4 +1,5 @@
-// Schedules as CSV: what is written is read back, torch's letters are understood, and bad files are refused by line.
+// Tests schedules as CSV files: a written schedule is read back unchanged, torch's letters for actions are understood,
+// and the error for a bad file names the line.
 #include <gtest/gtest.h>
 
 #include "strategies/schedule/csv.h"

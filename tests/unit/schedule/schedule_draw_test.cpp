@@ -1,4 +1,4 @@
-// Pictures of schedules: lanes, boxes and widths in the terminal, and the elements of the SVG.
+// Tests pictures of schedules: lanes, boxes and widths in the terminal, and the elements of the SVG.
 #include <gtest/gtest.h>
 
 #include "strategies/schedule/draw.h"
@@ -49,7 +49,7 @@ TEST(DrawText, CutsAPictureThatIsStillTooWide) {
 
 TEST(DrawText, ColoursMicroBatchesDifferently) {
   const std::string text = picture("1f1b", {1, 1, 2}, {.colour = true});
-  EXPECT_EQ(count_of(text, "\x1B[30;48;5;117m"), 2U);  // F0 and B0
+  EXPECT_EQ(count_of(text, "\x1B[30;48;5;117m"), 2U);  // F0 and B0 have one background colour
   EXPECT_EQ(count_of(text, "\x1B[30;48;5;215m"), 2U);
   EXPECT_EQ(count_of(text, "\x1B[0m"), 4U);
   EXPECT_EQ(text.find('-'), std::string::npos);

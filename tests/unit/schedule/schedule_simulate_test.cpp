@@ -1,4 +1,4 @@
-// The simulator against the closed formulas of the papers, exactly, and against times worked out by hand.
+// Compares the simulator of schedules with the closed formulas of the papers, exactly, and with times computed by hand.
 #include <gtest/gtest.h>
 
 #include "strategies/schedule/lower.h"
@@ -7,7 +7,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Times of F, B and W. Whole numbers are exact in a double.
+// Times of the forward pass (F), input gradient (B) and weight gradient (W). Whole numbers are exact in a double.
 const std::vector<Costs>& cost_triples() {
   static const std::vector<Costs> all = {{.forward = 1, .input_gradient = 1, .weight_gradient = 1},
                                          {.forward = 2, .input_gradient = 2, .weight_gradient = 1},
@@ -42,7 +42,7 @@ TEST_P(BubbleFormula, EqualsTheSimulation) {
   RecordProperty("compared", compared);
 }
 
-// Transfers that take no time change no computation's start.
+// Transfers that take no time must not change the start of any computation.
 TEST_P(BubbleFormula, FreeTransfersDoNotChangeTheSimulatedTimes) {
   for_each_size(
       GetParam(),
@@ -83,7 +83,7 @@ TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
   EXPECT_EQ(live(simulated("dualpipe", {p, 1, m})), std::vector<int>(p, p + 1));
 }
 
-// The last rank cannot start before the first forward pass has come down all ranks.
+// The last rank cannot start before the first micro-batch has passed through all other ranks.
 TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
@@ -100,7 +100,7 @@ TEST(Simulate, ZbvMeetsTheLowerBoundWhenThePipelineIsFull) {
 }
 
 TEST(Simulate, AddsTheLatencyOfEachBoundaryToASingleMicroBatch) {
-  // Three forward passes, two transfers, three backward passes of 2 units, two transfers.
+  // Three forward passes of 1 unit, two transfers, three backward passes of 2 units, two transfers.
   EXPECT_EQ(simulated("1f1b", {3, 1, 1}, {.link = {.latency = 0.5}}).makespan, 3 + 2 * 0.5 + 3 * 2 + 2 * 0.5);
 }
 
@@ -126,8 +126,9 @@ TEST(Simulate, OverlappedPairsTakeTheTimeGivenForThem) {
   EXPECT_LT(together.makespan, apart.makespan);
 }
 
-// arXiv 2401.10241: profiled times in ms of a model of 1.5 B parameters on 8 ranks, and the bubble rates that the paper
-// gives for 24 and 64 micro-batches. Its times for 64 differ slightly from those for 24, so that rate is less exact.
+// The costs are profiled times in ms of a model of 1.5 B parameters on 8 ranks (arXiv 2401.10241). The expected bubble
+// rates are the paper's for 24 and 64 micro-batches. The paper's times for 64 micro-batches differ slightly, so the
+// rates for 64 are less exact.
 TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
   const Costs costs{.forward = 18.522, .input_gradient = 18.086, .weight_gradient = 9.337, .link = {.latency = 0.601}};
   const auto rate = [&](const std::string& name, int microbatches) {
@@ -142,8 +143,8 @@ TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
   EXPECT_NEAR(rate("zb-h2", 64), 0.0444, 6e-3);
 }
 
-// Stage 1 takes three times as long. Rank 0 computes F0 F1 in 0..2; rank 1 F0 B0 F1 B1 in 1..19, each F 3 and B 6; then
-// rank 0 has B1 left, 2 more.
+// Stage 1 takes three times as long: 3 per F and 6 per B. Rank 0 computes F0 and F1 from 0 to 2; rank 1 computes F0 B0
+// F1 B1 from 1 to 19; then rank 0 computes B1 for 2 more.
 TEST(Simulation, StagesMayTakeDifferentTimes) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 2});
   const Simulation simulation = simulate(schedule, {.stage_factors = {1, 3}});

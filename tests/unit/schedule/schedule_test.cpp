@@ -1,4 +1,4 @@
-// Properties of all built-in schedules: they obey every rule, also after transfers are added.
+// Tests properties of all built-in schedules: they obey every rule, also after lower() has added transfers.
 #include <gtest/gtest.h>
 
 #include "strategies/schedule/csv.h"
@@ -29,7 +29,7 @@ TEST_P(EveryFamily, ObeysEveryRuleWithAndWithoutTransfers) {
   RecordProperty("sizes", sizes);
 }
 
-// The order of sends and receives is decided by simulated times, so it must be free of deadlocks for uneven times too.
+// lower() orders sends and receives by simulated times. The order must be free of deadlocks for uneven times too.
 TEST_P(EveryFamily, CannotDeadlockWhateverTheCosts) {
   const std::vector<Costs> costs = {{.forward = 3, .input_gradient = 5, .weight_gradient = 2, .link = {.latency = 4}},
                                     {.forward = 1. / 3, .input_gradient = 0.1, .weight_gradient = 0.7},

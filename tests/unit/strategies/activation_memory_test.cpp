@@ -1,4 +1,4 @@
-// The bytes that a forward pass of tp and of cp keeps for its backward pass, against the formulas of a layer.
+// Compares the bytes that a forward pass of tp and cp keeps for its backward pass with the formulas for a layer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 using namespace sharded_runs;
 
-// LibTorch's allocator for CPU tensors while an object of this class exists. Counts the bytes in use, by all threads.
+// Replaces LibTorch's allocator of CPU tensors while an object of this class exists. Counts the bytes in use by all
+// threads.
 class CountingAllocator {
  public:
   CountingAllocator() { c10::SetAllocator(at::kCPU, &counting()); }
@@ -47,7 +48,7 @@ class CountingAllocator {
     c10::DataPtr data;
     int64_t size;
   };
-  // Never destroyed, because tensors that outlive a test keep a pointer to it.
+  // This allocator is never destroyed, because tensors that outlive a test keep a pointer to it.
   static Counting& counting() {
     static auto* const one = new Counting;
     return *one;
@@ -58,7 +59,7 @@ class CountingAllocator {
 
 constexpr int64_t samples = 2, tokens = 32, hidden = 64;
 
-// Returns the bytes in use when the threads that carry messages have let go of them.
+// Returns the bytes in use after the communication threads have released their tensors.
 int64_t settled_bytes() {
   int64_t least = CountingAllocator::in_use();
   for (int i = 0; i < 20; ++i) {
@@ -68,10 +69,10 @@ int64_t settled_bytes() {
   return least;
 }
 
-// Divides a model among the ranks of an axis, and returns their exchange.
+// Divides a model among the ranks of an axis. Returns the ModelSplit, through which this rank exchanges activations.
 using Divide = std::function<ModelSplit(const Axis& axis, const Model& model)>;
 
-// Returns the bytes that a rank keeps after a forward pass.
+// Returns the bytes of activations that a rank keeps after a forward pass.
 int64_t kept(int64_t layers, const std::string& name, int ranks, const Divide& divide) {
   const auto workload = workload_registry().at("gpt").make(
       {.model = "layers=" + std::to_string(layers) + ",hidden=64,heads=4,mlp=256,seq=32,vocab=128"});
@@ -93,7 +94,7 @@ int64_t kept(int64_t layers, const std::string& name, int ranks, const Divide& d
   return bytes / ranks;
 }
 
-// Returns what a rank keeps of one layer, in units of samples x tokens x hidden.
+// Returns the activations that a rank keeps for one layer, in units of samples x tokens x hidden.
 double kept_by_layer(const std::string& axis, int ranks, const Divide& divide) {
   const int64_t bytes = kept(3, axis, ranks, divide) - kept(2, axis, ranks, divide);
   return static_cast<double>(bytes) / (samples * tokens * hidden * sizeof(float));
@@ -114,16 +115,17 @@ Divide by_tokens(context::Kind kind) {
   };
 }
 
-// Whole activations count once, divided ones and pieces of the sequence 1 / ranks.
+// A rank keeps whole activations completely, and 1 / ranks of divided activations and of pieces of the sequence.
 TEST(ActivationsOfTp, AreThoseOfTheFormula) {
-  // Whole, in units of samples x tokens x hidden: input and output of both norms. Divided: query, key and value,
-  // attention's output, input and output of GELU (4 each).
+  // Whole activations, in units of samples x tokens x hidden: input and output of both norms. Divided activations:
+  // query, key and value, attention's output, input and output of GELU (4 each).
   const double whole = 4, divided = 12;
   for (const int ranks : {1, 2, 4}) {
     const double due = whole + divided / ranks;
     EXPECT_NEAR(kept_by_layer("tp", ranks, by_layers(false)), due, 0.03 * due) << ranks;
   }
-  // The inputs of the norms are pieces of the sequence; their outputs are kept whole, as gathered for the products.
+  // With sequence parallelism, the inputs of the norms are pieces of the sequence. The outputs of the norms are kept
+  // whole, as gathered for the matrix products.
   for (const int ranks : {2, 4}) {
     const double due = 2 + (2 + divided) / ranks;
     EXPECT_NEAR(kept_by_layer("tp", ranks, by_layers(true)), due, 0.03 * due) << ranks;

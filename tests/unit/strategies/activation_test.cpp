@@ -1,4 +1,4 @@
-// Activations in a build without assertions: the tensor alone, and no refusals.
+// Tests the class Activation in a build without type assertions: it stores only the tensor, and refuses nothing.
 #define DPBENCH_TYPED_ACTIVATIONS 0
 #include "strategies/exchange/activation.h"
 

@@ -1,4 +1,4 @@
-// Attention by blocks of keys against attention over all of them: results, gradients, shared heads.
+// Compares attention computed in blocks of keys with attention over all keys: results, gradients, shared heads.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>

@@ -1,4 +1,5 @@
-// The strategy cp against the same steps on one device, the cut of the sequence, and errors.
+// Tests the strategy cp (context parallelism): its steps compared with the same steps on one device, its cut of the
+// sequence, and its errors.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -46,7 +47,8 @@ TEST(TokenCut, AssignsEachTokenToOneRankAndRestoresTheOrder) {
       }
 }
 
-// Returns for each rank the number of pairs of a query and a key that it attends to.
+// Returns the work of each rank in causal attention: its number of pairs of a query and a key that the query attends
+// to.
 std::vector<int64_t> work(const TokenCut& cut, int ranks) {
   std::vector<int64_t> all;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -71,7 +73,7 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   constexpr double near = 1e-12;
   const std::vector<Given> kinds = {{{"poison", "on"}}, {{"zigzag", "off"}}, {{"kind", "ulysses"}}};
-  // The sequence is no multiple of the ranks, nor of twice their number.
+  // The number of tokens is not a multiple of the number of ranks, nor of twice that number.
   for (const Given& params : kinds) {
     for (const char* mesh : {"cp=2", "cp=3"}) {
       all.push_back({"cp", mesh, "gpt-exact", "", params});
@@ -94,7 +96,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Makes a strategy on this mesh. Returns the error of rank 0.
+// Makes a strategy on this mesh. Returns the error message of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
@@ -113,7 +115,7 @@ TEST(ContextParallel, RefusesModelsItCannotSplitWithTheReason) {
   expect_contains(refusal("cp", "cp=2", "gpt", "tiny", {{"kind", "star"}}), {"cp.kind=star", "ring, ulysses"});
 }
 
-// A text begins with one token.
+// Text generation begins with a sequence of one token, which is shorter than the number of ranks.
 TEST(ContextParallel, EvaluatesSequencesOfAnyLength) {
   for (const char* kind : {"ring", "ulysses"})
     for (const int64_t tokens : {1, 2, 3, 5}) {
@@ -134,7 +136,7 @@ TEST(ContextParallel, EvaluatesSequencesOfAnyLength) {
 }
 
 TEST(ContextParallel, NamesTheLayerWhoseTransferFailed) {
-  // Forward, each layer passes keys and values to the next rank; the loss follows.
+  // In the forward pass, each layer passes keys and values to the next rank; the loss follows.
   const Given ulysses = {{"kind", "ulysses"}};
   expect_contains(error_of_call("cp", "cp=2", 2), {"cp: exchange of keys and values in model.layers.1", "is gone"});
   expect_contains(error_of_call("cp", "cp=2", 4), {"cp: sum of the loss in lm_head", "the network is gone"});

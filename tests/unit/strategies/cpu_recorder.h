@@ -48,7 +48,8 @@ class CpuRecorder : public StepRecorder {
   bool takes_backends_;
 };
 
-// Returns the numbers of recordings and replays of this thread. Each rank is a thread, so they are numbers per rank.
+// Returns the numbers of recordings and replays by this thread. Each rank is a thread, so each rank has its own
+// numbers.
 inline RecorderCounts& counts_of_this_rank() {
   static thread_local RecorderCounts counts;
   return counts;

@@ -1,4 +1,4 @@
-// Autograd graphs that are special for ddp: unused parameters, static graphs and checkpointed layers.
+// Tests ddp with special autograd graphs: unused parameters, static graphs and checkpointed layers.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/ddp/reduction.h"

@@ -27,7 +27,8 @@ struct Rank {
   c10::intrusive_ptr<RecordingBackend> recorder;
   c10::intrusive_ptr<c10d::Store> store;
 
-  // Waits for all ranks. Not by ProcessGroup::barrier(), whose static tensor ranks that are threads would free twice.
+  // Waits for all ranks. Does not use ProcessGroup::barrier(): it has a static tensor, which ranks that are threads
+  // would free twice.
   void meet() const { group->getDefaultBackend()->barrier({})->wait(); }
 
   BackendSetup setup(const std::string& keys) const {
@@ -49,7 +50,7 @@ struct Rank {
     });
   }
 
-  // axes: such as "dp=2,shard=2"; empty: all ranks are on the axis dp.
+  // Returns this rank's mesh. axes: e.g. "dp=2,shard=2"; empty: all ranks are on the axis dp.
   Mesh mesh(const std::string& axes) const {
     return axes.empty() ? Mesh("dp", group) : Mesh(parse_mesh(axes), group, "threads", setup("mesh"));
   }

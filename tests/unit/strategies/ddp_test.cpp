@@ -116,7 +116,7 @@ class GivenParameters : public Workload {
   std::optional<size_t> frozen_;
 };
 
-// Returns the error of rank 1 if rank 0 has the parameters `zero` and rank 1 has the parameters `one`. On rank 1 the
+// Returns rank 1's error message if rank 0 has the parameters `zero` and rank 1 has the parameters `one`. On rank 1 the
 // parameter with index `frozen` is not trained.
 std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::Tensor>& one,
                      std::optional<size_t> frozen = {}) {
@@ -314,7 +314,7 @@ TEST(DdpAutocast, DdpPassesEveryCheckInBfloat16) {
   }
 }
 
-// Like always(), with a learning rate that rises in each of the steps below.
+// A two-layer workload with a warm-up of the learning rate. The learning rate rises in each step of these tests.
 class Scheduled : public SecondLayerIf {
  public:
   Scheduled() : SecondLayerIf([](const Context&) { return true; }) {}

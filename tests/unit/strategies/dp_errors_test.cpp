@@ -19,8 +19,8 @@ namespace {
 using dp_steps::made;
 using dp_steps::take_steps;
 
-// A model that calls `what` in its forward or backward pass if `throws` is true. It is true only for the model of
-// replica 1.
+// A model that calls `what` in its forward or backward pass if `throws` is true. Only replica 1's model has `throws`
+// set to true.
 class Throwing : public Model {
  public:
   Throwing(bool throws, bool in_backward, std::function<void()> what)

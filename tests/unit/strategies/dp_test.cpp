@@ -49,7 +49,7 @@ class Writing : public Model {
   }
 
   // Writes the mark of this replica's model into the parameter. If the mark of an earlier pass is still there, dp has
-  // not overwritten the parameter; kept_ counts such finds.
+  // not overwritten the parameter; kept_ counts these passes.
   void mark() {
     double& first = *weight_.data_ptr<double>();
     if (first == mark_) ++kept_;

@@ -1,4 +1,5 @@
-// The strategy ep against the same steps on one device, the exchange of tokens, and errors.
+// Tests the strategy ep (expert parallelism): its steps compared with the same steps on one device, the exchange of
+// tokens, and its errors.
 #include "workloads/gpt/experts.h"
 
 #include <gtest/gtest.h>
@@ -26,9 +27,9 @@ TEST_P(ExpertParallelSteps, EqualThoseOfOneDevice) { expect_steps_of_one_device(
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   constexpr double near = 1e-12;
-  // Few of these numbers of ranks divide the experts.
+  // In most of these settings, the number of experts is not a multiple of the number of ranks.
   for (const char* mesh : {"ep=2", "ep=3", "ep=4", "dp=2,ep=2", "ep=2,dp=2"}) {
-    // A mean over three ranks is no whole number.
+    // gpt-exact-experts needs exact means, and a mean over three ranks is no whole number.
     if (mesh != std::string("ep=3")) all.push_back({"ep", mesh, "gpt-exact-experts"});
     all.push_back({"ep", mesh, "gpt", "tiny-experts", {}, {}, near});
     all.push_back({"ep", mesh, "gpt", "tiny,experts=5,top_k=3", {}, 0.01, near});
@@ -40,7 +41,8 @@ std::vector<Setting> settings() {
     all.push_back({"layout", mesh, "gpt", "tiny-experts", {{"poison", "on"}}, 0.01, near});
   }
   all.push_back({"layout", "dp=2,shard=2,ep=2", "gpt-exact-experts"});
-  // A micro-batch of one sample cannot be cut into two parts, so the other ranks of ep do not cut theirs.
+  // On one rank of ep, a micro-batch of one sample cannot be cut into two parts. So the other ranks of ep do not cut
+  // theirs.
   all.push_back({"layout", "ep=2,pp=2", "gpt", "tiny-experts", {{"microbatches", "2"}}, {}, near});
   return all;
 }
@@ -48,7 +50,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ExpertParallel, ExpertParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// If all scores are equal, the router chooses the first two experts. The first rank has both.
+// If all scores are equal, the router chooses the first two experts. Both are on the first rank.
 TEST(ExpertParallel, ExpertsWithoutTokensGetZeroGradients) {
   const auto workload = made_workload("tiny-experts,experts=6");
   const auto gradients = [&](const std::string& strategy, const std::string& mesh) {
@@ -72,8 +74,8 @@ TEST(ExpertParallel, ExpertsWithoutTokensGetZeroGradients) {
   EXPECT_EQ(up.narrow(0, 2, 4).abs().max().item<double>(), 0);
 }
 
-// Experts on three ranks, each with its own samples, and on one device with the samples of all ranks. The router's
-// products are exact, because its factors are small whole numbers.
+// Compares experts on three ranks, each with its own samples, with the same experts on one device with all samples. The
+// router's products are exact, because its factors are small whole numbers.
 TEST(ExpertParallel, DroplessExpertsHaveTheBitsOfOneDevice) {
   gpt::Shape shape = gpt::parse_shape("tiny-experts,hidden=24,heads=4");
   constexpr int ranks = 3;

@@ -1,4 +1,5 @@
-// Row cuts, unit plans, bits and memory of fsdp and zero2. The conformance suite checks their gradients.
+// Tests fsdp and zero2: how they cut rows and plan units, the bits of their results, and their memory. The conformance
+// suite checks their gradients.
 #include <set>
 
 #include "harness/conform/scenario/wrapped_workload.h"
@@ -49,7 +50,7 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
 TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
-  EXPECT_EQ(plan.units.size(), 3U);  // embed and a layer, two layers, norm and head
+  EXPECT_EQ(plan.units.size(), 3U);  // embedding and a layer, two layers, norm and head
   ASSERT_EQ(plan.root.parameters.size(), 1U);
   EXPECT_TRUE(plan.root.parameters[0].is_same(*tied->named_parameters().find("model.embed_tokens.weight")));
   const auto one = fsdp::plan_units(*tied, 100);
@@ -104,8 +105,8 @@ TEST(Fsdp, GivesTheSameBitsForEveryUnitSizeAndPrefetch) {
   }
 }
 
-// A model of three blocks. The first one is left out of some forward passes, or its parameter is frozen. The second one
-// has a parameter without elements.
+// A model of three blocks. The first block is left out of some forward passes, or its parameter is frozen. The second
+// block has a parameter without elements.
 class ThreeBlocks : public Model {
  public:
   ThreeBlocks(bool frozen, std::function<bool(const Context&)> skips) {

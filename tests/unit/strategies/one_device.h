@@ -18,7 +18,7 @@ struct Setting {
   std::string strategy, mesh, workload, model = {};
   Given params = {};
   std::optional<double> clip_norm = {};
-  double limit = 1e-10;  // of a difference in float64; models in whole numbers have none
+  double limit = 1e-10;  // largest allowed difference in float64; models in whole numbers must agree exactly
 };
 
 inline std::string text_of(const Setting& one) {
@@ -31,7 +31,7 @@ inline std::string text_of(const Setting& one) {
 
 inline void PrintTo(const Setting& one, std::ostream* out) { *out << text_of(one); }
 
-// Two micro-batches of different sizes. Every other replica has one sample less in each.
+// Returns two micro-batches of different sizes. In odd replicas, each has one sample less than in even replicas.
 inline std::vector<Batch> micro_batches(const Workload& workload, int64_t step, int replica) {
   const int64_t first = step * 20 + replica * 10, most = 3 - replica % 2;
   return {workload.batch(at::arange(first, first + most)),
@@ -44,7 +44,7 @@ struct Result {
   NamedTensors buffers;
 };
 
-// rank: whose samples are evaluated.
+// Takes three steps and returns their results. `rank` selects the samples to evaluate.
 inline Result after_steps(Strategy& strategy, const Workload& workload, int replica, int rank) {
   Result result;
   for (int64_t step = 0; step < 3; ++step) {
@@ -59,7 +59,7 @@ inline Result after_steps(Strategy& strategy, const Workload& workload, int repl
   return result;
 }
 
-// Takes some steps on all ranks, and returns the results of one rank.
+// Takes three steps on all ranks, and returns the results of one rank.
 inline Result result_of(const Setting& one, int rank) {
   const auto workload = workload_registry().at(one.workload).make({.model = one.model});
   const MeshShape shape = parse_mesh(one.mesh);
@@ -87,7 +87,7 @@ inline void expect_near(const NamedTensors& due, const NamedTensors& found, doub
   }
 }
 
-// Expects the first and the last rank to have the results of the same steps under ddp.
+// Expects that the first and the last rank have the same results as after the same steps under ddp.
 inline void expect_steps_of_one_device(const Setting& one) {
   const MeshShape shape = parse_mesh(one.mesh);
   const int ranks = ranks_of(shape), replicas = data_place(shape, ranks, 0).replicas;

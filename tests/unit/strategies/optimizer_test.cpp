@@ -1,4 +1,5 @@
-// The optimizer steps, which use torch's fused kernels, compared with the same formulas as single tensor operations.
+// Compares dpbench's optimizer steps, which use torch's fused kernels, with the same formulas as single tensor
+// operations.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -155,8 +156,8 @@ TEST_P(Fused, AdamHasTheBitsOfTorchsFusedAdamWithoutWeightDecay) {
   for (size_t i = 0; i < mine.size(); ++i) EXPECT_TRUE(at::equal(mine[i].tensor, parameters[i])) << mine[i].name;
 }
 
-// torch's optimizer with two groups of parameters: one with weight decay, one without.
-// torch computes each operation apart, so results may differ by an ulp per step and rounding.
+// Compares with torch's optimizer with two groups of parameters: one with weight decay, one without. torch computes
+// each operation separately, so results may differ by an ulp (unit in the last place) per step and rounding.
 template <class Torch, class Options>
 void expect_steps_of_torch(const OptimizerSpec& spec, Options options, double ulps) {
   const auto mine = some_parameters(at::kDouble), theirs = some_parameters(at::kDouble);

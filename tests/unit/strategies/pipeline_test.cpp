@@ -1,4 +1,5 @@
-// The strategy pp against accumulation of the same micro-batches on one device, its cut of models, and its errors.
+// Tests the strategy pp (pipeline parallelism): its results compared with accumulation of the same micro-batches on one
+// device, its cut of models, and its errors.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -21,7 +22,7 @@ struct Setting {
 
 void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
 
-// Micro-batches of different samples; the last one is smaller.
+// Returns micro-batches of different samples; the last micro-batch is smaller.
 std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
   std::vector<Batch> all;
   for (int64_t k = 0; k < count; ++k) {
@@ -122,7 +123,7 @@ struct Scale : torch::nn::Module {
   at::Tensor factor;
 };
 
-// A model of three blocks, of which the second throws in step 1.
+// A model of three blocks. The second block throws in step 1.
 struct FaultyModel : Model {
   FaultyModel() {
     for (const std::string name : {"a", "b", "c"}) {

@@ -89,7 +89,7 @@ TEST(DdpRecorded, ReplayEqualsThePlainStepForEveryRecordableSetting) {
            {.workload = "mnist-mlp", .params = {{"gradient_as_bucket_view", "off"}}},
            {.workload = "mnist-mlp", .params = {{"bucket_mb", "0.05"}, {"first_bucket_mb", "0.01"}}},
            {.workload = "mnist-mlp", .params = {{"hook", "fp16"}}},
-           {.workload = "probe-mlp-sgd"},  // its learning rate is scheduled
+           {.workload = "probe-mlp-sgd"},  // the learning rate of this workload is scheduled
            {.workload = "mnist-mlp", .params = {{"ignore", "n.3.weight"}}}}) {
     std::string params;
     for (const auto& [name, value] : recorded_case.params) params += " " + name + "=" + value;

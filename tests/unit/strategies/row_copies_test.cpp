@@ -64,7 +64,7 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& function)
   return nullptr;
 }
 
-// While a test of this fixture runs, the "meta" device has streams, whose operations are logged.
+// While a test of this fixture runs, the "meta" device has streams, and their operations are logged.
 class LoggedRowCopies : public testing::Test {
  protected:
   LoggedRowCopies()

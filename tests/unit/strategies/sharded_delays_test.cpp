@@ -1,5 +1,5 @@
-// Random delays of ranks and collectives must not change any bit of the results of zero2 and fsdp. They would if a
-// buffer were reused too early, or a result read before it is complete.
+// Tests that random delays of ranks and collectives change no bit of the results of zero2 and fsdp. A buffer reused too
+// early, or a result read before it is complete, would change them.
 #include "tests/unit/strategies/sharded_runs.h"
 
 namespace dpbench {
@@ -72,7 +72,8 @@ TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTraining) {
   expect_no_change({.strategy = "zero2", .world = 4, .mesh = usual.mesh}, {{}});
 }
 
-// The parameters are cut over all ranks, so the sums are those of fsdp without a mesh.
+// With reshard=shard, parameters are sharded over all four ranks. So the sums are the same as those of fsdp without a
+// mesh.
 TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfReshardingIsLimitedToTheShardAxis) {
   const Outcome due = trained({.strategy = "fsdp", .world = 4}, *workload_);
   uint64_t seed = 1;

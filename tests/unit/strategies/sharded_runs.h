@@ -1,4 +1,4 @@
-// Runs sharded strategies on ranks that are threads, and returns what a rank has afterwards.
+// Runs sharded strategies on ranks that are threads, and returns rank 0's tensors afterwards.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ inline std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
   return workload_registry().at("gpt").make({.model = model});
 }
 
-// Delays its rank for a random time before some of its collectives, which are drawn at random.
+// Delays its rank by a random time before randomly chosen collectives, on average every third.
 class LateRank : public ForwardingBackend {
  public:
   LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
@@ -42,15 +42,15 @@ inline Mesh delayed(const Mesh& mesh, int rank, uint64_t seed) {
   });
 }
 
-// A strategy and its ranks.
+// A training run of a strategy on several ranks.
 struct Training {
   std::string strategy;
   int world = 2;
   Given params = {};
-  std::string mesh = {};  // such as "dp=2,shard=2"; empty: all ranks are on the axis dp
+  std::string mesh = {};  // mesh, e.g. "dp=2,shard=2"; empty: all ranks are on the axis dp
   int steps = 3;
   std::optional<double> clip_norm = {};
-  std::optional<uint64_t> delays = {};  // the seed of random delays; nullopt: there are none
+  std::optional<uint64_t> delays = {};  // seed of the random delays; nullopt: no delays
 };
 
 // Rank 0's tensors after some steps.

@@ -7,7 +7,7 @@ namespace {
 
 using namespace sharded_runs;
 
-constexpr int64_t samples_of_a_step = 12;  // all worlds of the table divide it
+constexpr int64_t samples_of_a_step = 12;  // every world of layouts() divides this number
 
 std::vector<Training> layouts() {
   std::vector<Training> all;
@@ -25,7 +25,7 @@ std::string name_of(const Training& layout) {
   return name + (layout.mesh.empty() ? "" : ", " + layout.mesh);
 }
 
-// Takes a step over the same samples in every world.
+// Takes a step. Its samples are the same in every world.
 void take_step(Strategy& strategy, const Workload& workload, const Rank& me, int64_t step) {
   const at::Tensor mine = at::arange(me.rank, samples_of_a_step, me.world) + step * samples_of_a_step;
   const Batch micro[] = {workload.batch(mine.remainder(workload.samples()))};

@@ -1,4 +1,5 @@
-// The parts that the ranks of a layout store make up its snapshot: each element once, in its place.
+// Tests that the checkpoint parts stored by the ranks of a layout hold each element of the snapshot exactly once, in
+// its place.
 #include "tests/unit/strategies/sharded_runs.h"
 #include "workloads/data/safetensors_parts.h"
 

@@ -1,4 +1,5 @@
-// The strategy tp against the same steps on one device, its collectives, and its errors.
+// Tests the strategy tp (tensor parallelism): its steps compared with the same steps on one device, its collectives,
+// and its errors.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -20,14 +21,14 @@ TEST_P(TensorParallelSteps, EqualThoseOfOneDevice) { expect_steps_of_one_device(
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  // The heads, the MLP's width, the vocabulary and the sequence of these models are not multiples of the ranks.
+  // The heads, the MLP's width, the vocabulary and the sequence length of these models are not multiples of the ranks.
   for (const Given& params : std::vector<Given>{{{"verify", "on"}},
                                                 {{"chunks", "2"}},
                                                 {{"sequence", "on"}, {"verify", "on"}},
                                                 {{"sequence", "on"}, {"chunks", "2"}}}) {
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt-exact", "", params});
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
-    // From 3 ranks on, each of them has all key and value heads.
+    // With 3 or more ranks, each rank has all key and value heads.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
     all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
@@ -41,7 +42,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(TensorParallel, TensorParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// A loss in which each output has a weight of its own.
+// A workload with a loss that gives each output its own weight.
 class Weighted : public WrappedWorkload {
  public:
   using WrappedWorkload::WrappedWorkload;
@@ -73,7 +74,8 @@ TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossWeightsEachOutput) {
   }
 }
 
-// Labels on the first and last token of each rank's piece, and padding. Logits whose exponential is infinite.
+// The labels are the first and last token of each rank's piece of the vocabulary, and padding. Some logits have an
+// infinite exponential.
 TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
   const auto workload = gpt("tiny");
   for (const int ranks : {2, 3, 4}) {
@@ -115,7 +117,7 @@ TEST(TensorParallel, RefusesModelsItCannotShardWithTheReason) {
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"chunks", "0"}}), {"tp.chunks=0", "1 or more"});
 }
 
-// Counts the collectives of the axis tp in the last of some steps.
+// Takes two steps. Returns the number of collectives of each kind on the axis tp in the second step.
 std::map<CollectiveOp, int> collectives_of_a_step(const std::string& model, const Given& params) {
   const auto workload = gpt(model);
   std::map<CollectiveOp, int> counts;
@@ -139,7 +141,7 @@ TEST(TensorParallel, CallsFourCollectivesForEachLayer) {
   const std::string model = "tiny,padding=off";
   const auto plain = collectives_of_a_step(model, {});
   EXPECT_EQ(plain.at(allreduce), 4 * layers + embedding + head + maximum_and_sum_of_the_loss);
-  EXPECT_FALSE(plain.contains(allgather));  // of logits
+  EXPECT_FALSE(plain.contains(allgather));  // the logits are not gathered
   const auto sequence = collectives_of_a_step(model, {{"sequence", "on"}});
   const int gradients_of_norms = 1;
   EXPECT_EQ(sequence.at(reduce_scatter), 4 * layers + embedding + head);
@@ -149,7 +151,7 @@ TEST(TensorParallel, CallsFourCollectivesForEachLayer) {
 
 TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
   // The collectives of a step, in order: 5 from the embedding to layer 1, 2 for the loss, and 5 from the head to layer
-  // 0. The gather of the output comes after them.
+  // 0. The gather of the output follows.
   expect_contains(error_of_call("tp", "tp=2", 3), {"tp: sum of a product in model.layers.1", "the network is gone"});
   expect_contains(error_of_call("tp", "tp=2", 7), {"tp: sum of a gradient in lm_head", "the network is gone"});
   expect_contains(error_of_call("tp", "tp=2", 9), {"tp: sum of a gradient in model.layers.1", "the network is gone"});

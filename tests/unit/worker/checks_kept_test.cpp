@@ -1,5 +1,5 @@
-// Memory that the checks hold: keeping one step (parameters and gradients) of a large model takes gigabytes, so the
-// checks keep only what they need.
+// Tests the memory that the checks hold. Keeping one step (parameters and gradients) of a large model takes gigabytes,
+// so the checks keep only the tensors that they need.
 #include <algorithm>
 #include <map>
 
@@ -52,7 +52,7 @@ constexpr size_t parameter_bytes = 400000;
 TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
   const Result result = run_with_filter(checks_before_timing({}));
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
-  // Parameters at the start, parameters and gradients at the end, all in float64.
+  // Kept: parameters at the start, and parameters and gradients at the end, all in float64.
   EXPECT_LT(result.bytes.at("unwatched"), 4 * 2 * parameter_bytes);
   const auto course = std::find_if(result.rows.begin(), result.rows.end(),
                                    [](const CheckRow& row) { return row.name == "trajectory"; });

@@ -1,4 +1,4 @@
-// CoreUse: CPU time, context switches and time without a core of this process's threads.
+// Tests CoreUse: CPU time, context switches, and time that this process's threads spent waiting for a core.
 #include "harness/worker/rank/core_use.h"
 
 #include <sched.h>
@@ -33,7 +33,7 @@ TEST(CoreUse, CountsCpuTimeButNotSleep) {
   EXPECT_GT(busy.spent().cpu_ns, 1'000'000);
 }
 
-// Two threads spin on one core. Each waits about half of the time: whenever the other one runs.
+// Two threads spin on one core. Each waits about half of the time, whenever the other thread runs.
 TEST(CoreUse, TellsHowLongAThreadWaitedForItsCore) {
   if (!kernel_tells()) GTEST_SKIP() << "this kernel has no schedstat";
   cpu_set_t before, one;

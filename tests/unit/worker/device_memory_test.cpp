@@ -7,7 +7,7 @@
 namespace dpbench {
 namespace {
 
-// An allocator that a test tells how much is in use. It keeps what is freed, until its cache is emptied.
+// A fake allocator: a test sets the number of bytes in use. Freed bytes stay reserved until the cache is emptied.
 class FakeAllocator : public c10::DeviceAllocator {
  public:
   void use(size_t device, int64_t bytes) {

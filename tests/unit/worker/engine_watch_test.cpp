@@ -15,7 +15,7 @@ class EngineWatchTest : public testing::Test {
  protected:
   EngineWatchTest() { set_runtime(Runtime::fast); }
 
-  // Returns the number of nodes that the engine runs in a backward pass.
+  // Returns the number of nodes that torch's autograd engine runs in a backward pass.
   template <class Backward>
   int64_t nodes(const at::Tensor& loss, const Backward& backward) const {
     const EngineWatch watch;

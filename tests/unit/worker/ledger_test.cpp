@@ -20,9 +20,9 @@ TEST(Ledger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
     call(calls, "allreduce", "dp", Phase::backward, 20);
     call(calls, "allreduce", "tp", Phase::forward, 8);
   }
-  call(calls, "allreduce", "dp", Phase::optimizer, 6);  // in one of the two steps
+  call(calls, "allreduce", "dp", Phase::optimizer, 6);  // called in only one of the two steps
   calls.emplace_back().op = "broadcast";
-  calls.back().axis = "dp";  // on a thread of the strategy's own
+  calls.back().axis = "dp";  // called on the strategy's own thread, outside any phase
   calls.back().bytes = 4;
   const auto ledger = ledger_of(calls, std::nullopt, 2);
   ASSERT_EQ(ledger.size(), 3U);

@@ -23,7 +23,7 @@ Evidence audited(double before, double after, double count) {
 
 class ChangeBetweenAudits : public testing::Test {
  protected:
-  // Judges a second audit, which begins at step 20. The first ended before step 10, with parameters of 1.01.
+  // Judges a second audit, which begins at step 20. The first audit ended before step 10, with parameters of 1.01.
   Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
     Motion motion({.kind = kind, .learning_rate = rate});
     EXPECT_EQ(motion.since_last(9, audited(1, 1.01, 10)).error, 0);

@@ -50,7 +50,7 @@ const RegisterStrategy fake_recorder{
      .make = make<FakeRecorder>,
      .promise = [](StrategyInfo& info, const Params& params) { info.recorded = params.flag("graph"); }}};
 
-// Two steps precede each block of four, to refill the caches.
+// Two untimed steps precede each timed block of four steps, to refill the caches.
 const Sampling quick{.warmup = 5, .samples = 2, .steps = 4, .audit = false};
 
 // Returns a case of random-linear, which has 100 samples.

@@ -1,4 +1,4 @@
-// The count of the memory of CPU tensors, and its peak.
+// Tests the count of the memory in use by CPU tensors, and the peak of this count.
 #include "harness/worker/rank/tensor_memory.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t mebibyte = 1 << 20;
 
-// Counts for the rest of the program, as dpbench's worker does.
+// Enables the count of tensor memory for the rest of the program, as dpbench's worker does.
 class TensorMemory : public testing::Test {
  protected:
   static void SetUpTestSuite() { count_tensor_memory(); }

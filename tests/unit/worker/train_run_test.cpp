@@ -72,7 +72,7 @@ OptionsOf epochs(int64_t count) {
   };
 }
 
-// A strategy that is ddp, but `corrupt` changes its state on rank 1 after every step.
+// The strategy ddp, except that `corrupt` changes its state on rank 1 after every step.
 class Drifting : public Around {
  public:
   using Corrupt = void (*)(Strategy& ddp);

@@ -1,5 +1,5 @@
-// BatchNorm of the workloads: bit-identical to torch although its sums are vectorized, and equal to the whole batch if
-// the ranks that share a batch synchronise their statistics.
+// Tests the BatchNorm of the workloads. It is bit-identical to torch's although its sums are vectorized. Ranks that
+// share a batch and synchronise their statistics get the results of the whole batch.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -252,7 +252,7 @@ TEST(BatchNorm, RunningVarianceIsUnbiasedWithMomentum) {
   EXPECT_FLOAT_EQ(norm.named_buffers()["running_var"].item<float>(), 0.99f + 0.01f * 2);
 }
 
-// An in-place allreduce (sum) between threads, each of which stands for a rank.
+// An in-place allreduce (sum) between threads. Each thread stands for a rank.
 class ThreadAllreduce {
  public:
   explicit ThreadAllreduce(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}

@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kept_tolerance = 0.01, peak_tolerance = 0.05;
 
-// Counts the bytes of the tensors that exist, and the most that existed at once.
+// Counts the bytes of the tensors that exist, and their peak.
 class CountedAllocator : public c10::Allocator {
  public:
   CountedAllocator() { c10::SetCPUAllocator(this, /*priority=*/200); }
@@ -61,7 +61,8 @@ class CountedAllocator : public c10::Allocator {
   static inline std::atomic<int64_t> live_ = 0, peak_ = 0;
 };
 
-// Stands for the exchange of the first rank: tensors have the right sizes, but not the right values.
+// Stands in for rank 0's exchange of activations under tensor parallelism. Tensors have the right sizes, but not the
+// right values.
 class FirstPiece : public TensorSplit {
  public:
   FirstPiece(const Cut& cut, int64_t tokens) : cut_(cut), tokens_(tokens) {}
@@ -84,7 +85,7 @@ class FirstPiece : public TensorSplit {
   int64_t tokens_;
 };
 
-// Keeps for the backward pass what a ring keeps (strategies/context/ring.cpp).
+// Saves the same tensors for the backward pass as ring attention does (strategies/context/ring.cpp).
 struct RingOfOne : torch::autograd::Function<RingOfOne> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value) {
@@ -185,7 +186,7 @@ TEST_P(BlocksOfAGpt, KeepTheBytesOfTheFormula) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
-  rank.run(0, rank.model->blocks().size(), rank.batch.input);  // makes the rotary tables
+  rank.run(0, rank.model->blocks().size(), rank.batch.input);  // allocates the rotary tables before the count begins
   at::Tensor x = rank.batch.input;
   for (size_t i = 0; i < rank.model->blocks().size(); ++i) {
     const double before = CountedAllocator::live();
@@ -325,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      Division{gpt2 + three, {.cp = 2}}, Division{llama + three, {.tp = 2, .cp = 2}}),
                      testing::Values(Precision::float32, Precision::bfloat16), testing::Values(0, 1)));
 
-// Two layers in the middle of a pipeline, and the order of 1F1B with two micro-batches alive.
+// A pipeline stage with the two middle layers of four, in the order of 1F1B with two micro-batches alive.
 TEST(StageOfAGpt, NeedsTheBytesOfTheFormula) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16}) {
     const CountedAllocator counted;

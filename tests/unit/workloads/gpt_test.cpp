@@ -73,7 +73,7 @@ TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
   EXPECT_NE(refusal("hidden=12,heads=4,style=llama").find("hidden / heads is 3"), std::string::npos);
 }
 
-// The numbers of parameters that are published for these models.
+// The expected values are the published numbers of parameters of these models.
 TEST(GptShape, NamedModelsHaveThePublishedNumbersOfParameters) {
   const auto small = [](std::string name, int64_t layers) {
     return parse_shape(name.append(",layers=").append(std::to_string(layers)));
@@ -283,7 +283,7 @@ TEST(Gpt, PaddedTargetsAreIgnoredAndEveryRowHasAnUnpaddedOne) {
   EXPECT_GT(lengths.size(), 8U);
 }
 
-// Returns a forward pass whose every output has `token` as its only likely one.
+// Returns a forward pass that predicts `token` at every position, with a probability near 1.
 Workload::Forward always(int64_t token, int64_t vocab) {
   return [=](const Batch& batch) { return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3; };
 }
@@ -311,7 +311,8 @@ TEST(Gpt, UnprintableCharactersArePrintedAsQuestionMarks) {
     EXPECT_TRUE(workload.continued(always(token, 257), 2, 1).ends_with("??")) << token;
 }
 
-// 6 operations per token and multiplied parameter, and 12 per layer, hidden feature and pair of tokens.
+// The formula counts 6 operations per token and multiplied parameter, and 12 per layer, hidden feature and pair of
+// tokens.
 TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
   const Gpt workload(parse_shape("layers=2,hidden=8,heads=2,seq=16,vocab=256"), "");
   EXPECT_EQ(workload.tokens_per_sample(), 16);

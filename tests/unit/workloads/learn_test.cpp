@@ -1,4 +1,4 @@
-// The generated digits are too hard for a linear model but not for a model with one hidden layer.
+// Tests that the generated digits are too hard for a linear model but not for a model with one hidden layer.
 // tests/programs/learn.cpp tests the same with all 60,000 samples.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

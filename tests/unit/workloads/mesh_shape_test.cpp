@@ -1,4 +1,4 @@
-// Shapes of meshes: their texts, groups, and which samples a rank gets.
+// Tests shapes of meshes: their text form, the groups of each axis, and the samples that a rank gets.
 #include <gtest/gtest.h>
 
 #include "workloads/base/mesh_shape.h"

@@ -1,4 +1,5 @@
-// Tensors in a directory of parts: round trips, and the refusal of every kind of incomplete or foreign directory.
+// Tests tensors stored as a directory of parts: round trips, and the refusal of every kind of incomplete or foreign
+// directory.
 #include <ATen/ATen.h>
 
 #include "tests/unit/workloads/idx_files.h"
@@ -18,7 +19,7 @@ TensorPart block(const std::string& name, const at::Tensor& whole, std::vector<i
   return {name, values, std::move(first), whole.sizes().vec()};
 }
 
-// The parts of two ranks.
+// Returns the parts that two ranks store.
 std::vector<std::vector<TensorPart>> two_parts() {
   return {
       {block("m", matrix, {0, 0}, {3, 1}), whole_part("n", number), whole_part("none", at::empty({0, 2}))},

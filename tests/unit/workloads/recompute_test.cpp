@@ -27,7 +27,7 @@ std::unique_ptr<Workload> made(const Setting& setting) {
   return workload_registry().at(setting.workload).make({.model = setting.model});
 }
 
-// Everything that a step changes.
+// The output, gradients and buffers after a step.
 struct After {
   at::Tensor output;
   NamedTensors gradients, buffers;
@@ -92,7 +92,7 @@ TEST(Recompute, WorkloadsPredictTheSameClasses) {
   const auto plain = make_workload(info, {.model = "tiny-experts"});
   const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});
   at::Tensor output = at::zeros({1, 2, 258});
-  output.select(2, 257).fill_(2);  // the balance of experts, which is no class
+  output.select(2, 257).fill_(2);  // output 257 is the balance loss of the experts, not a class
   output.select(2, 40).fill_(1);
   EXPECT_TRUE(plain->predicted(output).eq(40).all().item<bool>());
   EXPECT_TRUE(again->predicted(output).eq(40).all().item<bool>());
@@ -152,7 +152,7 @@ TEST(RecomputeMemory, EvaluationKeepsNothing) {
 }
 
 TEST(Recompute, ASecondDerivativeIsRefused) {
-  set_runtime(Runtime::torch);  // dpbench's own layers refuse it themselves
+  set_runtime(Runtime::torch);  // dpbench's own layers already refuse a second derivative, so the test uses torch's
   const auto workload = made({"gpt", "tiny"});
   const auto model = workload->model(1);
   model->recompute(1);

@@ -1,5 +1,5 @@
-// The two runtimes: with torch's, LibTorch runs layers and backward passes; with the fast one, dpbench does. Their bits
-// are equal.
+// Tests the two runtimes. With torch's runtime, LibTorch runs layers and backward passes; with the fast runtime,
+// dpbench runs them. Both give the same bits.
 #include "workloads/base/runtime.h"
 
 #include <string>

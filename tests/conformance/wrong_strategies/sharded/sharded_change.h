@@ -1,4 +1,4 @@
-// Makes wrong strategies from the sharded reference.
+// Functions that turn the sharded reference strategy into wrong strategies.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ inline std::function<StrategyInfo()> made(const Change& change, const ShardedOpt
   };
 }
 
-// Runs a mutant on a mesh of two replicas, each sharded over two ranks.
+// Returns the mutant with a mesh of two replicas, each sharded over two ranks.
 inline Mutant on_mesh(Mutant mutant) {
   mutant.world = 4;
   mutant.mesh = "dp=2,shard=2";

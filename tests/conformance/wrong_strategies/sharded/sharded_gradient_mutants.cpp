@@ -11,7 +11,7 @@ namespace dpbench::wrong {
 namespace sharded {
 namespace {
 
-// Calls visit() for each parameter of a unit with a reduction under way.
+// Calls visit() for each parameter of a unit whose reduction is in progress.
 template <class Visit>
 void each_reduction(ShardedRun& run, const ShardedUnit& unit, const Visit& visit) {
   for (const size_t p : unit.parameters) {
@@ -31,7 +31,7 @@ void copy_shards_too_early(ShardedParts& parts) {
   };
 }
 
-// Waits for the previous reduction instead of the current one.
+// A mistake: waits for the previous reduction instead of the current one.
 void wait_on_another_handle(ShardedParts& parts) {
   parts.end_reduce = [](ShardedRun& run, ShardedUnit& unit) {
     each_reduction(run, unit, [&](ShardedParameter& parameter, const Transfer& reduction) {
@@ -72,7 +72,7 @@ std::vector<size_t> pair_of_one_shape(const ShardedRun& run, const ShardedUnit& 
   return {};
 }
 
-// One rank swaps the gradients of two parameters that have the same shape.
+// A mistake: one rank swaps the gradients of two parameters that have the same shape.
 void place_gradients_by_arrival(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     const auto pair = pair_of_one_shape(run, unit);
@@ -95,7 +95,8 @@ void keep_the_piece_of_rank_0(ShardedParts& parts) {
   };
 }
 
-// After each micro-batch, sums the accumulated gradient over replicas, instead of the micro-batch's gradient alone.
+// A mistake: after each micro-batch, sums the accumulated gradient over replicas, instead of the micro-batch's gradient
+// alone.
 void sum_accumulated_over_replicas(ShardedParts& parts) {
   parts.add = [right = parts.add](ShardedRun& run, ShardedParameter& parameter, const at::Tensor& sum) {
     right(run, parameter, sum);
@@ -138,7 +139,7 @@ double squares_over(const ShardedRun& run, const c10::intrusive_ptr<c10d::Proces
   return sum.item<double>();
 }
 
-// Each rank sums the squares of all ranks' rows, and these equal sums are then added over the ranks.
+// A mistake: each rank sums the squares of all ranks' rows, then the ranks add these equal sums.
 double squares_of_whole_gradients(ShardedRun& run) {
   at::Tensor sum = at::zeros({1}, at::kDouble);
   for (ShardedParameter& parameter : run.parameters)
@@ -216,8 +217,8 @@ Change reduced_in_another_order_on(int rank) {
   };
 }
 
-// One rank reduces two parameters of the same shape in the opposite order, so its calls have the same sizes as those of
-// the other ranks.
+// A mistake: one rank reduces two parameters of the same shape in the opposite order. Its collectives have the same
+// sizes as those of the other ranks.
 void reduce_a_pair_in_another_order(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     ShardedUnit other = unit;

@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 namespace sharded {
 namespace {
 
-// All units are gathered into one buffer, and the next gather starts before the unit is copied out of it.
+// A mistake: gathers all units into one buffer, and starts the next gather before the unit is copied out of the buffer.
 void reuse_the_gather_buffer(ShardedParts& parts) {
   const auto begin = [](ShardedRun& run, ShardedUnit& unit) {
     constexpr int64_t elements = 1 << 16;
@@ -47,7 +47,7 @@ void step_with_the_piece_of_rank_0(ShardedParts& parts) {
   };
 }
 
-// A padded shard uses the last rows of its gradient instead of the first.
+// A mistake: the optimizer step of a padded shard uses the last rows of the gradient instead of the first.
 void step_with_the_gradients_of_neighbours(ShardedParts& parts) {
   parts.update = [right = parts.update](ShardedRun& run, ShardedParameter& parameter) {
     const int64_t padding = parameter.shard.size(0) - run.own_rows(parameter);

@@ -9,7 +9,7 @@
 #include "tests/conformance/wrong_strategies/sharded/sharded_division.h"
 
 namespace dpbench::wrong {
-// Named, because files that are compiled together share one unnamed namespace.
+// This namespace has a name because a unity build merges the unnamed namespaces of the files that it includes.
 namespace sharded {
 namespace {
 

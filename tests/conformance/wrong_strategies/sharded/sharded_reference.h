@@ -23,7 +23,7 @@ struct ShardedUnit {
   std::vector<size_t> parameters = {};  // indices in ShardedRun::parameters
 };
 
-// The exchangeable parts, in the order of their calls.
+// The exchangeable parts of a training step, in the order of their calls.
 struct ShardedParts {
   std::function<void(ShardedRun&)> start;         // broadcasts rank 0's parameters and buffers, once
   std::function<void(ShardedRun&)> sync_buffers;  // broadcasts rank 0's buffers before a step
@@ -56,12 +56,12 @@ struct Transfer {
 };
 
 struct ShardedParameter {
-  std::string name;  // the first name of a tied parameter
+  std::string name;  // for a tied parameter, its first name
   at::Tensor whole;  // the model's tensor; NaN while it is freed
-  int64_t rows = 0;  // of all ranks
-  at::Tensor shard;  // this rank's rows; padded, so that all ranks have equally many
-  at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // of the shard
-  bool used = false;                                                   // true if this rank used it in this step
+  int64_t rows = 0;  // rows of the whole parameter, over all ranks
+  at::Tensor shard;  // this rank's rows, padded so that all ranks have equally many
+  at::Tensor gradient = {}, momentum = {}, variance = {}, count = {};  // the shard's gradient and optimizer state
+  bool used = false;                                                   // true if this rank used the parameter
   bool is_whole = true;
   Transfer gather = {}, reduction = {};
 };
@@ -70,16 +70,16 @@ struct ShardedParameter {
 struct ShardedRun {
   ShardedRun(const Setup& setup, ShardedParts parts, int64_t blocks_per_unit);
 
-  // Sums over an axis, or over all ranks.
+  // Sums the tensor over the ranks of `group`, in place.
   void sum(at::Tensor tensor, const c10::intrusive_ptr<c10d::ProcessGroup>& group) const;
-  // Returns the tensor with rows of zeros at its end, so that each rank has equally many.
+  // Returns the tensor with rows of zeros at its end, so that each rank gets equally many rows.
   at::Tensor padded(const at::Tensor& whole) const;
   // Returns the padded rows of `value` that belong to the rank at `place` on the axis of shards.
   at::Tensor piece(const at::Tensor& value, int place) const;
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
   int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if there is none
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if it has no neighbour
 
   ShardedParts parts;
   const Workload& workload;
@@ -108,8 +108,8 @@ struct ShardedOptions {
 // Returns a registration named "sharded-reference" for a strategy of these parts.
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
-// StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory: the shared parameters and
-// those of one unit at a time are whole, and one unit is being gathered.
+// Formula for StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory. It counts the
+// shared parameters, one whole unit, and one unit that is being gathered.
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {

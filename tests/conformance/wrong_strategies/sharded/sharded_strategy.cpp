@@ -1,4 +1,4 @@
-// The passes and the accessors of the sharded reference.
+// The forward and backward passes of the sharded reference strategy, and its accessors.
 #include <stdexcept>
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 namespace sharded {
 namespace {
 
-// A parameter that no rank used has no gradient.
+// Removes the gradient of each parameter that no rank used.
 void drop_unused(ShardedRun& run) {
   at::Tensor used = at::zeros({static_cast<int64_t>(run.parameters.size())}, at::kInt);
   for (size_t p = 0; p < run.parameters.size(); ++p) used[static_cast<int64_t>(p)] = run.parameters[p].used ? 1 : 0;
@@ -57,7 +57,7 @@ at::Tensor forward(ShardedRun& run, const Batch& batch, int64_t step, std::vecto
 
 void backward(ShardedRun& run, std::vector<Piece>& pieces) {
   const bool reduces = run.parts.reduces(run);
-  at::Tensor slope;  // gradient of a unit's output; none for the loss
+  at::Tensor slope;  // gradient of a unit's output; undefined for the last unit, which outputs the loss
   for (size_t u = run.units.size(); u-- > 0;) {
     run.parts.need(run, u, -1);
     const bool reached = u + 1 == run.units.size() || slope.defined();
