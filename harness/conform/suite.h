@@ -35,8 +35,8 @@ struct CheckRequest {
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
   bool brief = false;      // if true, scenarios run at most two steps on workloads that are not test models
   std::string filter;      // an extended regular expression on check names; an empty one selects all checks
-  // A function called after each scenario with the results that this rank recorded, and the norm to which gradients
-  // were clipped.
+  // A function called after each scenario with this rank's recorded results. clip_norm: the scenario's limit on the
+  // gradient's norm.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};

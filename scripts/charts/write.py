@@ -15,6 +15,7 @@ import plan
 import scaling
 import svg
 import training
+import tuning
 
 
 MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to open
@@ -34,7 +35,7 @@ def charts_of(runs, asked, most=None, planned=None):
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
              of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks), of_cases.memory_parts(measured),
-             training.training(chosen, canvas.Looks()), history.history(runs, looks, kept)]
+             training.training(chosen, canvas.Looks()), tuning.tuning(runs, looks), history.history(runs, looks, kept)]
     if asked:
         drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))
     if planned:

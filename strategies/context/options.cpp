@@ -61,7 +61,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   if (ranks == 1) return all;
   const SequencePlan plan = query.model.sequence_plan();
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  // The gradients, and the loss of each micro-batch.
+  // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
   all.push_back({"cp", "allreduce", flat_bytes(query) + query.accumulate * size});
   // Bytes of one head of a token, over all samples and layers.
   const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;

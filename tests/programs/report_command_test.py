@@ -97,7 +97,7 @@ class ReportCommand(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
         self.assertIn("--html 'x': ", done.stderr)
 
-    def test_the_page_does_not_overwrite_the_collectives_file(self):
+    def test_the_page_does_not_overwrite_the_input_file_of_collectives(self):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 

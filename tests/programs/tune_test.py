@@ -1,5 +1,5 @@
-"""tune_test.py DPBENCH FAKE_WORKER: tests `dpbench tune --find-batch`. The real worker reports the memory of tensors;
-the fake worker runs out of memory.
+"""tune_test.py DPBENCH FAKE_WORKER: tests `dpbench tune`. The real worker reports the memory of tensors; the fake worker
+runs out of memory, and its steps take equally long with every batch.
 """
 import json
 import os
@@ -82,6 +82,35 @@ class FindBatch(unittest.TestCase):
             with self.subTest(words):
                 done = tune("--strategy", "ddp", "--workload", "random-linear", *words, code=2)
                 self.assertRegex(done.stderr, "--memory|--find-batch")
+
+
+class TuneOverBatches(unittest.TestCase):
+    FLAGS = ("--strategy", "ddp", "--cpus", "2", "--launches", "3", "--samples", "2")
+
+    def test_the_batch_with_most_samples_per_second_is_found(self):
+        done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
+        self.assertRegex(done.stdout, r"toy, world 2: use --batch 32: 4\.00x \(4\.00 to 4\.00\) of the default's speed")
+        tried = {int(row.split()[2]): row.split()[-2] for row in done.stdout.splitlines() if row.startswith("toy  ")}
+        self.assertEqual(set(tried), {2, 4, 8, 16, 32}, done.stdout)
+
+    def test_given_batches_are_tried_and_the_first_is_the_default(self):
+        report = json.loads(tune(*self.FLAGS, "--workload", "toy", "--over", "batch", "--batch", "6,3,12", "-o", "json", worker=FAKE).stdout)
+        self.assertTrue(report["config"]["over_batch"])
+        (best,) = report["config"]["tuned"]
+        self.assertIn("/b12/", best["case"])
+        self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
+        self.assertEqual({case["batch"]: case["derived"]["speedup"] for case in report["cases"]}, {6: 1, 3: 0.5, 12: 2})
+        alone = [case["batch"] for case in report["cases"] if not any("reference_ns" in launch for launch in case["launches"])]
+        self.assertEqual(alone, [6], "only the reference has no pairs")
+
+    def test_parameters_are_tried_with_every_batch(self):
+        report = json.loads(tune(*self.FLAGS, "--workload", "toy", "--over", "batch", "--batch", "6,12", "--param", "rank=1", "-o", "json",
+                                 worker=FAKE).stdout)
+        self.assertEqual({(case["batch"], *case["params"].values()): case["derived"]["speedup"] for case in report["cases"]},
+                         {(6,): 1, (12,): 2, (6, "1"): 1, (12, "1"): 2})
+
+    def test_workloads_with_different_default_batches_need_one(self):
+        self.assertIn("--batch N", tune(*self.FLAGS, "--over", "batch", worker=FAKE, code=2).stderr)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Build(unittest.TestCase):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
-    def test_the_program_gets_the_name_its_script_was_called_by(self):
+    def test_the_script_tells_the_program_under_which_name_it_was_called(self):
         main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
         (self.root / "main.cpp").write_text(main, encoding="utf-8")
         self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")

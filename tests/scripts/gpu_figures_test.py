@@ -42,7 +42,7 @@ class Targets(unittest.TestCase):
         self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
         self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
 
-    def test_ddp_as_a_cuda_graph_is_compared_with_eager_and_not_in_the_overhead(self):
+    def test_ddp_as_a_cuda_graph_is_compared_with_eager_and_left_out_of_the_overhead_of_ddp_over_one_gpu(self):
         said = {"measure-ddp-1": {"short": {"cases": [case("mnist-mlp", 100), case("mnist-mlp", 120, "ddp", {"graph": "off"}),
                                                       case("mnist-mlp", 40, "ddp", {"graph": "on"})]},
                                   "long": {"cases": [case("mnist-mlp", 2000), case("mnist-mlp", 2040, "ddp")]}}}

@@ -41,8 +41,9 @@ def case(strategy="ddp", workload="mnist-mlp", world=1, step_ns=1e6, launches=3,
              "step_p90_ns": 0, "step_p99_ns": 0, "phases_ns": {}, "peak_rss_bytes": draw.randint(180, 220) << 20, "peak_device_bytes": 0,
              "first_loss": 2.3, "last_loss": 1.0, "parameters_hash": "same", "warnings": []} for rank in range(ranks)]})
         for rank in made["launches"][-1]["ranks"]:
-            rank["profile"] = {"memory": {"parameters": 3 << 20, "gradients": 3 << 20, "state": 6 << 20, "activations": 5 << 20,
-                                          "buffers": (ranks - 1) << 20, "temporary": 1 << 19}}
+            rank["profile"] = {"steps": 10, "step_ns": step_ns, "collectives": [], "memory": {
+                "parameters": 3 << 20, "gradients": 3 << 20, "state": 6 << 20, "activations": 5 << 20, "buffers": (ranks - 1) << 20,
+                "temporary": 1 << 19}}
     half = 2 * noise
     made["stats"]["step_time_ns"] = {"median": step_ns, "ci95_low": step_ns * (1 - half), "ci95_high": step_ns * (1 + half),
                                      "interval": "launches" if launches > 2 else "samples", "p90": step_ns, "p99": step_ns,

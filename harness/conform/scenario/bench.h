@@ -21,7 +21,8 @@ struct Bench {
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
-  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even"; may be empty.
+  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even". An empty function
+  // is not called.
   std::function<void(const std::string& place)> enters = {};
 
   uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }

@@ -337,7 +337,7 @@ void add_train_flags(CLI::App& app, TrainingOptions& o) {
 
 void add_tune_flags(CLI::App& app, TuneOptions& o) {
   const auto add = in_group("Sampling");
-  add(app.add_option("--over", o.over, "parameters of the strategy to try around their default values")
+  add(app.add_option("--over", o.over, "parameters, or batch: tries values around the defaults")
           ->delimiter(',')
           ->allow_extra_args(false),
       "NAME,..");
@@ -456,6 +456,7 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
     throw UsageError("tune needs parameters: --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
   o.what.reference = o.what.strategies.front();
+  o.what.over_batch = std::erase(o.over, "batch") > 0;
 }
 
 // Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.

@@ -19,7 +19,9 @@
 namespace dpbench {
 namespace {
 
-constexpr auto first_judged = "judged_from_launch";  // key in the report's config: first launch that judges candidates
+// Keys in a report's config. The launches from number `judged_from_launch` on judge the candidates that are left;
+// `tuned` has the result for each.
+constexpr auto over_batch = "over_batch", first_judged = "judged_from_launch", results = "tuned";
 
 std::string short_text(double value) {
   char text[32];
@@ -58,6 +60,17 @@ std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
                    did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
 }
 
+// Returns the batches to try, the reference's first: around `given`, or around the workload's default. A step of a
+// smaller batch than `least` would leave a replica or micro-batch without samples.
+std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given, int64_t fallback, int64_t least) {
+  if (given.size() > 1) return given;
+  const int64_t middle = given.empty() ? fallback : given.front();
+  std::vector<int64_t> batches = {middle};
+  for (const int64_t batch : {middle / 4, middle / 2, 2 * middle, 4 * middle})
+    if (batch >= least && std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
+  return batches;
+}
+
 class TuneRun : public TimedRun {
  public:
   TuneRun(const TuneOptions& options, World* world) : TimedRun(options, world), tune_options_(options) {}
@@ -67,21 +80,56 @@ class TuneRun : public TimedRun {
     const StrategyEntry* strategy = find_entry(prepared_.catalogue.strategies, what.strategies.front());
     if (strategy)
       for (const std::string& name : tune_options_.over) what.params.push_back(axis_text(*strategy, name));
+    if (what.over_batch) what.batches = batches();
     TimedRun::plan();
-    if (std::ranges::all_of(prepared_.plan.cases, [](const CaseSpec& spec) { return spec.params.empty(); }))
+    if (std::ranges::all_of(prepared_.plan.cases, [&](const CaseSpec& spec) { return is_default(spec); }))
       throw UsageError("tune: nothing to choose from, every case has the default values");
   }
 
  private:
+  std::vector<int64_t> batches() const {
+    const Selection& what = prepared_.options.what;
+    const WorkloadEntry* workload =
+        what.workloads.size() == 1 ? find_entry(prepared_.catalogue.workloads, what.workloads.front()) : nullptr;
+    if (what.batches.empty() && !workload)
+      throw UsageError(
+          "--over batch: workloads have different default batches. Name one --workload, or give --batch N");
+    std::vector<int> worlds = what.default_worlds;
+    for (const auto* given : {&what.cpus, &what.gpus}) worlds.insert(worlds.end(), given->begin(), given->end());
+    for (const std::string& mesh : what.meshes) worlds.push_back(ranks_of(parse_mesh(mesh)));
+    return batches_to_try(what.batches, workload ? workload->batch : 0,
+                          what.accumulate * (worlds.empty() ? 1 : std::ranges::max(worlds)));
+  }
+
+  // True for a reference: the first case of its setting, and only that with --over batch.
+  bool is_default(const CaseSpec& spec) const {
+    return spec.params.empty() &&
+           (!prepared_.options.what.over_batch || spec.batch == prepared_.options.what.batches.front());
+  }
+
   Start begin() override {
     Start start = TimedRun::begin();
+    if (prepared_.options.what.over_batch) report_.config[over_batch] = true;
     size_t work = 0, settings = 0;
-    for (const CaseSpec& spec : prepared_.plan.cases) settings += spec.params.empty();
+    for (const CaseSpec& spec : prepared_.plan.cases) settings += is_default(spec);
     for (size_t left = prepared_.plan.cases.size() - settings; left > settings; left = (left + 1) / 2)
       work += left + settings;
     start.cases = work + 2 * settings * static_cast<size_t>(options_.launches);
     start.launches = 1;
     return start;
+  }
+
+  LoopEnding run_cases() override {
+    const LoopEnding ended = TimedRun::run_cases();
+    if (judged_from_ < 0) return ended;
+    report_.config[results] = Json::array();
+    for (const Tuned& one : tuned(report_, judged_from_))
+      report_.config[results].push_back({{"case", one.best->spec.id},
+                                         {"speedup", one.speedup},
+                                         {"low", one.low},
+                                         {"high", one.high},
+                                         {"launches", one.launches}});
+    return ended;
   }
 
   // Keeps the faster half of the candidates after each launch, until each setting (such as a workload and world) has
@@ -103,7 +151,11 @@ class TuneRun : public TimedRun {
   std::string output() const override {
     if (options_.output == Form::json) return json_text(to_json(report_));
     if (options_.output == Form::none) return "";
-    const TableView view{.sort = "speedup:desc"};
+    TableView view{.sort = "speedup:desc"};
+    if (prepared_.options.what.over_batch) {
+      view.columns = {"workload", "world", "batch", "step", "interval", "samples", "speedup", "launches", "notes"};
+      view.one_section = true;
+    }
     std::string text =
         options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
     const std::vector<Tuned> found = judged_from_ < 0 ? std::vector<Tuned>{} : tuned(report_, judged_from_);

@@ -68,10 +68,11 @@ LoopEnding TimedRun::run_pairs(LaunchLoop::MakeCommand make_command) {
   cases.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
   Launcher references(worker_settings(prepared_, logs() / "reference"), signals, Event::ran, note());
   const auto& plan = prepared_.plan;
+  const Reference reference{.strategy = options_.what.reference, .any_batch = options_.what.over_batch};
   const auto reference_of = [&](const CaseSpec& spec) -> const CaseSpec* {
-    for (const CaseSpec& one : plan.cases)
-      if (one.id != spec.id && is_reference_of(one, spec, options_.what.reference)) return &one;
-    return nullptr;
+    const auto first =
+        std::ranges::find_if(plan.cases, [&](const CaseSpec& one) { return is_reference_of(one, spec, reference); });
+    return first == plan.cases.end() || first->id == spec.id ? nullptr : &*first;
   };
   PairedRunner runner(cases, references, reference_of,
                       {.seed = options_.what.seed,

@@ -69,7 +69,7 @@ void summarise(CaseRecord& record, const HostOfRank& hosts) {
 
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec) {
   for (const CaseRecord& record : report.cases)
-    if (record.ok() && record.step_time_ns && is_reference_of(record.spec, spec, "")) return &record;
+    if (record.ok() && record.step_time_ns && is_reference_of(record.spec, spec, {})) return &record;
   return nullptr;
 }
 
@@ -79,11 +79,13 @@ std::string reference_name(const Report& report) {
 }
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
-  const std::string name = reference_name(report);
+  const auto any_batch = report.config.find("over_batch");
+  const Reference reference{.strategy = reference_name(report),
+                            .any_batch = any_batch != report.config.end() && *any_batch == true};
   // Use only the first matching reference case, even if it has no result, because its blocks alternated with the blocks
   // of case `spec`.
   for (const CaseRecord& record : report.cases)
-    if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, name))
+    if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, reference))
       return record.ok() && record.step_time_ns ? &record : nullptr;
   return nullptr;
 }

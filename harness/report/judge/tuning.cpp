@@ -29,8 +29,9 @@ bool is_reference(const Report& report, const CaseRecord& record) {
   return reference_of(report, record.spec) == &record;
 }
 
-std::string values_text(const CaseSpec& spec) {
+std::string values_text(const CaseSpec& spec, const CaseSpec& reference) {
   std::string text;
+  if (spec.batch != reference.batch) text += " --batch " + std::to_string(spec.batch);
   for (const auto& [name, value] : spec.params) text += " --param " + spec.strategy + "." + name + "=" + value;
   return text.substr(1);
 }
@@ -65,6 +66,7 @@ std::vector<Tuned> tuned(const Report& report, int first) {
     if (speedups.size() < launches_for_t) continue;
     const Interval interval = log_t_interval(speedups);
     found.push_back({.best = &record,
+                     .reference = reference,
                      .speedup = median(speedups),
                      .low = interval.low,
                      .high = interval.high,
@@ -79,8 +81,9 @@ std::string tuned_text(const Tuned& tuned) {
   std::snprintf(ratio, sizeof ratio, "%.2fx (%.2f to %.2f) of the default's speed in %d launches after the choice",
                 tuned.speedup, tuned.low, tuned.high, tuned.launches);
   const std::string place = spec.workload + ", world " + std::to_string(spec.world) + ": ";
-  if (tuned.faster()) return place + "use " + values_text(spec) + ": " + ratio;
-  return place + "keep the default values; the best candidate, " + values_text(spec) + ", has " + ratio;
+  if (tuned.faster()) return place + "use " + values_text(spec, tuned.reference->spec) + ": " + ratio;
+  return place + "keep the default values; the best candidate, " + values_text(spec, tuned.reference->spec) + ", has " +
+         ratio;
 }
 
 }  // namespace dpbench

@@ -19,7 +19,7 @@ bool one_is_left(const Report& report, const std::vector<size_t>& which);
 
 // The last candidate of a setting (workload, devices, ...) in the search for a strategy's fastest parameter values.
 struct Tuned {
-  const CaseRecord* best;
+  const CaseRecord *best, *reference;
   double speedup = 0, low = 0, high = 0;  // speed-up over the default values and its 95 % interval
   int launches = 0;
   bool faster() const { return low > 1; }

@@ -33,20 +33,23 @@ std::string setting_text(const CaseSpec& spec) {
 
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ) {
   const auto common = [](const CaseSpec& s) {
-    return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.recompute,
-                    s.clip_norm, s.data_dir, s.threads);
+    return std::tie(s.workload, s.device, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.recompute, s.clip_norm,
+                    s.data_dir, s.threads);
   };
   const auto strategy = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
   return common(one) == common(other) && (may_differ.strategy || strategy(one) == strategy(other)) &&
+         (may_differ.batch || one.batch == other.batch) &&
          (may_differ.world || (one.world == other.world && one.mesh == other.mesh));
 }
 
-bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference) {
-  if (reference.empty()) return candidate.baseline && same_setting(candidate, spec, {.strategy = true, .world = true});
-  const bool is_itself = spec.strategy == reference && spec.params.empty();
+bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const Reference& reference) {
+  if (reference.strategy.empty())
+    return candidate.baseline && same_setting(candidate, spec, {.strategy = true, .world = true});
+  const bool is_itself = !reference.any_batch && spec.strategy == reference.strategy && spec.params.empty();
   const bool other_backend = candidate.processes > 1 && spec.processes > 1 && candidate.backend != spec.backend;
-  return candidate.strategy == reference && candidate.params.empty() && !other_backend &&
-         (!is_itself || candidate.id == spec.id) && same_setting(candidate, spec, {.strategy = true, .world = false});
+  return candidate.strategy == reference.strategy && candidate.params.empty() && !other_backend &&
+         (!is_itself || candidate.id == spec.id) &&
+         same_setting(candidate, spec, {.strategy = true, .batch = reference.any_batch});
 }
 
 }  // namespace dpbench

@@ -98,19 +98,23 @@ std::string case_id(const CaseSpec& spec);
 // device · f32 · torch runtime · 1 thread per replica".
 std::string setting_text(const CaseSpec& spec);
 
-// Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts
-// samples of all devices (strong scaling) or per device (weak).
+// Selects the settings in which same_setting() lets two cases differ.
 struct MayDiffer {
   // The cases may differ in strategy, parameters, backend and scaling, as a case and the baseline of its speed-up do.
   bool strategy = false;
   bool world = false;
+  bool batch = false;  // samples of all devices (strong scaling) or per device (weak)
 };
 // True if the two cases have the same settings, except for those that `may_differ` selects.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
-// True if the speed-up of `spec` is measured against `candidate`. reference: name of the strategy that is the reference
-// in the same world, with default parameters; empty: the baseline.
-bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference);
+// The cases against which speed-ups are measured.
+struct Reference {
+  std::string strategy = {};  // in the same world, with default parameters; empty: the baseline
+  bool any_batch = false;     // true: the first such case is the reference of all batches; false: one of each batch
+};
+// True if the speed-up of `spec` is measured against `candidate`, or would be if `candidate` were the first such case.
+bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const Reference& reference);
 
 struct Sampling {
   int64_t warmup = 20;

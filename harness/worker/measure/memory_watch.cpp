@@ -71,10 +71,14 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
-  const auto known = blocks_.find(block);
-  const Part part = known == blocks_.end() ? Part::buffers : known->second.part;
-  live_[static_cast<size_t>(part)] -= bytes;
-  if (known != blocks_.end()) blocks_.erase(known);
+  if (const auto known = blocks_.find(block); known != blocks_.end()) {
+    live_[static_cast<size_t>(known->second.part)] -= bytes;
+    blocks_.erase(known);
+  } else {
+    // The block may be older than the strategy, such as one of a prepared batch, and then it was never added.
+    int64_t& rest = live_[static_cast<size_t>(Part::buffers)];
+    rest = std::max<int64_t>(rest - bytes, 0);
+  }
 }
 
 void MemoryWatch::entered(Phase phase, Time) {

@@ -180,7 +180,7 @@ void last_bucket_never_stepped(Parts& parts) {
   };
 }
 
-// --- Mistakes with a parameter that each rank keeps to itself: "b1" is never synchronised
+// --- Mistakes with the parameter "b1", which each rank must keep to itself and never synchronise
 
 void declare_own_b1(StrategyInfo& info) { info.own = {"b1"}; }
 

@@ -61,7 +61,7 @@ void reduce_after_a_look(Parts& parts) {
 // A mistake: divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
   const auto rows =
-      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // sample counts of this batch and of the longest batch
+      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples in the rank's current and longest batch
   parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.rows();

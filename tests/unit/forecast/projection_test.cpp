@@ -86,8 +86,8 @@ TEST(Collectives, AllgatherAndReduceScatterCostHalfOfARingAllreduce) {
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
 }
 
-// Returns a step with 10 ms of computing. Its gradients are needed after 8 ms. On 2 devices at 1 GB/s without latency,
-// a bucket of x MB takes x ms. The first bucket is ready after 5 ms, the second after 8 ms.
+// Returns a step that computes for 10 ms: the backward pass ends after 8 ms, then the optimizer runs. The first bucket
+// of gradients is ready after 5 ms, the second after 8 ms. Over a link of 1 GB/s, a bucket of x MB takes x ms.
 StepShape two_buckets(double first_mb, double second_mb) {
   return {.traffic = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
           .backward_end = 0.8};

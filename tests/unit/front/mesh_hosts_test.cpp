@@ -15,7 +15,7 @@ TEST(AxesOnHosts, AreWithinAHostIfAllTheirGroupsAre) {
   EXPECT_EQ(axes_on_hosts(parse_mesh("dp=2,pp=2"), uneven), (Texts{"dp between hosts, pp between hosts"}));
 }
 
-TEST(AxesOnHosts, NameAMeshThatKeepsActivationsWithinAHost) {
+TEST(AxesOnHosts, SuggestAMeshThatKeepsActivationsWithinAHost) {
   const std::vector<int> two_each = {0, 0, 1, 1};
   EXPECT_EQ(axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each),
             (Texts{"tp between hosts, dp within a host", "tp is between hosts: --mesh dp=2,tp=2 keeps it within one"}));

@@ -230,7 +230,7 @@ TEST_F(PairedRunnerTest, TheWorkerIsToldWhichBlocksCount) {
   EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";
 }
 
-TEST_F(PairedRunnerTest, AFailureInALaterBlockFailsTheCaseAndKeepsItsChecks) {
+TEST_F(PairedRunnerTest, AFailureInALaterTimedBlockFailsTheCaseAndKeepsTheResultsOfItsChecks) {
   cases_.failure = [](int call) { return call == 3 ? "rank 1 died" : ""; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.kind, Kind::failed);

@@ -123,7 +123,7 @@ TEST(RefusesASchedule, WithAMicroBatchThatDoesNotExist) {
   EXPECT_EQ(broken_rules(schedule), "unknown-work");
 }
 
-TEST(RefusesASchedule, WithAMicroBatchOfTheOtherDirection) {
+TEST(RefusesASchedule, ThatSendsAMicroBatchThroughTheStagesOfTheOtherDirection) {
   Schedule schedule = made("dualpipe", {4, 1, 8});
   schedule.ranks[0][position(schedule, 0, "0F3")].microbatch = 4;
   EXPECT_EQ(broken_rules(schedule), "unknown-work");

@@ -113,7 +113,7 @@ void expect_close(const NamedTensors& found, const NamedTensors& expected) {
 
 class ZeroOne : public testing::TestWithParam<int> {};
 
-TEST_P(ZeroOne, EqualsDdpInEveryStepAndLoadsItsState) {
+TEST_P(ZeroOne, EqualsDdpInEveryStepAndLoadsTheStateOfDdp) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(GetParam(), [&](Rank& me) {
     const auto ddp = made("ddp", me, *mlp, {}), zero1 = made("zero1", me, *mlp, {});

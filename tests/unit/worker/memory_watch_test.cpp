@@ -110,6 +110,17 @@ TEST_F(MemoryParts, CountSharedMemoryOfAKeptTensor) {
   expect(MemoryWatch(strategy, before), {2, 2, 4, 0, 0, 0});
 }
 
+TEST_F(MemoryParts, AreNeverNegativeWhenATensorFromBeforeTheStrategyIsFreed) {
+  at::Tensor earlier = of_mebibytes(5);
+  const int64_t before = tensor_bytes();
+  Keeping strategy;
+  MemoryWatch watch(strategy, before);
+  earlier.reset();
+  enter(watch, Phase::forward);
+  const at::Tensor activation = of_mebibytes(1);
+  expect(watch, {2, 0, 4, 1, 0, 0});
+}
+
 TEST_F(MemoryParts, CountEachBlockOnce) {
   const int64_t before = tensor_bytes();
   Keeping strategy;

@@ -1,0 +1,51 @@
+"""Chart of `dpbench tune`: the speed of each candidate, as a multiple of the default values' speed."""
+import data
+import words
+from canvas import Chart
+from cases import MOST_ROWS, row_axes
+from data import count, of
+from palette import LIGHT
+
+
+def tuning(runs, looks):
+    for run in runs:
+        judged = {one["case"]: data.Interval(one["speedup"], one["low"], one["high"]) for one in of(run.report, "config", "tuned") or []}
+        if not judged:
+            continue
+        found = {}
+        for case in run.cases:
+            if case.measured and case.speedup:
+                key = (case.workload, case.world, case.raw.get("mesh"), case.backend, case.dtype, case.runtime)
+                found.setdefault(key, []).append(case)
+        for members in found.values():
+            if len(members) > 1:
+                yield candidates(members, judged, looks)
+
+
+def candidates(members, judged, looks):
+    default = members[0]
+    spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
+    rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
+    best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)
+    title = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
+    chart = Chart(f"tune-{default.workload}-{default.device}", title, default.workload, f"{default.strategy}, world {default.world}")
+    axes = row_axes(chart, rows)
+    axes.set_yticks(range(len(rows)), [values(case, default) for case in rows])
+    for row, case in enumerate(rows):
+        span = spans[case.raw["id"]]
+        kept = case is default or case.raw["id"] in judged
+        (bar,) = axes.barh([row], [span.middle], 0.66, color=looks.colour(default.strategy), alpha=1 if kept else 0.45, zorder=2)
+        axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="none", ecolor=LIGHT["ink"],
+                      elinewidth=1, capsize=2, zorder=3)
+        chart.mark(bar, f"{values(case, default)}: {words.interval(span, 'x')} of the default, {count(len(case.launches), 'launch')}")
+    axes.axvline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("samples/s, as a multiple of the default's")
+    chart.caption = (f"Median and 95 % interval of pairs of blocks; of the last candidate, only in launches after its choice. Pale: dropped "
+                     f"before. {words.source(rows)}")
+    return chart
+
+
+def values(case, default):
+    given = [f"batch {case.batch}"] if case.batch != default.batch else []
+    return ", ".join(given + [f"{name}={value}" for name, value in sorted(case.params.items())]) or "default"
