@@ -96,7 +96,8 @@ class ConvnetWorkload : public DigitsWorkload {
   std::shared_ptr<Model> model(uint64_t seed) const override {
     return std::make_shared<Convnet>(seed, scale_, smooth_);
   }
-  // Adam with torch's epsilon 1e-8, not Keras' 1e-7, because the Keras guide's PyTorch version trains with torch.optim.Adam.
+  // Adam with torch's epsilon 1e-8, not Keras' 1e-7, because the Keras guide's PyTorch version trains with
+  // torch.optim.Adam.
   OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3}; }
 
  private:

@@ -144,9 +144,11 @@ def memory_parts(cases):
         rows, note = rows_of(group, lambda case: case.memory_parts)
         if not rows:
             continue
-        first, least = rows[0], min(rows, key=lambda case: sum(case.memory_parts.values()))
-        message = f"Memory by part: {least.series} × {least.world} needs least" if len(rows) > 1 else "Memory by part"
-        chart = Chart(name_of("memory-parts", first), message, first.workload, first.setting)
+        first = rows[0]
+        largest = [case for case in rows if case.world == max(case.world for case in rows)]
+        least = min(largest, key=lambda case: sum(case.memory_parts.values()))
+        message = f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
+        chart = Chart(name_of("memory-parts", first), f"Memory by part{message}", first.workload, first.setting)
         axes = row_axes(chart, rows, 0.25)
         colours = [LIGHT[role] for role in MEMORY.values()]
         for row, case in enumerate(rows):
@@ -162,7 +164,7 @@ def memory_parts(cases):
         axes.set_xlabel("MiB of tensors, largest rank")
         chart.legend([axes.barh([0], [0], color=colour) for colour in colours], list(MEMORY))
         chart.caption = (f"Tensors of 8 KiB or more at the peak of a step. Buffers: gathered parameters, gradients on their way and other "
-                         f"tensors kept between steps. {words.origin({case.run for case in rows})}{note}")
+                         f"tensors kept between steps. {words.source(rows)}{note}")
         yield chart
 
 

@@ -28,7 +28,7 @@ def candidates(members, judged, looks):
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
     best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)
     title = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
-    chart = Chart(f"tune-{default.workload}-{default.device}", title, default.workload, f"{default.strategy}, world {default.world}")
+    chart = Chart(f"tune-{default.workload}-{default.device}", title, default.workload, default.setting)
     axes = row_axes(chart, rows)
     axes.set_yticks(range(len(rows)), [values(case, default) for case in rows])
     for row, case in enumerate(rows):
@@ -41,7 +41,7 @@ def candidates(members, judged, looks):
     axes.axvline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
     axes.set_xlim(left=0)
     axes.set_xlabel("samples/s, as a multiple of the default's")
-    chart.caption = (f"Median and 95 % interval of pairs of blocks; of the last candidate, only in launches after its choice. Pale: dropped "
+    chart.caption = (f"{default.strategy}, world {default.world}. Median and 95 % interval of pairs of blocks; of the last candidate, only in launches after its choice. Pale: dropped "
                      f"before. {words.source(rows)}")
     return chart
 

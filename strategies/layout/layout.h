@@ -82,7 +82,8 @@ class Layout : public Strategy {
   bool is_expert(const Held& one) const { return experts_.is_cut(one.name()); }
   std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) const;
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
-  // Returns the rank on the axis pp whose copy of a tensor enters norms and checkpoints: that of the tensor's first stage.
+  // Returns the rank on the axis pp whose copy of a tensor enters norms and checkpoints: that of the tensor's first
+  // stage.
   int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
   std::vector<int> ranks_of(const pipeline::Placed& one) const;  // ranks on the axis pp that have the tensor
   bool is_mine(const pipeline::Placed& one) const;

@@ -19,8 +19,9 @@ LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 
 REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
+           "tuned": [sample_runs.tuned()],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "settings": 72, "everything": 12, "training": 8, "empty": 0}
+CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13, "training": 9, "tuned": 21, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping
@@ -259,7 +260,7 @@ class Charts(unittest.TestCase):
                 measured = (r"\bn = \d", r"\bcommits? \w{7}\b", "2 cores of AMD EPYC|2xEPYC")
                 for word in ("Predicted, nothing measured", "400TF") if path.name == "plan.svg" else measured:
                     self.assertRegex(said, word, path.name)
-                if path.name.startswith(("throughput", "efficiency", "strategies", "memory", "history")):
+                if path.name.startswith(("throughput", "efficiency", "strategies", "memory-mnist", "history")):
                     self.assertIn("LineCollection", path.read_text(encoding="utf-8"), f"{path.name}: no error bars")
             else:
                 width, height = struct.unpack(">II", path.read_bytes()[16:24])

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ATen.h>
 
 #include "workloads/api/tensor_split.h"
 

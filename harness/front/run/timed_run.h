@@ -1,5 +1,5 @@
-// A run of timed blocks of steps. The blocks of each planned case alternate with blocks of the case that its speed-up is
-// measured against.
+// A run of timed blocks of steps. The blocks of each planned case alternate with blocks of the case that its speed-up
+// is measured against.
 #pragma once
 
 #include <filesystem>

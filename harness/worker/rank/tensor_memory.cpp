@@ -20,13 +20,13 @@ std::atomic<int64_t> allocated = 0, peak = 0;
 
 std::atomic<bool> watched = false;
 std::mutex watching;
-TensorWatcher* watcher = nullptr;  // protected by `watching`
+TensorWatcher* current = nullptr;  // protected by `watching`
 
 template <class Tell>
 void tell(const Tell& tell_watcher) {
   if (!watched.load(std::memory_order_relaxed)) return;
   const std::scoped_lock lock(watching);
-  if (watcher) tell_watcher(*watcher);
+  if (current) tell_watcher(*current);
 }
 
 // Returns the bytes to count for a block; 0 for a small block. The result depends only on the block, so that allocating
@@ -87,10 +87,10 @@ std::optional<int64_t> counted_bytes(const c10::Storage& storage) {
   return counted(storage.data_ptr().get_context());
 }
 
-void watch_tensors(TensorWatcher* next) {
+void watch_tensors(TensorWatcher* watcher) {
   const std::scoped_lock lock(watching);
-  watcher = next;
-  watched = next != nullptr;
+  current = watcher;
+  watched = watcher != nullptr;
 }
 
 }  // namespace dpbench
