@@ -145,7 +145,8 @@ def memory_parts(cases):
         if not rows:
             continue
         first = rows[0]
-        largest = [case for case in rows if case.world == max(case.world for case in rows)]
+        place = lambda case: (case.world, case.raw["processes"])  # a process with all replicas does not compare with a rank
+        largest = [case for case in rows if place(case) == max(map(place, rows))]
         least = min(largest, key=lambda case: sum(case.memory_parts.values()))
         message = f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
         chart = Chart(name_of("memory-parts", first), f"Memory by part{message}", first.workload, first.setting)

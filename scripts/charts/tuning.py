@@ -6,24 +6,27 @@ from cases import MOST_ROWS, row_axes
 from data import count, of
 from palette import LIGHT
 
+BATCH = 5  # place of the batch in Case.group
+
 
 def tuning(runs, looks):
     for run in runs:
         judged = {one["case"]: data.Interval(one["speedup"], one["low"], one["high"]) for one in of(run.report, "config", "tuned") or []}
         if not judged:
             continue
+        batch = of(run.report, "config", "reference_batch")  # None: each batch has its own default
         found = {}
         for case in run.cases:
             if case.measured and case.speedup:
-                key = (case.workload, case.world, case.raw.get("mesh"), case.backend, case.dtype, case.runtime)
-                found.setdefault(key, []).append(case)
+                setting = [part for index, part in enumerate(case.group) if batch is None or index != BATCH]
+                found.setdefault((*setting, case.world, case.raw.get("mesh"), case.backend), []).append(case)
         for members in found.values():
-            if len(members) > 1:
-                yield candidates(members, judged, looks)
+            default = next((case for case in members if not case.params and case.batch == (batch or case.batch)), None)
+            if default and len(members) > 1:
+                yield candidates(default, members, judged, looks)
 
 
-def candidates(members, judged, looks):
-    default = members[0]
+def candidates(default, members, judged, looks):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
     best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)

@@ -66,7 +66,8 @@ class DataParallel : public BuiltInStrategy {
   }
 
   KeptTensors kept_tensors() override {
-    KeptTensors kept = BuiltInStrategy::kept_tensors();
+    KeptTensors kept;
+    for (const auto& [name, tensor] : state()) kept.state.push_back(tensor);
     for (const auto& one : replicas_) {
       const std::vector<at::Tensor> tensors = one->replica.detached();
       kept.parameters.insert(kept.parameters.end(), tensors.begin(), tensors.end());

@@ -146,13 +146,13 @@ class Memory(unittest.TestCase):
             for rank in case["launches"][0]["ranks"]:
                 parts[case["strategy"]] = rank["profile"]["memory"]
                 # The peak of fsdp depends on how early a gather ends.
-                self.assertAlmostEqual(sum(parts[case["strategy"]].values()) / rank["step_tensor_bytes"], 1, delta=0.15, msg=case["id"])
+                delta = 0.15 if case["strategy"] == "fsdp" else 0.03
+                self.assertAlmostEqual(sum(parts[case["strategy"]].values()) / rank["step_tensor_bytes"], 1, delta=delta, msg=case["id"])
         whole = parts["cpu"]["parameters"]
         for strategy, part, share in (("cpu", "state", 2), ("dp", "state", 2), ("ddp", "parameters", 1), ("ddp", "gradients", 1), ("ddp", "state", 2),
                                       ("zero1", "parameters", 1), ("zero1", "gradients", 1), ("zero1", "state", 1), ("zero2", "parameters", 1),
                                       ("zero2", "state", 1), ("fsdp", "parameters", 0.5), ("fsdp", "state", 1)):
             self.assertAlmostEqual(parts[strategy][part] / whole, share, delta=0.05, msg=(strategy, part))
-        self.assertGreater(parts["dp"]["buffers"], 0.9 * whole, "the other replica's gradients or parameters")
         self.assertGreater(parts["cpu"]["activations"], whole / 4)
         self.assertAlmostEqual(parts["ddp"]["activations"] / parts["cpu"]["activations"], 1, delta=0.05)
 

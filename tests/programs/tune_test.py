@@ -3,6 +3,7 @@ runs out of memory, and its steps take equally long with every batch.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -90,12 +91,12 @@ class TuneOverBatches(unittest.TestCase):
     def test_the_batch_with_most_samples_per_second_is_found(self):
         done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
         self.assertRegex(done.stdout, r"toy, world 2: use --batch 32: 4\.00x \(4\.00 to 4\.00\) of the default's speed")
-        tried = {int(row.split()[2]): row.split()[-2] for row in done.stdout.splitlines() if row.startswith("toy  ")}
-        self.assertEqual(set(tried), {2, 4, 8, 16, 32}, done.stdout)
+        self.assertIn("toy · CPU · weak scaling · f32", done.stdout)
+        self.assertEqual({int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}, {2, 4, 8, 16, 32}, done.stdout)
 
     def test_given_batches_are_tried_and_the_first_is_the_default(self):
         report = json.loads(tune(*self.FLAGS, "--workload", "toy", "--over", "batch", "--batch", "6,3,12", "-o", "json", worker=FAKE).stdout)
-        self.assertTrue(report["config"]["over_batch"])
+        self.assertEqual(report["config"]["reference_batch"], 6)
         (best,) = report["config"]["tuned"]
         self.assertIn("/b12/", best["case"])
         self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
@@ -108,6 +109,20 @@ class TuneOverBatches(unittest.TestCase):
                                  worker=FAKE).stdout)
         self.assertEqual({(case["batch"], *case["params"].values()): case["derived"]["speedup"] for case in report["cases"]},
                          {(6,): 1, (12,): 2, (6, "1"): 1, (12, "1"): 2})
+
+    def test_batches_that_cannot_run_are_skipped(self):
+        report = json.loads(tune(*self.FLAGS, "--workload", "strong-toy", "--over", "batch", "-o", "json", worker=FAKE).stdout)
+        self.assertEqual((batches(report, "ok"), batches(report, "skipped")), ([7, 15, 30, 60], [120]))
+        flags = ("--strategy", "ddp", "--cpus", "1", *self.FLAGS[4:], "--workload", "toy", "--param", "fault=oom-above-20")
+        report = json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
+        self.assertEqual([case["params"] for case in report["cases"] if case["status"] == "skipped"], [{"fault": "oom-above-20"}])
+
+    def test_a_default_batch_that_cannot_run_is_refused(self):
+        for words in (("--workload", "strong-toy", "--batch", "1"), ("--batch", "100000,8"), ("--workload", "toy", "--filter", "/b16/", "--batch", "8,16")):
+            with self.subTest(words):
+                done = tune(*self.FLAGS, "--over", "batch", "--dry-run", *words, worker=FAKE, code=0 if "--filter" in words else 2)
+                self.assertEqual(done.stdout.count("/b8/"), 1 if "--filter" in words else 0, "a filter keeps the reference")
+                self.assertNotIn("/b32/", done.stdout)
 
     def test_workloads_with_different_default_batches_need_one(self):
         self.assertIn("--batch N", tune(*self.FLAGS, "--over", "batch", worker=FAKE, code=2).stderr)

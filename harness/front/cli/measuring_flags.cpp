@@ -453,10 +453,9 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
   if (!o.memory.empty()) throw UsageError("--memory is for --find-batch");
   if (o.what.strategies.size() != 1) throw UsageError("tune needs one strategy: --strategy NAME");
   if (o.over.empty() && o.what.params.empty())
-    throw UsageError("tune needs parameters: --over NAME,.. or --param NAME=V,..; " +
+    throw UsageError("tune needs something to try: --over batch, --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
   o.what.reference = o.what.strategies.front();
-  o.what.over_batch = std::erase(o.over, "batch") > 0;
 }
 
 // Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.

@@ -71,9 +71,11 @@ struct Selection {
   bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
   bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  std::string reference;    // strategy that speed-ups are measured against, in the same world; empty: the baseline
-  bool over_batch = false;  // true for `tune --over batch`: cases of all batches have the same reference
-  bool one_place = false;   // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
+  std::string reference;  // strategy that speed-ups are measured against, in the same world; empty: the baseline
+  // Batch of the reference, for `tune --over batch`. Other batches that cannot run are then skipped. Unset: a case and
+  // its reference have equal batches.
+  std::optional<int64_t> reference_batch;
+  bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
   // of hosts. All are 0 if there is no launcher.
   int launched_world = 0, launched_local_world = 0, launched_hosts = 0;
@@ -105,7 +107,7 @@ struct MeasuringOptions {
 struct TableView {
   std::vector<std::string> columns{};  // names of the columns to show; empty: the default columns
   std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
-  bool one_section = false;            // true: one table of all cases, without a heading for each setting
+  bool batch_column = false;           // true: `columns` has the batch, so cases of all batches share a section
 };
 
 struct RunOptions : MeasuringOptions {

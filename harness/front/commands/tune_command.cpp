@@ -21,7 +21,7 @@ namespace {
 
 // Keys in a report's config. The launches from number `judged_from_launch` on judge the candidates that are left;
 // `tuned` has the result for each.
-constexpr auto over_batch = "over_batch", first_judged = "judged_from_launch", results = "tuned";
+constexpr auto reference_batch = "reference_batch", first_judged = "judged_from_launch", results = "tuned";
 
 std::string short_text(double value) {
   char text[32];
@@ -60,14 +60,13 @@ std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
                    did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
 }
 
-// Returns the batches to try, the reference's first: around `given`, or around the workload's default. A step of a
-// smaller batch than `least` would leave a replica or micro-batch without samples.
-std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given, int64_t fallback, int64_t least) {
+// Returns the batches to try, the reference's first: `given`, or those around a single one.
+std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given) {
   if (given.size() > 1) return given;
-  const int64_t middle = given.empty() ? fallback : given.front();
+  const int64_t middle = given.front();
   std::vector<int64_t> batches = {middle};
   for (const int64_t batch : {middle / 4, middle / 2, 2 * middle, 4 * middle})
-    if (batch >= least && std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
+    if (batch > 0 && std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
   return batches;
 }
 
@@ -78,38 +77,47 @@ class TuneRun : public TimedRun {
   void plan() override {
     Selection& what = prepared_.options.what;
     const StrategyEntry* strategy = find_entry(prepared_.catalogue.strategies, what.strategies.front());
-    if (strategy)
-      for (const std::string& name : tune_options_.over) what.params.push_back(axis_text(*strategy, name));
-    if (what.over_batch) what.batches = batches();
+    for (const std::string& name : tune_options_.over) {
+      if (name == "batch")
+        add_batches(what);
+      else if (strategy)
+        what.params.push_back(axis_text(*strategy, name));
+    }
     TimedRun::plan();
+    for (const CaseSpec& spec : prepared_.plan.cases) require_default(spec);
     if (std::ranges::all_of(prepared_.plan.cases, [&](const CaseSpec& spec) { return is_default(spec); }))
       throw UsageError("tune: nothing to choose from, every case has the default values");
   }
 
  private:
-  std::vector<int64_t> batches() const {
-    const Selection& what = prepared_.options.what;
+  void add_batches(Selection& what) const {
     const WorkloadEntry* workload =
         what.workloads.size() == 1 ? find_entry(prepared_.catalogue.workloads, what.workloads.front()) : nullptr;
     if (what.batches.empty() && !workload)
       throw UsageError(
           "--over batch: workloads have different default batches. Name one --workload, or give --batch N");
-    std::vector<int> worlds = what.default_worlds;
-    for (const auto* given : {&what.cpus, &what.gpus}) worlds.insert(worlds.end(), given->begin(), given->end());
-    for (const std::string& mesh : what.meshes) worlds.push_back(ranks_of(parse_mesh(mesh)));
-    return batches_to_try(what.batches, workload ? workload->batch : 0,
-                          what.accumulate * (worlds.empty() ? 1 : std::ranges::max(worlds)));
+    what.batches = batches_to_try(what.batches.empty() ? std::vector<int64_t>{workload->batch} : what.batches);
+    what.reference_batch = what.batches.front();
   }
 
-  // True for a reference: the first case of its setting, and only that with --over batch.
+  // True for the case with which others of its setting (such as a workload and world) are compared.
   bool is_default(const CaseSpec& spec) const {
-    return spec.params.empty() &&
-           (!prepared_.options.what.over_batch || spec.batch == prepared_.options.what.batches.front());
+    return spec.params.empty() && spec.batch == prepared_.options.what.reference_batch.value_or(spec.batch);
+  }
+
+  void require_default(const CaseSpec& spec) const {
+    const Selection& what = prepared_.options.what;
+    const Reference reference{.strategy = what.reference, .batch = what.reference_batch};
+    if (std::ranges::none_of(prepared_.plan.cases,
+                             [&](const CaseSpec& one) { return is_reference_of(one, spec, reference); }))
+      throw UsageError("tune: '" + spec.id +
+                       "' has nothing to be compared with, because the case of the default values is skipped. " +
+                       "`dpbench run -n` says why");
   }
 
   Start begin() override {
     Start start = TimedRun::begin();
-    if (prepared_.options.what.over_batch) report_.config[over_batch] = true;
+    if (const auto batch = prepared_.options.what.reference_batch) report_.config[reference_batch] = *batch;
     size_t work = 0, settings = 0;
     for (const CaseSpec& spec : prepared_.plan.cases) settings += is_default(spec);
     for (size_t left = prepared_.plan.cases.size() - settings; left > settings; left = (left + 1) / 2)
@@ -121,6 +129,10 @@ class TuneRun : public TimedRun {
 
   LoopEnding run_cases() override {
     const LoopEnding ended = TimedRun::run_cases();
+    for (CaseRecord& record : report_.cases)  // a batch that does not fit is a result
+      if (prepared_.options.what.reference_batch && !is_default(record.spec) && record.status == CaseStatus::failed &&
+          record.reason.starts_with("out of memory"))
+        record.status = CaseStatus::skipped;
     if (judged_from_ < 0) return ended;
     report_.config[results] = Json::array();
     for (const Tuned& one : tuned(report_, judged_from_))
@@ -152,9 +164,9 @@ class TuneRun : public TimedRun {
     if (options_.output == Form::json) return json_text(to_json(report_));
     if (options_.output == Form::none) return "";
     TableView view{.sort = "speedup:desc"};
-    if (prepared_.options.what.over_batch) {
-      view.columns = {"workload", "world", "batch", "step", "interval", "samples", "speedup", "launches", "notes"};
-      view.one_section = true;
+    if (prepared_.options.what.reference_batch) {
+      view.columns = {"batch", "world", "step", "interval", "samples", "speedup", "launches", "notes"};
+      view.batch_column = true;
     }
     std::string text =
         options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
@@ -183,6 +195,7 @@ Command tune_command() {
        .summary = "find the fastest parameter values of a strategy, or its largest batch",
        .examples = {{"tune --strategy ddp --over bucket_mb,overlap --workload mnist-mlp --cpus 2", ""},
                     {"tune --strategy ddp --param ddp.bucket_mb=1,5,25,100 --gpus 8", "the values to try"},
+                    {"tune --strategy fsdp --over batch --workload gpt --gpus 8", "the batch with most samples/s"},
                     {"tune --find-batch --strategy ddp,fsdp --workload gpt --gpus 8", "what fits"}},
        .exit_codes = {1, 3, 4, 77, 128}},
       add_tune_flags, settle_tune);

@@ -84,14 +84,16 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
 }
 
 // Checks a case's batch size. Throws UsageError for a bad --batch. Skips the case instead if the bad batch is the
-// workload's default, or if --batch is too large for a workload that the user did not name.
+// workload's default, if --batch is too large for a workload that the user did not name, or if another batch is the
+// reference.
 void judge_batch(Row& row, const Selection& selection) {
   if (selection.own_rows) return;
+  const bool given = !selection.batches.empty() && selection.reference_batch.value_or(row.spec.batch) == row.spec.batch;
   std::string why = too_few_samples(row, selection);
-  if (!why.empty() && !selection.batches.empty()) throw UsageError(why);
+  if (!why.empty() && given) throw UsageError(why);
   if (why.empty()) why = too_many_samples(row, selection);
   if (!row.skip_reason.empty()) return;
-  if (!why.empty() && !selection.batches.empty() && !selection.workloads.empty()) throw UsageError(why);
+  if (!why.empty() && given && !selection.workloads.empty()) throw UsageError(why);
   row.skip_reason = why;
 }
 

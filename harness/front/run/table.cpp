@@ -30,7 +30,7 @@ std::vector<Section> sections_of(const Report& report, const TableView& view) {
   std::vector<Section> sections;
   for (const CaseRecord* one : ordered_cases(report, view)) {
     const CaseRecord& record = *one;
-    const std::string setting = view.one_section ? record.spec.workload : setting_text(record.spec);
+    const std::string setting = setting_text(record.spec, !view.batch_column);
     const std::string title = setting + (reference.empty() ? "" : " · speed-ups over " + reference) +
                               (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),

@@ -110,19 +110,19 @@ constexpr double most_of_it = 0.5;  // a part that makes this share of the diffe
 // part does, or if the parts are unknown.
 std::string saved_part_text(const CaseRecord& least, const CaseRecord& other) {
   const auto mine = largest_memory(least), theirs = largest_memory(other);
-  if (!mine || !theirs) return "";
-  int64_t all = 0, most = 0;
+  if (!mine || !theirs || mine->total() >= theirs->total()) return "";
+  const int64_t difference = *other.derived.peak_memory_bytes - *least.derived.peak_memory_bytes;
+  int64_t most = 0;
   std::string text;
   const auto look_at = [&](const auto& field) {
     const int64_t own = (*mine).*field.member, more = (*theirs).*field.member;
-    all += std::max<int64_t>(more - own, 0);
     if (more - own <= most) return;
     most = more - own;
     text = std::string(" Most of the difference is in its ") + field.key + ": " + mebibytes_text(own) + " instead of " +
            mebibytes_text(more) + ".";
   };
   std::apply([&](const auto&... field) { (look_at(field), ...); }, Table<MemoryParts>::fields);
-  return static_cast<double>(most) > most_of_it * static_cast<double>(all) ? text : "";
+  return static_cast<double>(most) > most_of_it * static_cast<double>(difference) ? text : "";
 }
 
 std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest) {

@@ -79,9 +79,10 @@ std::string reference_name(const Report& report) {
 }
 
 const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
-  const auto any_batch = report.config.find("over_batch");
-  const Reference reference{.strategy = reference_name(report),
-                            .any_batch = any_batch != report.config.end() && *any_batch == true};
+  Reference reference{.strategy = reference_name(report)};
+  if (const auto batch = report.config.find("reference_batch");
+      batch != report.config.end() && batch->is_number_integer())
+    reference.batch = batch->get<int64_t>();
   // Use only the first matching reference case, even if it has no result, because its blocks alternated with the blocks
   // of case `spec`.
   for (const CaseRecord& record : report.cases)

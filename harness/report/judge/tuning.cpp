@@ -33,7 +33,7 @@ std::string values_text(const CaseSpec& spec, const CaseSpec& reference) {
   std::string text;
   if (spec.batch != reference.batch) text += " --batch " + std::to_string(spec.batch);
   for (const auto& [name, value] : spec.params) text += " --param " + spec.strategy + "." + name + "=" + value;
-  return text.substr(1);
+  return text.empty() ? "the same values" : text.substr(1);
 }
 
 }  // namespace

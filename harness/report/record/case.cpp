@@ -18,10 +18,12 @@ std::string case_id(const CaseSpec& spec) {
   return id;
 }
 
-std::string setting_text(const CaseSpec& spec) {
+std::string setting_text(const CaseSpec& spec, bool with_batch) {
   std::string text = spec.workload + " · " + (spec.device == Device::cuda ? "GPU" : "CPU") + " · ";
-  text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
-                                          : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
+  text += spec.scaling == Scaling::strong ? "strong scaling" : "weak scaling";
+  if (with_batch)
+    text += spec.scaling == Scaling::strong ? ", global batch " + std::to_string(spec.batch)
+                                            : ", " + std::to_string(spec.batch) + " samples per device";
   text += " · " + spec.dtype + " · " + spec.runtime + " runtime · " + std::to_string(spec.threads) +
           (spec.threads == 1 ? " thread" : " threads") + " per replica";
   if (!spec.model.empty()) text += " · " + spec.model;
@@ -45,11 +47,12 @@ bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_diff
 bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const Reference& reference) {
   if (reference.strategy.empty())
     return candidate.baseline && same_setting(candidate, spec, {.strategy = true, .world = true});
-  const bool is_itself = !reference.any_batch && spec.strategy == reference.strategy && spec.params.empty();
+  const bool is_itself =
+      spec.strategy == reference.strategy && spec.params.empty() && spec.batch == reference.batch.value_or(spec.batch);
   const bool other_backend = candidate.processes > 1 && spec.processes > 1 && candidate.backend != spec.backend;
   return candidate.strategy == reference.strategy && candidate.params.empty() && !other_backend &&
-         (!is_itself || candidate.id == spec.id) &&
-         same_setting(candidate, spec, {.strategy = true, .batch = reference.any_batch});
+         candidate.batch == reference.batch.value_or(spec.batch) && (!is_itself || candidate.id == spec.id) &&
+         same_setting(candidate, spec, {.strategy = true, .batch = true});
 }
 
 }  // namespace dpbench

@@ -96,7 +96,7 @@ std::string case_id(const CaseSpec& spec);
 
 // Returns the settings that the cases of a table section share, e.g. "mnist-mlp · CPU · weak scaling, 64 samples per
 // device · f32 · torch runtime · 1 thread per replica".
-std::string setting_text(const CaseSpec& spec);
+std::string setting_text(const CaseSpec& spec, bool with_batch = true);
 
 // Selects the settings in which same_setting() lets two cases differ.
 struct MayDiffer {
@@ -110,10 +110,10 @@ bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_diff
 
 // The cases against which speed-ups are measured.
 struct Reference {
-  std::string strategy = {};  // in the same world, with default parameters; empty: the baseline
-  bool any_batch = false;     // true: the first such case is the reference of all batches; false: one of each batch
+  std::string strategy = {};          // in the same world, with default parameters; empty: the baseline
+  std::optional<int64_t> batch = {};  // of the reference; nullopt: that of the case
 };
-// True if the speed-up of `spec` is measured against `candidate`, or would be if `candidate` were the first such case.
+// True if the speed-up of `spec` is measured against `candidate`.
 bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const Reference& reference);
 
 struct Sampling {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "harness/report/record/profile.h"
@@ -14,20 +15,21 @@
 
 namespace dpbench {
 
-// A tensor that exists when the watch begins belongs to the part in which Strategy::kept_tensors() lists it, or to the
-// buffers. A tensor that is allocated later belongs to the part of its phase: activations in a forward pass, buffers in
-// communication, else temporary. If it was allocated after the start of a backward pass and still exists when the
-// optimizer begins, it is a gradient.
+// Make it before the strategy, call begin() before the watched step and end() after it, and let it listen to the step's
+// phases. A tensor that exists at the beginning belongs to the part in which Strategy::kept_tensors() lists it, or to
+// the buffers. A tensor that the step allocates is a gradient if kept_tensors() lists it as one after the step.
+// Otherwise its part follows from the phase: activations in a forward pass, buffers in communication, else temporary.
 class MemoryWatch : public TensorWatcher, public PhaseListener {
  public:
-  // before: bytes of the tensors that existed before the strategy. Collective.
-  MemoryWatch(Strategy& strategy, int64_t before);
+  MemoryWatch() { watch_tensors(this); }
   ~MemoryWatch() override { watch_tensors(nullptr); }
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // Returns the parts at the peak so far; nullopt if the strategy lists copies of its parameters or state.
-  std::optional<MemoryParts> peak() const;
+  void begin(Strategy& strategy);  // collective
+  // Returns the parts at the peak since begin(); nullopt if the strategy lists copies of its parameters or state.
+  // Collective.
+  std::optional<MemoryParts> end(Strategy& strategy);
 
   void allocated(const void* block, int64_t bytes) override;
   void freed(const void* block, int64_t bytes) override;
@@ -39,21 +41,22 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   using Bytes = std::array<int64_t, 6>;
   struct Block {
     Part part;
-    int64_t bytes, number;  // number: of the allocation, from 1; 0: it existed before
+    int64_t bytes, number;  // number: of the allocation, from 1
   };
 
-  // Adds the tensors to a part. Returns the bytes of those that count.
-  int64_t keep(const std::vector<at::Tensor>& tensors, Part part);
-  void find_gradients();
+  void keep(const std::vector<at::Tensor>& tensors, Part part);
+  std::pair<int64_t, Bytes> peak();
+  // Moves the tensor's block from its part of `peak` to the gradients, if the step allocated it as number `last` or
+  // earlier.
+  void move_to_gradients(const at::Tensor& tensor, int64_t last, Bytes& peak);
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::unordered_map<const void*, Block> blocks_;
   Bytes live_{}, peak_{};
-  int64_t peak_bytes_ = 0, peak_number_ = 0;  // number of the allocation that reached the peak
-  int64_t allocations_ = 0;
-  std::optional<int64_t> before_backward_;  // allocations before the first backward pass of the step
-  Part part_ = Part::temporary;             // of what is allocated now
-  bool copies_ = false;
+  int64_t allocations_ = 0, first_ = 0;       // first_: allocations before the watched step
+  int64_t peak_bytes_ = 0, peak_number_ = 0;  // peak_number_: number of the allocation that reached the peak
+  Part part_ = Part::buffers;                 // part of tensors that are allocated now
+  bool copies_ = false;                       // true if the strategy lists copies
 };
 
 }  // namespace dpbench

@@ -21,7 +21,6 @@
 #include "harness/worker/measure/ledger.h"
 #include "harness/worker/measure/memory_watch.h"
 #include "harness/worker/rank/core_use.h"
-#include "harness/worker/rank/tensor_memory.h"
 
 namespace dpbench {
 namespace {
@@ -30,7 +29,7 @@ using Time = Phases::Clock::time_point;
 // Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The machine needs no warm-up: the
 // timed blocks of steps ran before.
 constexpr int64_t warmup_steps = 5;
-constexpr int64_t max_steps = 500, traced_steps = 5, memory_steps = 2;
+constexpr int64_t max_steps = 500, traced_steps = 5;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
 // samples. With longer epochs, the FLOP count is that of one step.
 constexpr int64_t short_epoch = 16;
@@ -78,6 +77,7 @@ class ProfiledCase {
           return c10::make_intrusive<CollectiveWatch>(inner, axis, log_);
         });
       });
+    if (device_.is_cpu()) memory_.emplace();
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
@@ -99,17 +99,20 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Returns the memory of CPU tensors at the peak of two steps, by part. before: bytes of the tensors that existed
-  // before the strategy.
-  std::optional<MemoryParts> memory(int64_t before) {
-    MemoryWatch watch(*strategy_, before);
+  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt on a GPU.
+  std::optional<MemoryParts> memory() {
+    if (!memory_) return std::nullopt;
+    memory_->begin(*strategy_);
+    pulse_.beat();
     phases_.switch_on(true);
-    phases_.listen(&watch);
-    for (int64_t i = 0; i < memory_steps; ++i) step(step_++);
+    phases_.listen(&*memory_);
+    step(step_++);
     phases_.listen(nullptr);
     phases_.switch_on(false);
     phases_.clear();
-    return device_.is_cpu() ? watch.peak() : std::nullopt;
+    const auto found = memory_->end(*strategy_);
+    memory_.reset();
+    return found;
   }
 
   // Runs the profiled steps. Fills the record's times, its collectives and the figures that the strategy itself
@@ -270,6 +273,7 @@ class ProfiledCase {
   CollectiveLog log_;
   // False for a strategy that replays recorded steps (e.g. a CUDA graph), because a replay does not call the backend.
   bool logged_;
+  std::optional<MemoryWatch> memory_;  // made before the strategy; nullopt on a GPU
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
   std::vector<int64_t> begins_;
@@ -288,12 +292,11 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
                   const Group& group, Pulse& pulse, RankRecord& record) {
   const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
-  const int64_t before_profile = warmup_steps + counted_steps + memory_steps;
+  const int64_t before_profile = warmup_steps + counted_steps + 1;  // the last one for the memory
   source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();
   const Formula formula = formula_of(spec, setup, group.rank(), before_profile, steps);
-  const int64_t tensors_before = tensor_bytes();
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
@@ -301,7 +304,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }
-  record.profile->memory = profiled.memory(tensors_before);
+  record.profile->memory = profiled.memory();
   profiled.run(steps, formula, record);
   if (!sampling.trace_dir.empty()) profiled.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   profiled.finish();

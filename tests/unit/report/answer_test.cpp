@@ -380,11 +380,13 @@ TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
         run_of({with(timed("ddp", 2, 1.8, 0.01), 400, of_ddp), with(timed("fsdp", 2, 1.6, 0.01), 164, of_fsdp)});
     return texts_by(answer_of(report), "less-memory").at(0);
   };
-  EXPECT_TRUE(text({.state = 8 << 20, .activations = 1 << 20}, {.gradients = 1 << 20, .state = 4 << 20})
-                  .ends_with("Most of the difference is in its state: 4.0 MiB instead of 8.0 MiB."));
-  // No part makes more than half of it, or none is smaller.
-  EXPECT_TRUE(text({.state = 1 << 20, .activations = 1 << 20}, {}).ends_with("more time (11 to 14 %)."));
-  EXPECT_TRUE(text({.state = 1 << 20}, {.state = 1 << 20}).ends_with("more time (11 to 14 %)."));
+  // ddp needs 236 MiB more.
+  EXPECT_TRUE(text({.state = 300 * mib, .activations = 80 * mib}, {.gradients = mib, .state = 100 * mib})
+                  .ends_with("Most of the difference is in its state: 100.0 MiB instead of 300.0 MiB."));
+  const std::string without = "more time (11 to 14 %).";
+  EXPECT_TRUE(text({.state = 110 * mib, .activations = 110 * mib}, {}).ends_with(without)) << "two parts share it";
+  EXPECT_TRUE(text({.state = 8 * mib}, {}).ends_with(without)) << "most of it is not in tensors";
+  EXPECT_TRUE(text({.state = 300 * mib}, {.buffers = 310 * mib}).ends_with(without)) << "the tensors need more";
 }
 
 // Rules that do not apply to a run must write no sentence.
