@@ -70,14 +70,15 @@ class ProfiledCase {
         device_(setup.devices.at(0)),
         mesh_(setup.mesh),
         log_(phases_, device_.is_cpu()),
-        logged_(setup.mesh.group() && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
+        recorded_(promised(strategy_registry().at(spec.strategy), setup.params).recorded),
+        logged_(setup.mesh.group() && !recorded_) {
     if (logged_)
       setup.mesh = setup.mesh.with_groups([&](const std::string& axis, const auto& plain) {
         return wrapped_group(plain, device_.type(), [&](const auto& inner) {
           return c10::make_intrusive<CollectiveWatch>(inner, axis, log_);
         });
       });
-    if (device_.is_cpu()) memory_.emplace();
+    if (device_.is_cpu() && !recorded_) memory_.emplace();
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
@@ -99,7 +100,7 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt on a GPU.
+  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt on a GPU, or if steps are replayed.
   std::optional<MemoryParts> memory() {
     if (!memory_) return std::nullopt;
     memory_->begin(*strategy_);
@@ -271,9 +272,10 @@ class ProfiledCase {
   Phases phases_;
   CommunicationSpans blocked_;
   CollectiveLog log_;
+  bool recorded_;
   // False for a strategy that replays recorded steps (e.g. a CUDA graph), because a replay does not call the backend.
   bool logged_;
-  std::optional<MemoryWatch> memory_;  // made before the strategy; nullopt on a GPU
+  std::optional<MemoryWatch> memory_;  // made before the strategy; nullopt on a GPU, or if steps are replayed
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
   std::vector<int64_t> begins_;
