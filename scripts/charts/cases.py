@@ -3,13 +3,13 @@ import statistics
 
 import words
 from canvas import Chart, short
-from data import count, groups, outliers
+from data import Interval, count, groups, outliers
 from palette import LIGHT, SERIES
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
 # Parts of the memory of tensors, with the role of their colour.
-MEMORY = {"parameters": "forward", "gradients": "backward", "state": "optimizer", "activations": "scatter", "buffers": "communication",
-          "temporary": "waiting"}
+MEMORY = {"parameters": "forward", "gradients": "backward", "state": "optimizer", "activations": "scatter",
+          "buffers": "communication", "temporary": "waiting"}
 MOST_ROWS, MOST_POINTS = 24, 150
 ROW, FRAME = 0.25, 0.95  # inches: height of a row, and of a chart without rows
 
@@ -48,18 +48,13 @@ def parts(cases, looks):
         size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
         named = [name for case in rows for name in case.phases]
         present = [name for name in PHASES if name in named] + sorted(set(named) - set(PHASES))
-        left = [0.0] * len(rows)
-        for index, name in enumerate(present):
-            colour = colour_of(name, index)
-            for row, case in enumerate(rows):
-                ns = max(0.0, case.phases.get(name, 0))
-                if ns == 0:
-                    continue
-                (bar,) = axes.barh([row], [ns / size], 0.66, left[row], color=colour, edgecolor=LIGHT["ground"], linewidth=0.5,
-                                   zorder=2)
-                left[row] += ns / size
-                share = ns / sum(case.phases.values())
-                chart.mark(bar, f"{case.series}, world {case.world}: {phase_label(name)} {words.duration(ns)}, {share:.0%} of the step")
+        def piece(case, name):
+            ns = max(0.0, case.phases.get(name, 0))
+            share = share_of(ns, case.phases.values())
+            return ns / size, f"{phase_label(name)} {words.duration(ns)}, {share} of the step"
+
+        stack(chart, axes, rows, [(phase_label(name), colour_of(name, index), [piece(case, name) for case in rows])
+                                  for index, name in enumerate(present)])
         for row, case in enumerate(rows):
             span = case.step_ns.scaled(1 / size)
             (line, _, _) = axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="|",
@@ -67,11 +62,36 @@ def parts(cases, looks):
             chart.mark(line, f"{case.series}, world {case.world}: step {words.interval(case.step_ns.scaled(1 / size), ' ' + unit)}")
         axes.set_xlim(left=0)
         axes.set_xlabel(f"{unit} per step")
-        handles = [axes.barh([0], [0], color=colour_of(name, index)) for index, name in enumerate(present)]
-        chart.legend(handles, [phase_label(name) for name in present])
         chart.caption = (f"Means over all ranks; communication is the exposed part only. Tick: the median step of "
                          f"the slowest rank. {words.bars(rows)} {words.source(rows)}{note}")
         yield chart
+
+
+def share_of(part, parts):
+    return f"{part / sum(parts):.0%}" if part else "0%"
+
+
+def stack(chart, axes, rows, parts):
+    """Draws a bar per row, stacked from parts, with a legend. parts: (label, colour, pieces), with a piece per row: its
+    size, and what its tooltip says."""
+    left = [0.0] * len(rows)
+    for _, colour, pieces in parts:
+        for row, (size, said) in enumerate(pieces):
+            if size == 0:
+                continue
+            (bar,) = axes.barh([row], [size], 0.66, left[row], color=colour, edgecolor=LIGHT["ground"], linewidth=0.5,
+                               zorder=2)
+            left[row] += size
+            chart.mark(bar, f"{rows[row].series}, world {rows[row].world}: {said}")
+    chart.legend([axes.barh([0], [0], color=colour) for _, colour, _ in parts], [label for label, _, _ in parts])
+
+
+def bar_with_interval(axes, row, span, colour, alpha=1):
+    """Draws a bar to the middle of an interval, with the interval."""
+    (bar,) = axes.barh([row], [span.middle], 0.66, color=colour, alpha=alpha, zorder=2)
+    axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="none",
+                  ecolor=LIGHT["ink"], elinewidth=1, capsize=2, zorder=3)
+    return bar
 
 
 def colour_of(phase, index):
@@ -145,28 +165,31 @@ def memory_parts(cases):
         if not rows:
             continue
         first = rows[0]
-        place = lambda case: (case.world, case.raw["processes"])  # a process with all replicas does not compare with a rank
-        largest = [case for case in rows if place(case) == max(map(place, rows))]
-        least = min(largest, key=lambda case: sum(case.memory_parts.values()))
-        message = f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
-        chart = Chart(name_of("memory-parts", first), f"Memory by part{message}", first.workload, first.setting)
+        chart = Chart(name_of("memory-parts", first), f"Memory by part{least_of(rows)}", first.workload, first.setting)
         axes = row_axes(chart, rows, 0.25)
-        colours = [LIGHT[role] for role in MEMORY.values()]
-        for row, case in enumerate(rows):
-            left, total = 0.0, sum(case.memory_parts.values())
-            for (part, role), colour in zip(MEMORY.items(), colours):
-                size = case.memory_parts[part] / 2**20
-                if size == 0:
-                    continue
-                (bar,) = axes.barh([row], [size], 0.66, left, color=colour, edgecolor=LIGHT["ground"], linewidth=0.5, zorder=2)
-                left += size
-                chart.mark(bar, f"{case.series}, world {case.world}: {part} {size:,.1f} MiB, {case.memory_parts[part] / total:.0%} of the tensors")
+
+        def piece(case, part):
+            size = case.memory_parts[part]
+            share = share_of(size, case.memory_parts.values())
+            return size / 2**20, f"{part} {size / 2**20:,.1f} MiB, {share} of the tensors"
+
+        stack(chart, axes, rows, [(part, LIGHT[role], [piece(case, part) for case in rows])
+                                  for part, role in MEMORY.items()])
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of tensors, largest rank")
-        chart.legend([axes.barh([0], [0], color=colour) for colour in colours], list(MEMORY))
-        chart.caption = (f"Tensors of 8 KiB or more at the peak of a step. Buffers: gathered parameters, gradients on their way and other "
+        chart.caption = (f"Tensors of 8 KiB or more at the peak of a step. Buffers: gathered parameters and other "
                          f"tensors kept between steps. {words.source(rows)}{note}")
         yield chart
+
+
+def least_of(rows):
+    """Returns the message of a chart of memory. Compares the cases of the largest world: a process that holds all
+    replicas does not compare with a rank."""
+    def place(case):
+        return case.world, case.raw["processes"]
+    largest = [case for case in rows if place(case) == max(map(place, rows))]
+    least = min(largest, key=lambda case: sum(case.memory_parts.values()))
+    return f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
 
 
 def memory(cases, looks):
@@ -180,9 +203,8 @@ def memory(cases, looks):
         for row, case in enumerate(rows):
             peaks = [size / 2**20 for size in case.peaks]
             middle = statistics.median(peaks)
-            (bar,) = axes.barh([row], [middle], 0.66, color=looks.colour(case.series, case.is_baseline), zorder=2)
-            axes.errorbar([middle], [row], xerr=[[middle - min(peaks)], [max(peaks) - middle]], fmt="none", ecolor=LIGHT["ink"],
-                          elinewidth=1, capsize=2, zorder=3)
+            span = Interval(middle, min(peaks), max(peaks))
+            bar = bar_with_interval(axes, row, span, looks.colour(case.series, case.is_baseline))
             spread = f" ({min(peaks):,.0f} to {max(peaks):,.0f})" if len(peaks) > 1 else ""
             chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
         axes.set_xlim(left=0)

@@ -158,8 +158,13 @@ class Case:
 
     @property
     def group(self):
+        return (self.batch, *self.group_of_batches)
+
+    @property
+    def group_of_batches(self):
+        """Returns the settings of a group without the batch."""
         raw = self.raw
-        return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype,
+        return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.dtype,
                 raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0),
                 raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "")

@@ -1,24 +1,22 @@
 """Chart of `dpbench tune`: the speed of each candidate, as a multiple of the default values' speed."""
-import data
 import words
 from canvas import Chart
-from cases import MOST_ROWS, row_axes
-from data import count, of
+from cases import MOST_ROWS, bar_with_interval, row_axes
+from data import Interval, count, of
 from palette import LIGHT
-
-BATCH = 5  # place of the batch in Case.group
 
 
 def tuning(runs, looks):
     for run in runs:
-        judged = {one["case"]: data.Interval(one["speedup"], one["low"], one["high"]) for one in of(run.report, "config", "tuned") or []}
+        judged = {one["case"]: Interval(one["speedup"], one["low"], one["high"])
+                  for one in of(run.report, "config", "tuned") or []}
         if not judged:
             continue
         batch = of(run.report, "config", "reference_batch")  # None: each batch has its own default
         found = {}
         for case in run.cases:
             if case.measured and case.speedup:
-                setting = [part for index, part in enumerate(case.group) if batch is None or index != BATCH]
+                setting = case.group_of_batches if batch else case.group
                 found.setdefault((*setting, case.world, case.raw.get("mesh"), case.backend), []).append(case)
         for members in found.values():
             default = next((case for case in members if not case.params and case.batch == (batch or case.batch)), None)
@@ -37,15 +35,14 @@ def candidates(default, members, judged, looks):
     for row, case in enumerate(rows):
         span = spans[case.raw["id"]]
         kept = case is default or case.raw["id"] in judged
-        (bar,) = axes.barh([row], [span.middle], 0.66, color=looks.colour(default.strategy), alpha=1 if kept else 0.45, zorder=2)
-        axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="none", ecolor=LIGHT["ink"],
-                      elinewidth=1, capsize=2, zorder=3)
-        chart.mark(bar, f"{values(case, default)}: {words.interval(span, 'x')} of the default, {count(len(case.launches), 'launch')}")
+        bar = bar_with_interval(axes, row, span, looks.colour(default.strategy), alpha=1 if kept else 0.45)
+        launches = count(len(case.launches), "launch")
+        chart.mark(bar, f"{values(case, default)}: {words.interval(span, 'x')} of the default, {launches}")
     axes.axvline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
     axes.set_xlim(left=0)
     axes.set_xlabel("samples/s, as a multiple of the default's")
-    chart.caption = (f"{default.strategy}, world {default.world}. Median and 95 % interval of pairs of blocks; of the last candidate, only in launches after its choice. Pale: dropped "
-                     f"before. {words.source(rows)}")
+    chart.caption = (f"{default.strategy}, world {default.world}. Median and 95 % interval of pairs of blocks; of the "
+                     f"last candidate, only in launches after its choice. Pale: dropped before. {words.source(rows)}")
     return chart
 
 

@@ -34,7 +34,8 @@ def charts_of(runs, asked, most=None, planned=None):
     known = [case for case in chosen if case.measured]  # includes projected cases
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
-             of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks), of_cases.memory_parts(measured),
+             of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
+             of_cases.memory_parts(measured),
              training.training(chosen, canvas.Looks()), tuning.tuning(runs, looks), history.history(runs, looks, kept)]
     if asked:
         drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))

@@ -21,7 +21,8 @@ REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
            "tuned": [sample_runs.tuned()],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13, "training": 9, "tuned": 21, "empty": 0}
+CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13,
+          "training": 9, "tuned": 21, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping

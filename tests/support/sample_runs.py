@@ -42,8 +42,8 @@ def case(strategy="ddp", workload="mnist-mlp", world=1, step_ns=1e6, launches=3,
              "first_loss": 2.3, "last_loss": 1.0, "parameters_hash": "same", "warnings": []} for rank in range(ranks)]})
         for rank in made["launches"][-1]["ranks"]:
             rank["profile"] = {"steps": 10, "step_ns": step_ns, "collectives": [], "memory": {
-                "parameters": 3 << 20, "gradients": 3 << 20, "state": 6 << 20, "activations": 5 << 20, "buffers": (ranks - 1) << 20,
-                "temporary": 1 << 19}}
+                "parameters": 3 << 20, "gradients": 3 << 20, "state": 6 << 20, "activations": 5 << 20,
+                "buffers": (ranks - 1) << 20, "temporary": 1 << 19}}
     half = 2 * noise
     made["stats"]["step_time_ns"] = {"median": step_ns, "ci95_low": step_ns * (1 - half), "ci95_high": step_ns * (1 + half),
                                      "interval": "launches" if launches > 2 else "samples", "p90": step_ns, "p99": step_ns,
@@ -139,11 +139,13 @@ def trained_for(epochs, resumed_at, accuracy, seconds=12.0):
 
 def tuned():
     """Returns a run of `dpbench tune --over batch` in which a batch of 256 wins."""
-    made = report([case(batch=batch, world=2, step_ns=1e6 * (1 + batch / 64), launches=3) for batch in (64, 16, 32, 128, 256)])
+    made = report([case(batch=batch, world=2, step_ns=1e6 * (1 + batch / 64), launches=3)
+                   for batch in (64, 16, 32, 128, 256)])
     for one, speedup in zip(made["cases"], (1, 0.6, 0.8, 1.3, 1.6)):
         one["derived"] |= {"speedup": speedup, "speedup_low": 0.97 * speedup, "speedup_high": 1.03 * speedup}
     made["config"] |= {"reference_batch": 64, "judged_from_launch": 2,
-                       "tuned": [{"case": made["cases"][-1]["id"], "speedup": 1.58, "low": 1.5, "high": 1.66, "launches": 5}]}
+                       "tuned": [{"case": made["cases"][-1]["id"], "speedup": 1.58, "low": 1.5, "high": 1.66,
+                                  "launches": 5}]}
     return made
 
 
