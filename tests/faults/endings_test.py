@@ -76,7 +76,8 @@ class Endings(unittest.TestCase):
                                   "--samples", "5", "--steps", "500")
                 victims = [pid for pid in leftovers.ranks_of(self.mark) if leftovers.parent_of(pid) == process.pid]
                 # After the kill, a run of another test that starts at this moment may clean up first.
-                self.assertTrue({leftovers.directory_of(pid) for pid in victims} & leftovers.directories(), "no directory to clean")
+                mine = {leftovers.directory_of(pid) for pid in victims}
+                self.assertTrue(mine & leftovers.directories(), "no directory to clean")
                 for pid in [process.pid, *victims]:
                     os.kill(pid, signal.SIGKILL)
                 process.communicate(timeout=SLACK)

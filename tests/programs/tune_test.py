@@ -86,43 +86,55 @@ class FindBatch(unittest.TestCase):
 
 
 class TuneOverBatches(unittest.TestCase):
-    FLAGS = ("--strategy", "ddp", "--cpus", "2", "--launches", "3", "--samples", "2")
+    SAMPLING = ("--launches", "3", "--samples", "2")
+    FLAGS = ("--strategy", "ddp", "--cpus", "2", *SAMPLING)
+
+    def report(self, *flags):
+        return json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
 
     def test_the_batch_with_most_samples_per_second_is_found(self):
         done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
         self.assertRegex(done.stdout, r"toy, world 2: use --batch 32: 4\.00x \(4\.00 to 4\.00\) of the default's speed")
         self.assertIn("toy · CPU · weak scaling · f32", done.stdout)
-        self.assertEqual({int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}, {2, 4, 8, 16, 32}, done.stdout)
+        tried = {int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}
+        self.assertEqual(tried, {2, 4, 8, 16, 32}, done.stdout)
 
     def test_given_batches_are_tried_and_the_first_is_the_default(self):
-        report = json.loads(tune(*self.FLAGS, "--workload", "toy", "--over", "batch", "--batch", "6,3,12", "-o", "json", worker=FAKE).stdout)
+        report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,3,12")
         self.assertEqual(report["config"]["reference_batch"], 6)
         (best,) = report["config"]["tuned"]
         self.assertIn("/b12/", best["case"])
         self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
         self.assertEqual({case["batch"]: case["derived"]["speedup"] for case in report["cases"]}, {6: 1, 3: 0.5, 12: 2})
-        alone = [case["batch"] for case in report["cases"] if not any("reference_ns" in launch for launch in case["launches"])]
+        alone = [case["batch"] for case in report["cases"]
+                 if not any("reference_ns" in launch for launch in case["launches"])]
         self.assertEqual(alone, [6], "only the reference has no pairs")
 
     def test_parameters_are_tried_with_every_batch(self):
-        report = json.loads(tune(*self.FLAGS, "--workload", "toy", "--over", "batch", "--batch", "6,12", "--param", "rank=1", "-o", "json",
-                                 worker=FAKE).stdout)
-        self.assertEqual({(case["batch"], *case["params"].values()): case["derived"]["speedup"] for case in report["cases"]},
-                         {(6,): 1, (12,): 2, (6, "1"): 1, (12, "1"): 2})
+        report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,12", "--param", "rank=1")
+        speedups = {(case["batch"], *case["params"].values()): case["derived"]["speedup"] for case in report["cases"]}
+        self.assertEqual(speedups, {(6,): 1, (12,): 2, (6, "1"): 1, (12, "1"): 2})
 
     def test_batches_that_cannot_run_are_skipped(self):
-        report = json.loads(tune(*self.FLAGS, "--workload", "strong-toy", "--over", "batch", "-o", "json", worker=FAKE).stdout)
+        report = self.report(*self.FLAGS, "--workload", "strong-toy")
         self.assertEqual((batches(report, "ok"), batches(report, "skipped")), ([7, 15, 30, 60], [120]))
-        flags = ("--strategy", "ddp", "--cpus", "1", *self.FLAGS[4:], "--workload", "toy", "--param", "fault=oom-above-20")
-        report = json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
-        self.assertEqual([case["params"] for case in report["cases"] if case["status"] == "skipped"], [{"fault": "oom-above-20"}])
+        report = self.report("--strategy", "ddp", "--cpus", "1", *self.SAMPLING, "--workload", "toy", "--param",
+                             "fault=oom-above-20")
+        skipped = [case["params"] for case in report["cases"] if case["status"] == "skipped"]
+        self.assertEqual(skipped, [{"fault": "oom-above-20"}])
 
     def test_a_default_batch_that_cannot_run_is_refused(self):
-        for words in (("--workload", "strong-toy", "--batch", "1"), ("--batch", "100000,8"), ("--workload", "toy", "--filter", "/b16/", "--batch", "8,16")):
+        for words, why in ((("--workload", "strong-toy", "--batch", "1"), "needs a sample for each rank"),
+                           (("--batch", "100000,8"), "nothing to be compared with")):
             with self.subTest(words):
-                done = tune(*self.FLAGS, "--over", "batch", "--dry-run", *words, worker=FAKE, code=0 if "--filter" in words else 2)
-                self.assertEqual(done.stdout.count("/b8/"), 1 if "--filter" in words else 0, "a filter keeps the reference")
-                self.assertNotIn("/b32/", done.stdout)
+                done = tune(*self.FLAGS, "--over", "batch", "--dry-run", *words, worker=FAKE, code=2)
+                self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (0, False))
+                self.assertIn(why, done.stderr)
+
+    def test_a_filter_keeps_the_default_batch(self):
+        done = tune(*self.FLAGS, "--over", "batch", "--dry-run", "--workload", "toy", "--filter", "/b16/", "--batch",
+                    "8,16,32", worker=FAKE)
+        self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (1, False))
 
     def test_workloads_with_different_default_batches_need_one(self):
         self.assertIn("--batch N", tune(*self.FLAGS, "--over", "batch", worker=FAKE, code=2).stderr)
