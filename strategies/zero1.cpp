@@ -64,8 +64,6 @@ class Shards {
     }
   }
 
-  const std::vector<at::Tensor>& gradient_buffers() const { return gradients_.buffers(); }
-
   // Returns the gradients of this rank's shards, one tensor per flat buffer.
   std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> gradients;
@@ -189,9 +187,7 @@ class Zero1 : public Strategy {
   }
 
   KeptTensors kept_tensors() override {
-    KeptTensors kept{.parameters = replica_.detached(), .gradients = shards_->gradient_buffers()};
-    for (const auto& [name, tensor] : optimizer_->state()) kept.state.push_back(tensor);
-    return kept;
+    return {replica_.parameters(), replica_.buffers(), replica_.gradients(), optimizer_->state()};
   }
 
   void load(const Snapshot& snapshot) override {

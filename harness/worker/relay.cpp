@@ -54,7 +54,7 @@ void claim_rank(c10d::Store& store, int rank) {
   try {
     channel.send({{"lost", why}, {"usage", code == 2}});
   } catch (const std::exception&) {
-    // The error is ignored: the front (the dpbench process) has exited, so nobody can receive the message.
+    // Ignore the error: the front (the dpbench process) has exited and cannot receive the message.
   }
   _exit(code);  // skip destructors, because the other thread may be blocked inside the store
 }

@@ -72,17 +72,7 @@ NamedTensors copies_of(NamedTensors named) {
 
 }  // namespace
 
-KeptTensors Strategy::kept_tensors() {
-  KeptTensors kept;
-  const auto add = [](std::vector<at::Tensor>& to, const NamedTensors& named) {
-    for (const auto& [name, tensor] : named) to.push_back(tensor);
-  };
-  add(kept.parameters, parameters());
-  add(kept.parameters, buffers());
-  add(kept.gradients, gradients());
-  add(kept.state, state());
-  return kept;
-}
+KeptTensors Strategy::kept_tensors() { return {parameters(), buffers(), gradients(), state()}; }
 
 void Strategy::load_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
   const at::NoGradGuard no_grad;

@@ -66,7 +66,7 @@ struct Snapshot {
 
 // Tensors that a process keeps between steps.
 struct KeptTensors {
-  std::vector<at::Tensor> parameters = {}, gradients = {}, state = {};  // parameters: with the model's buffers
+  NamedTensors parameters = {}, buffers = {}, gradients = {}, state = {};
 };
 
 class Strategy {

@@ -66,12 +66,12 @@ class DataParallel : public BuiltInStrategy {
   }
 
   KeptTensors kept_tensors() override {
-    KeptTensors kept;
-    for (const auto& [name, tensor] : state()) kept.state.push_back(tensor);
+    KeptTensors kept{.state = state()};
+    const auto add = [](NamedTensors& to, const NamedTensors& more) { to.insert(to.end(), more.begin(), more.end()); };
     for (const auto& one : replicas_) {
-      const std::vector<at::Tensor> tensors = one->replica.detached();
-      kept.parameters.insert(kept.parameters.end(), tensors.begin(), tensors.end());
-      for (const auto& [name, gradient] : one->replica.gradients()) kept.gradients.push_back(gradient);
+      add(kept.parameters, one->replica.parameters());
+      add(kept.buffers, one->replica.buffers());
+      add(kept.gradients, one->replica.gradients());
     }
     return kept;
   }

@@ -203,13 +203,12 @@ std::optional<std::vector<StatePart>> Layout::stored_parts() {
 }
 
 KeptTensors Layout::kept_tensors() {
-  KeptTensors kept;
+  KeptTensors kept{.state = optimizer_->state()};
   for (const Held& one : own_) {
-    kept.parameters.push_back(one.stored);
-    kept.gradients.push_back(one.stored.grad());
+    kept.parameters.emplace_back(one.name(), one.stored);
+    kept.gradients.emplace_back(one.name(), one.stored.grad());
   }
-  for (const Placed& one : buffers_) kept.parameters.push_back(one.tensor);
-  for (const auto& [name, tensor] : optimizer_->state()) kept.state.push_back(tensor);
+  for (const Placed& one : buffers_) kept.buffers.emplace_back(one.name, one.tensor);
   return kept;
 }
 

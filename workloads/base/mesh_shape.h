@@ -88,8 +88,8 @@ inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
   return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
 }
 
-// Selects the samples of a rank: those of replica number `replica` of `replicas`. Only the mesh's data axes determine
-// it.
+// Selects the samples of a rank: the share of replica number `replica` of `replicas`. Only the data axes of the mesh
+// determine the replica.
 struct DataPlace {
   int replica = 0, replicas = 1;
 };

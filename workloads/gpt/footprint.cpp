@@ -302,8 +302,8 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // Returns the bytes of logits that exist besides those of block b. Logits stay from the head's forward pass to the
-  // end of the step.
+  // Returns the bytes of the logits of all micro-batches, without the logits that block b itself makes. Logits stay
+  // from the head's forward pass to the end of the step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
   // Considers a moment of the backward pass at which block `done` and all later blocks have gradients.

@@ -123,7 +123,8 @@ void add_sampling(CLI::App& app, MeasuringOptions& o) {
           ->check(between(0.01, 1000, true)),
       "PCT");
   add(app.add_flag("!--no-baseline", o.what.baseline, "leave out the single-device case of each workload"), "");
-  add(app.add_option("--reference", o.what.reference, "measure speed-ups against it in the same world [the baseline]")
+  add(app.add_option("--reference", o.what.reference.strategy,
+                     "measure speed-ups against it in the same world [the baseline]")
           ->check(not_empty()),
       "STRATEGY");
   add_check_switch(app, o, "check every case before timing it [auto]");
@@ -455,7 +456,7 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
   if (o.over.empty() && o.what.params.empty())
     throw UsageError("tune needs something to try: --over batch, --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
-  o.what.reference = o.what.strategies.front();
+  o.what.reference.strategy = o.what.strategies.front();
 }
 
 // Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.

@@ -71,10 +71,8 @@ struct Selection {
   bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
   bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  std::string reference;  // strategy that speed-ups are measured against, in the same world; empty: the baseline
-  // Batch of the reference, for `tune --over batch`. Other batches that cannot run are then skipped. Unset: a case and
-  // its reference have equal batches.
-  std::optional<int64_t> reference_batch;
+  // The reference's batch is set by `tune --over batch`. Other batches that cannot run are then skipped.
+  Reference reference;
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
   // of hosts. All are 0 if there is no launcher.

@@ -21,7 +21,7 @@ namespace {
 
 // Keys in a report's config. The launches from number `judged_from_launch` on judge the candidates that are left;
 // `tuned` has the result for each.
-constexpr auto reference_batch = "reference_batch", first_judged = "judged_from_launch", results = "tuned";
+constexpr auto first_judged = "judged_from_launch", results = "tuned";
 
 std::string short_text(double value) {
   char text[32];
@@ -97,19 +97,19 @@ class TuneRun : public TimedRun {
       throw UsageError(
           "--over batch: workloads have different default batches. Name one --workload, or give --batch N");
     what.batches = batches_to_try(what.batches.empty() ? std::vector<int64_t>{workload->batch} : what.batches);
-    what.reference_batch = what.batches.front();
+    what.reference.batch = what.batches.front();
   }
+
+  const Reference& reference() const { return prepared_.options.what.reference; }
 
   // True for the case with which others of its setting (such as a workload and world) are compared.
   bool is_default(const CaseSpec& spec) const {
-    return spec.params.empty() && spec.batch == prepared_.options.what.reference_batch.value_or(spec.batch);
+    return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
   void require_default(const CaseSpec& spec) const {
-    const Selection& what = prepared_.options.what;
-    const Reference reference{.strategy = what.reference, .batch = what.reference_batch};
     if (std::ranges::none_of(prepared_.plan.cases,
-                             [&](const CaseSpec& one) { return is_reference_of(one, spec, reference); }))
+                             [&](const CaseSpec& one) { return is_reference_of(one, spec, reference()); }))
       throw UsageError("tune: '" + spec.id +
                        "' has nothing to be compared with, because the case of the default values is skipped. " +
                        "`dpbench run -n` says why");
@@ -117,7 +117,6 @@ class TuneRun : public TimedRun {
 
   Start begin() override {
     Start start = TimedRun::begin();
-    if (const auto batch = prepared_.options.what.reference_batch) report_.config[reference_batch] = *batch;
     size_t work = 0, settings = 0;
     for (const CaseSpec& spec : prepared_.plan.cases) settings += is_default(spec);
     for (size_t left = prepared_.plan.cases.size() - settings; left > settings; left = (left + 1) / 2)
@@ -127,15 +126,21 @@ class TuneRun : public TimedRun {
     return start;
   }
 
+  LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
+    const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
+    for (CaseRecord& record : report_.cases)  // a batch that does not fit is a result
+      if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed &&
+          record.out_of_memory())
+        record.status = CaseStatus::skipped;
+    return ended;
+  }
+
   LoopEnding run_cases() override {
     const LoopEnding ended = TimedRun::run_cases();
-    for (CaseRecord& record : report_.cases)  // a batch that does not fit is a result
-      if (prepared_.options.what.reference_batch && !is_default(record.spec) && record.status == CaseStatus::failed &&
-          record.reason.starts_with("out of memory"))
-        record.status = CaseStatus::skipped;
     if (judged_from_ < 0) return ended;
+    tuned_ = tuned(report_, judged_from_);
     report_.config[results] = Json::array();
-    for (const Tuned& one : tuned(report_, judged_from_))
+    for (const Tuned& one : tuned_)
       report_.config[results].push_back({{"case", one.best->spec.id},
                                          {"speedup", one.speedup},
                                          {"low", one.low},
@@ -164,16 +169,15 @@ class TuneRun : public TimedRun {
     if (options_.output == Form::json) return json_text(to_json(report_));
     if (options_.output == Form::none) return "";
     TableView view{.sort = "speedup:desc"};
-    if (prepared_.options.what.reference_batch) {
+    if (reference().batch) {
       view.columns = {"batch", "world", "step", "interval", "samples", "speedup", "launches", "notes"};
       view.batch_column = true;
     }
     std::string text =
         options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
-    const std::vector<Tuned> found = judged_from_ < 0 ? std::vector<Tuned>{} : tuned(report_, judged_from_);
-    if (found.empty()) return text + "\nNo candidate was measured often enough to judge it.\n";
+    if (tuned_.empty()) return text + "\nNo candidate was measured often enough to judge it.\n";
     text += "\n";
-    for (const Tuned& one : found) text += tuned_text(one) + "\n";
+    for (const Tuned& one : tuned_) text += tuned_text(one) + "\n";
     return text;
   }
 
@@ -183,6 +187,7 @@ class TuneRun : public TimedRun {
 
   const TuneOptions& tune_options_;
   std::vector<size_t> left_;
+  std::vector<Tuned> tuned_;
   int judged_from_ = -1;  // first launch that judges the remaining candidates; -1: still halving them
 };
 

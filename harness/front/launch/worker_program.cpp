@@ -167,7 +167,7 @@ fs::path checked_plugin(const std::string& file) {
 void settle_plugins(Selection& what, const fs::path& worker) {
   for (auto& plugin : what.plugins) plugin = checked_plugin(plugin);
   const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
-  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference))
+  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference.strategy))
     what.plugins.push_back(shipped_file(worker, "pytorch.py"));
   const size_t colon = what.model.find(':');
   if (colon == std::string::npos) return;

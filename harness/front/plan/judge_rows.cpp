@@ -41,9 +41,9 @@ void judge_mesh(Row& row, const Catalogue& catalogue) {
   if (other != catalogue.strategies.end()) row.skip_reason += ". Use --strategy " + other->name;
 }
 
-// True if the catalogue's sample count of the workload is valid for this case. It is not valid with --model, nor for a
-// plug-in at a scale other than 1. With --data it is valid only if the workload reads the MNIST files, whose samples
-// have been counted.
+// True if the catalogue's sample count of the workload is valid for this case. --model, and a plug-in's scale other
+// than 1, make the count invalid. --data does too, except for workloads that read the MNIST files, because dpbench has
+// counted the samples in these files.
 bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
   const bool other_data = !spec.data_dir.empty() && !workload.digits;
   return workload.samples != 0 && spec.model.empty() && !other_data && !(workload.plugin && spec.scale != 1);
@@ -88,7 +88,7 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
 // reference.
 void judge_batch(Row& row, const Selection& selection) {
   if (selection.own_rows) return;
-  const bool given = !selection.batches.empty() && selection.reference_batch.value_or(row.spec.batch) == row.spec.batch;
+  const bool given = !selection.batches.empty() && selection.reference.batch.value_or(row.spec.batch) == row.spec.batch;
   std::string why = too_few_samples(row, selection);
   if (!why.empty() && given) throw UsageError(why);
   if (why.empty()) why = too_many_samples(row, selection);

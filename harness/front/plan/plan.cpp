@@ -102,7 +102,7 @@ std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selecti
   if (selection.filter.empty()) return rows;
   const NamePattern pattern(selection.filter);
   const auto matches = [&](const Row& row) { return pattern.matches(row.spec.id); };
-  const Reference reference{.strategy = selection.reference, .batch = selection.reference_batch};
+  const Reference& reference = selection.reference;
   const auto is_needed_reference = [&](const Row& row) {
     return std::ranges::any_of(rows, [&](const Row& other) {
       return matches(other) && ((selection.baseline && is_reference_of(row.spec, other.spec, {})) ||

@@ -112,8 +112,8 @@ std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, 
 }
 
 const StrategyEntry* chosen_reference(const Selection& selection, const Catalogue& catalogue) {
-  if (selection.reference.empty()) return nullptr;
-  return chosen("strategy", {selection.reference}, catalogue.strategies, catalogue).front();
+  if (selection.reference.strategy.empty()) return nullptr;
+  return chosen("strategy", {selection.reference.strategy}, catalogue.strategies, catalogue).front();
 }
 
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue) {

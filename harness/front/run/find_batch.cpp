@@ -132,7 +132,7 @@ Fit FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch&
     record.reason = found.limit = one_line(why, 200);
     return fit;
   };
-  if (record.reason.starts_with("out of memory")) return refuse(record.reason, Fit::no);
+  if (record.out_of_memory()) return refuse(record.reason, Fit::no);
   // The worker refuses a batch larger than the data set. If it refuses the first batch, the search ends.
   if (!ended.usage.empty() || record.status == CaseStatus::skipped)
     return refuse(record.reason, found.batch ? Fit::no : Fit::stop);

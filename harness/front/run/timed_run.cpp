@@ -39,7 +39,7 @@ void TimedRun::prepare() {
 
 void TimedRun::plan() {
   Run::plan();
-  const StrategyEntry* reference = find_entry(prepared_.catalogue.strategies, options_.what.reference);
+  const StrategyEntry* reference = find_entry(prepared_.catalogue.strategies, options_.what.reference.strategy);
   if (world_ && reference && reference->parallelism == Parallelism::ranks)
     throw UsageError("--reference " + reference->name + ": a launcher's ranks can run one strategy at a time. Use a " +
                      "strategy of one process, or --launcher self");
@@ -68,7 +68,7 @@ LoopEnding TimedRun::run_pairs(LaunchLoop::MakeCommand make_command) {
   cases.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
   Launcher references(worker_settings(prepared_, logs() / "reference"), signals, Event::ran, note());
   const auto& plan = prepared_.plan;
-  const Reference reference{.strategy = options_.what.reference, .batch = prepared_.options.what.reference_batch};
+  const Reference& reference = prepared_.options.what.reference;
   const auto reference_of = [&](const CaseSpec& spec) -> const CaseSpec* {
     const auto first =
         std::ranges::find_if(plan.cases, [&](const CaseSpec& one) { return is_reference_of(one, spec, reference); });

@@ -131,8 +131,8 @@ struct Table<Profile> {
       later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step",
                   range::not_negative}),
       later(Field{"memory", "-", &P::memory,
-                  "memory of CPU tensors of 8 KiB or more at the peak of a step, by part; null on a GPU, or if the "
-                  "strategy shows only copies of its tensors; since 1.9"})};
+                  "memory of CPU tensors of 8 KiB or more at the peak of a step, by part; null on a GPU, if steps are "
+                  "replayed, or if the strategy shows only copies of its tensors; since 1.9"})};
 };
 
 // Peak compute and memory rates of the machine, measured in the same run as the case, with the threads or the GPU of

@@ -125,6 +125,7 @@ struct CaseRecord {
   // comparable.
   bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
+  bool out_of_memory() const { return reason.starts_with("out of memory"); }
 };
 
 enum class RunStatus { complete, interrupted };

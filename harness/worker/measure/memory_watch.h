@@ -1,13 +1,10 @@
 // Divides the memory of a strategy's CPU tensors at the peak of a step into parts.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "harness/report/record/profile.h"
 #include "harness/worker/rank/tensor_memory.h"
@@ -27,8 +24,8 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
   void begin(Strategy& strategy);  // collective
-  // Returns the parts at the peak since begin(); nullopt if the strategy lists copies of its parameters or state.
-  // Collective.
+  // Returns the parts at the peak since begin(); nullopt if the strategy lists copies of its parameters, buffers or
+  // state. Collective.
   std::optional<MemoryParts> end(Strategy& strategy);
 
   void allocated(const void* block, int64_t bytes) override;
@@ -37,26 +34,29 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   void left(Time) override;
 
  private:
-  enum class Part : uint8_t { parameters, gradients, state, activations, buffers, temporary };
-  using Bytes = std::array<int64_t, 6>;
+  using Part = int64_t MemoryParts::*;
   struct Block {
     Part part;
     int64_t bytes, number;  // number: of the allocation, from 1
   };
+  struct Peak {
+    MemoryParts parts;
+    int64_t number = 0;  // of the allocation that reached the peak
+  };
 
-  void keep(const std::vector<at::Tensor>& tensors, Part part);
-  std::pair<int64_t, Bytes> peak();
-  // Moves the tensor's block from its part of `peak` to the gradients, if the step allocated it as number `last` or
-  // earlier.
-  void move_to_gradients(const at::Tensor& tensor, int64_t last, Bytes& peak);
+  void keep(const NamedTensors& tensors, Part part);
+  Peak peak();
+  // Moves the tensor's block from its part of the peak to the gradients, if the step had allocated it by then.
+  void move_to_gradients(const at::Tensor& tensor, Peak& peak);
+  void enter_part(Part part);
 
   std::mutex mutex_;
   std::unordered_map<const void*, Block> blocks_;
-  Bytes live_{}, peak_{};
-  int64_t allocations_ = 0, first_ = 0;       // first_: allocations before the watched step
-  int64_t peak_bytes_ = 0, peak_number_ = 0;  // peak_number_: number of the allocation that reached the peak
-  Part part_ = Part::buffers;                 // part of tensors that are allocated now
-  bool copies_ = false;                       // true if the strategy lists copies
+  MemoryParts live_;
+  Peak peak_;
+  int64_t allocations_ = 0, first_ = 0;  // first_: allocations before the watched step
+  Part part_ = &MemoryParts::buffers;    // part of tensors that are allocated now
+  bool copies_ = false;                  // true if the strategy lists copies
 };
 
 }  // namespace dpbench

@@ -61,6 +61,16 @@ class CommunicationSpans : public PhaseListener {
   Time since_;
 };
 
+// True if the strategy replays recorded steps (e.g. a CUDA graph). A replay calls no backend and allocates no tensor.
+bool replays(const CaseSpec& spec, const Setup& setup) {
+  return promised(strategy_registry().at(spec.strategy), setup.params).recorded;
+}
+
+// True if the profile takes a step to divide the memory of CPU tensors into parts.
+bool watches_memory(const CaseSpec& spec, const Setup& setup) {
+  return setup.devices.at(0).is_cpu() && !replays(spec, setup);
+}
+
 class ProfiledCase {
  public:
   ProfiledCase(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
@@ -70,15 +80,14 @@ class ProfiledCase {
         device_(setup.devices.at(0)),
         mesh_(setup.mesh),
         log_(phases_, device_.is_cpu()),
-        recorded_(promised(strategy_registry().at(spec.strategy), setup.params).recorded),
-        logged_(setup.mesh.group() && !recorded_) {
+        logged_(setup.mesh.group() && !replays(spec, setup)) {
     if (logged_)
       setup.mesh = setup.mesh.with_groups([&](const std::string& axis, const auto& plain) {
         return wrapped_group(plain, device_.type(), [&](const auto& inner) {
           return c10::make_intrusive<CollectiveWatch>(inner, axis, log_);
         });
       });
-    if (device_.is_cpu() && !recorded_) memory_.emplace();
+    if (watches_memory(spec, setup)) memory_.emplace();
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
@@ -100,7 +109,7 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt on a GPU, or if steps are replayed.
+  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt without watches_memory().
   std::optional<MemoryParts> memory() {
     if (!memory_) return std::nullopt;
     memory_->begin(*strategy_);
@@ -272,10 +281,8 @@ class ProfiledCase {
   Phases phases_;
   CommunicationSpans blocked_;
   CollectiveLog log_;
-  bool recorded_;
-  // False for a strategy that replays recorded steps (e.g. a CUDA graph), because a replay does not call the backend.
-  bool logged_;
-  std::optional<MemoryWatch> memory_;  // made before the strategy; nullopt on a GPU, or if steps are replayed
+  bool logged_;                        // true if the strategy's collectives can be logged
+  std::optional<MemoryWatch> memory_;  // made before the strategy; see watches_memory()
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
   std::vector<int64_t> begins_;
@@ -294,7 +301,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
                   const Group& group, Pulse& pulse, RankRecord& record) {
   const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
-  const int64_t before_profile = warmup_steps + counted_steps + 1;  // the last one for the memory
+  const int64_t before_profile = warmup_steps + counted_steps + (watches_memory(spec, setup) ? 1 : 0);
   source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();

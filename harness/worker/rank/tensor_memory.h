@@ -1,12 +1,15 @@
 // Counts the memory of this process's CPU tensors, except tensors below 8 KiB.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include <c10/core/Storage.h>
 
 namespace dpbench {
+
+inline constexpr size_t least_counted = 8192;  // bytes of the smallest block that counts
 
 // Counts the CPU tensors allocated after this call, by wrapping torch's current allocator. Call it before other threads
 // start.

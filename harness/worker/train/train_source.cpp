@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the replica whose samples this process gets. A single process gets all samples, even if it has several
-// replicas.
+// Returns the replica that selects the samples of this process. A single process gets all samples, even if it has
+// several replicas.
 DataPlace place_of(const CaseSpec& spec, int rank) {
   return spec.processes == 1 ? DataPlace{} : data_place(parse_mesh(spec.mesh), spec.world, rank);
 }

@@ -36,7 +36,7 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
-// Returns the number of tokens that count in the loss of this batch. A token whose target is padding does not count.
+// Returns the number of tokens in the batch's loss. The loss leaves out tokens with padding as their target.
 inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
 
 // GoogleTest calls this function to print a mutant.

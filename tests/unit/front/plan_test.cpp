@@ -244,11 +244,11 @@ TEST(Plan, AddsTheReferenceInEveryWorldOfTheOtherStrategies) {
   what.strategies = {"dp"};
   what.workloads = {"mnist-mlp"};
   what.cpus = {1, 2};
-  what.reference = "ddp";
+  what.reference.strategy = "ddp";
   const auto planned = ids(make_plan(what, catalogue(), machine(2)));
   for (const std::string id : {"ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"})
     EXPECT_EQ(std::count(planned.begin(), planned.end(), id), 1) << id;
-  what.reference = "dpp";
+  what.reference.strategy = "dpp";
   expect_contains(refusal<UsageError>(what, machine(2)), {"dpp"});
 }
 

@@ -1,5 +1,5 @@
-// Judges schedules independently of the verifier, with which it shares no code: executes the action lists with symbolic
-// values instead of tensors, and compares the weight gradients with those of one device.
+// Judges schedules without any code of the verifier. The oracle executes the action lists with symbolic values in place
+// of tensors. It compares the resulting weight gradients with the weight gradients of one device.
 #pragma once
 
 #include <cstdint>

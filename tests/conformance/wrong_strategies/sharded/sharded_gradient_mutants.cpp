@@ -11,7 +11,7 @@ namespace dpbench::wrong {
 namespace sharded {
 namespace {
 
-// Calls visit() for each parameter of a unit whose reduction is in progress.
+// Calls visit() for each parameter of a unit during the reduction of the unit's gradients.
 template <class Visit>
 void each_reduction(ShardedRun& run, const ShardedUnit& unit, const Visit& visit) {
   for (const size_t p : unit.parameters) {
