@@ -125,11 +125,20 @@ class TuneOverBatches(unittest.TestCase):
 
     def test_a_default_batch_that_cannot_run_is_refused(self):
         for words, why in ((("--workload", "strong-toy", "--batch", "1"), "needs a sample for each rank"),
-                           (("--batch", "100000,8"), "nothing to be compared with")):
+                           (("--batch", "100000,8", "--filter", "strong-toy"), "nothing to compare it with")):
             with self.subTest(words):
                 done = tune(*self.FLAGS, "--over", "batch", "--dry-run", *words, worker=FAKE, code=2)
                 self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (0, False))
                 self.assertIn(why, done.stderr)
+
+    def test_a_workload_too_small_for_the_default_batch_is_skipped(self):
+        done = tune("--strategy", "ddp", "--over", "batch", "--dry-run", "--batch", "128,64", "-o", "json")
+        plan = json.loads(done.stdout)
+        self.assertNotIn("random-linear", {case["workload"] for case in plan["cases"]})
+        self.assertIn("mnist-mlp", {case["workload"] for case in plan["cases"]})
+        reasons = {(skipped["case"]["workload"], skipped["case"]["batch"]): skipped["reason"] for skipped in plan["skipped"]}
+        self.assertEqual(set(reasons), {("random-linear", 128), ("random-linear", 64)})
+        self.assertRegex(reasons["random-linear", 64], "nothing to compare it with, .* random-linear has 100")
 
     def test_a_filter_keeps_the_default_batch(self):
         done = tune(*self.FLAGS, "--over", "batch", "--dry-run", "--workload", "toy", "--filter", "/b16/", "--batch",

@@ -1,6 +1,8 @@
 // Returns the message of an exception and recognizes out-of-memory errors.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 #include <string>
@@ -15,11 +17,15 @@ inline std::string message_of(const std::exception& error) {
   return of_torch ? of_torch->what_without_backtrace() : error.what();
 }
 
-// True for out-of-memory errors of the host or a device, from any allocator.
+// True for out-of-memory errors of the host or a device, from any allocator. torch has an exception of its own only for
+// its caching allocator. Its CPU allocator, CUDA calls, NCCL, cuBLAS and cuDNN give only a text.
 inline bool out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
-  return dynamic_cast<const c10::Error*>(&error) &&
-         message_of(error).find("can't allocate memory") != std::string::npos;
+  if (!dynamic_cast<const c10::Error*>(&error)) return false;
+  const std::string text = message_of(error);
+  return std::ranges::any_of(std::array{"can't allocate memory", "CUDA error: out of memory", "'out of memory'",
+                                        "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"},
+                             [&](const char* part) { return text.find(part) != std::string::npos; });
 }
 
 // True if the error is c10d's report that the backend does not support an operation. c10d throws it before any

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/front/cli/measuring_flags.h"
@@ -84,7 +86,7 @@ class TuneRun : public TimedRun {
         what.params.push_back(axis_text(*strategy, name));
     }
     TimedRun::plan();
-    for (const CaseSpec& spec : prepared_.plan.cases) require_default(spec);
+    skip_cases_without_default();
     if (std::ranges::all_of(prepared_.plan.cases, [&](const CaseSpec& spec) { return is_default(spec); }))
       throw UsageError("tune: nothing to choose from, every case has the default values");
   }
@@ -107,12 +109,25 @@ class TuneRun : public TimedRun {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
-  void require_default(const CaseSpec& spec) const {
-    if (std::ranges::none_of(prepared_.plan.cases,
-                             [&](const CaseSpec& one) { return is_reference_of(one, spec, reference()); }))
-      throw UsageError("tune: '" + spec.id +
-                       "' has nothing to be compared with, because the case of the default values is skipped. " +
-                       "`dpbench run -n` says why");
+  // Skips the cases of settings whose default case is skipped, because there is nothing to compare them with.
+  void skip_cases_without_default() {
+    Plan& plan = prepared_.plan;
+    std::vector<CaseSpec> kept;
+    std::vector<SkippedCase> skipped;
+    for (const CaseSpec& spec : plan.cases) {
+      const auto is_default_of = [&](const CaseSpec& one) { return is_reference_of(one, spec, reference()); };
+      if (std::ranges::any_of(plan.cases, is_default_of)) {
+        kept.push_back(spec);
+        continue;
+      }
+      const auto absent = std::ranges::find_if(plan.skipped, is_default_of, &SkippedCase::spec);
+      skipped.push_back({spec, "nothing to compare it with, because the case of the default values is skipped" +
+                                   (absent == plan.skipped.end() ? "" : ": " + absent->reason)});
+    }
+    if (kept.empty() && !skipped.empty())
+      throw UsageError("tune: '" + skipped.front().spec.id + "': " + skipped.front().reason);
+    plan.cases = std::move(kept);
+    std::ranges::move(skipped, std::back_inserter(plan.skipped));
   }
 
   Start begin() override {

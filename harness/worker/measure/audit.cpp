@@ -66,7 +66,7 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       dtype_(setup.dtype),
       accumulate_(setup.accumulate),
       clip_norm_(setup.clip_norm),
-      motion_(setup.workload.optimizer()),
+      motion_(setup.workload.optimizer(), source.steps_per_epoch()),
       random_(std::random_device()()),
       key_(next_key()) {
   int64_t elements = 0, tensors = 0;

@@ -89,7 +89,10 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
                   remembered.name + since,
               "stepped more than once"};
   }
-  if (most == 0 && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 &&
+  // After convergence, parameters may have the same values after each epoch, although every step of it moves them.
+  const bool whole_epochs =
+      steps % steps_per_epoch_ == 0 && static_cast<int64_t>(seen.steps.size()) % steps_per_epoch_ != 0;
+  if (most == 0 && !whole_epochs && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 &&
       !remembered_.empty())
     return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
   return {};

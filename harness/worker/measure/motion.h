@@ -16,7 +16,9 @@ namespace dpbench {
 
 class Motion {
  public:
-  explicit Motion(const OptimizerSpec& optimizer) : optimizer_(optimizer) {}
+  // steps_per_epoch: the number of steps after which the batches repeat.
+  Motion(const OptimizerSpec& optimizer, int64_t steps_per_epoch)
+      : optimizer_(optimizer), steps_per_epoch_(steps_per_epoch) {}
   // Compares the state before step `first` with the state stored by remember(). The first call compares nothing.
   // sample: the elements that `seen` contains of each tensor after its steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
@@ -32,6 +34,7 @@ class Motion {
   double farthest(int64_t first, int64_t steps, double largest) const;
 
   OptimizerSpec optimizer_;
+  int64_t steps_per_epoch_;
   int64_t next_ = -1;
   // Largest distance that an element of a parameter moved in an audit, divided by the sum of the learning rates.
   double fastest_ = 0;

@@ -11,6 +11,7 @@ namespace dpbench {
 namespace {
 
 constexpr double rate = 0.01;
+constexpr int64_t steps_per_epoch = 3;
 
 // Evidence of an audit of one step: a parameter before and after it, and the optimizer's count of steps after it.
 Evidence audited(double before, double after, double count) {
@@ -25,7 +26,7 @@ class ChangeBetweenAudits : public testing::Test {
  protected:
   // Judges a second audit, which begins at step 20. The first audit ended before step 10, with parameters of 1.01.
   Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
-    Motion motion({.kind = kind, .learning_rate = rate});
+    Motion motion({.kind = kind, .learning_rate = rate}, steps_per_epoch);
     EXPECT_EQ(motion.since_last(9, audited(1, 1.01, 10)).error, 0);
     motion.remember(10, 1, audited(1, 1.01, 10));
     return motion.since_last(20, seen);
@@ -42,6 +43,18 @@ TEST_F(ChangeBetweenAudits, ConvergedParametersMayStayUnchanged) {
   EXPECT_EQ(next(audited(1.01, 1.01, 21)).where, "");
   EXPECT_EQ(next(audited(1.01, 1.01 + 1e-7, 21)).where, "");
   EXPECT_NE(next(audited(1.01, 1.01 + 1e-5, 21)).where, "");
+}
+
+// The batches repeat, so converged parameters can be the same after each epoch although every step moves them.
+TEST_F(ChangeBetweenAudits, ParametersMayBeUnchangedAfterWholeEpochs) {
+  const auto where_of = [](int64_t steps_per_epoch) {
+    Motion motion({.learning_rate = rate}, steps_per_epoch);
+    motion.remember(10, 1, audited(1, 1.01, 10));
+    return motion.since_last(20, audited(1.01, 1.02, 21)).where;
+  };
+  EXPECT_EQ(where_of(5), "");
+  EXPECT_NE(where_of(4), "") << "not whole epochs";
+  EXPECT_NE(where_of(1), "") << "each step is an epoch, so the audited step would move nothing either";
 }
 
 TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
@@ -67,7 +80,7 @@ TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   const double moved = value - before;
   EXPECT_GT(moved, 1.16 * rate * last) << "beyond the learning rate";
   const auto where_of = [&](double distance) {
-    Motion motion(spec);
+    Motion motion(spec, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1, 10));
     return motion.since_last(10 + last, audited(1 + distance, 1 + distance, 11 + last)).where;
   };
@@ -82,7 +95,7 @@ TEST_F(ChangeBetweenAudits, SgdStepsAreBoundedByTheFastestAuditedStep) {
 
 TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
   const auto likely_of = [](double decay, double before) {
-    Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .weight_decay = decay});
+    Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .weight_decay = decay}, steps_per_epoch);
     motion.remember(10, 1, audited(100, 100.01, 10));
     return motion.since_last(20, audited(before, before + 0.01, 21)).likely;
   };
@@ -93,7 +106,7 @@ TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
 
 TEST_F(ChangeBetweenAudits, TheBoundFollowsTheLearningRateSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
-    Motion motion({.learning_rate = rate, .decay_steps = decay_steps});
+    Motion motion({.learning_rate = rate, .decay_steps = decay_steps}, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1.01, 10));
     return motion.since_last(20, audited(before, before + 0.01, 21)).likely;
   };
