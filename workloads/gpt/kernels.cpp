@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 
