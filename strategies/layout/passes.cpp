@@ -37,6 +37,7 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   step_ = step;
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});
+  delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);
   results_.assign(parts_.size(), {});
   for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)]) try {
       execute(action, phases);
@@ -57,16 +58,17 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   return result;
 }
 
-Passes::Live& Passes::live(int stage, int microbatch) {
-  return live_[static_cast<size_t>(stage) * parts_.size() + static_cast<size_t>(microbatch)];
-}
-
 void Passes::execute(const Action& action, Phases& phases) {
   switch (action.kind) {
     case Kind::forward:
       return forward(action.stage, action.microbatch, phases);
-    case Kind::full_backward:
+    case Kind::input_gradient:
       return backward(action.stage, action.microbatch, phases);
+    case Kind::full_backward:
+      backward(action.stage, action.microbatch, phases);
+      return weight_gradients(action.stage, action.microbatch, phases);
+    case Kind::weight_gradient:
+      return weight_gradients(action.stage, action.microbatch, phases);
     case Kind::send_activation:
     case Kind::receive_activation:
     case Kind::send_gradient:
@@ -149,6 +151,8 @@ void Passes::forward(int stage, int microbatch, Phases& phases) {
     if (input.is_floating_point()) input.requires_grad_();
   }
   phases.enter(Phase::forward);
+  if (!delayed_.empty()) delayed_[place_of(stage, microbatch)] = std::make_shared<DelayedWeights>();
+  const DelayedWeights::Scope scope(delayed_.empty() ? nullptr : delayed_[place_of(stage, microbatch)]);
   const at::Tensor output = through(static_cast<size_t>(stage), input, step_, mine, here.pieces, phases);
   if (!is_last(stage)) {
     here.output = output;
@@ -177,6 +181,12 @@ void Passes::backward(int stage, int microbatch, Phases& phases) {
     slope.defined() ? dpbench::backward(output, slope) : dpbench::backward(output);
   }
   if (stage == 0) here = {};
+}
+
+void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
+  if (delayed_.empty()) return;
+  phases.enter(Phase::backward);
+  std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
 }
 
 }  // namespace dpbench::layout

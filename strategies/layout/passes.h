@@ -14,6 +14,7 @@
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/schedule/schedule.h"
+#include "workloads/layers/delayed_weights.h"
 
 namespace dpbench::layout {
 
@@ -57,12 +58,18 @@ class Passes {
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
   bool is_last(int stage) const { return stage + 1 == static_cast<int>(stages_.size()); }
   Part& part(int microbatch) { return parts_[static_cast<size_t>(microbatch)]; }
-  Live& live(int stage, int microbatch);
+  size_t place_of(int stage, int microbatch) const {
+    return static_cast<size_t>(stage) * parts_.size() + static_cast<size_t>(microbatch);
+  }
+  Live& live(int stage, int microbatch) { return live_[place_of(stage, microbatch)]; }
   void execute(const pipeline::Action& action, Phases& phases);
   void transfer(const pipeline::Action& action);
   at::Tensor arrived(int stage, int microbatch, const at::Tensor& local);
   void forward(int stage, int microbatch, Phases& phases);
+  // Computes the gradients of a stage's input and parameters. Leaves those of the weights of linear layers to
+  // weight_gradients() if the schedule splits backward passes.
   void backward(int stage, int microbatch, Phases& phases);
+  void weight_gradients(int stage, int microbatch, Phases& phases);
 
   std::string owner_;
   const Replica& replica_;
@@ -75,7 +82,9 @@ class Passes {
   // State of the current step.
   int64_t step_ = 0;
   std::vector<Part> parts_;
-  std::vector<Live> live_;           // micro-batches in flight, by stage, then by micro-batch
+  std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
+  // Weight gradients not yet computed, in the order of live_; empty if the schedule does not split backward passes.
+  std::vector<std::shared_ptr<DelayedWeights>> delayed_;
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
   std::vector<pipeline::Transfer> sent_;

@@ -38,7 +38,9 @@ StrategyInfo pipeline_info() {
       [](const Params& params, auto) { return Options{.name = "pp", .pipeline = pipeline::options_of(params)}; });
   info.settings = {.small_buckets = {{"poison", "on"}}};
   info.variants = {{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
-                   {"interleaved", {{"schedule", "interleaved"}}}};
+                   {"interleaved", {{"schedule", "interleaved"}}},
+                   {"zb_h1", {{"schedule", "zb-h1"}}},
+                   {"zbv", {{"schedule", "zbv"}}}};
   return info;
 }
 

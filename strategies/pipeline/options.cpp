@@ -1,7 +1,9 @@
 #include "strategies/pipeline/options.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "strategies/schedule/csv.h"
 #include "strategies/schedule/lower.h"
 #include "strategies/schedule/verify.h"
 #include "workloads/base/error.h"
@@ -9,11 +11,22 @@
 namespace dpbench::pipeline {
 namespace {
 
-// True if the schedule splits backward passes into input gradients and weight gradients, which no strategy runs.
-bool splits_backward(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.ranks, [](const auto& actions) {
-    return std::ranges::any_of(actions, [](const Action& action) { return action.kind == Kind::input_gradient; });
-  });
+constexpr char no_file[] = "none";
+
+// Reads and verifies the user's schedule; nullopt if the user gives none. Actions other than computations, sends and
+// receives are removed: the strategy sums gradients after the schedule, and keeps or frees parameters by `reshard`.
+std::optional<Schedule> given_schedule(const Params& params) {
+  const std::string& path = params.text("file");
+  if (path == no_file) return std::nullopt;
+  const std::string name = params.owner() + ".file";
+  if (params.text("schedule") != "1f1b" || params.integer("stages") != 1)
+    throw UsageError(name + ": the file gives the schedule and the stages, so leave out " + params.owner() +
+                     ".schedule and " + params.owner() + ".stages");
+  Schedule schedule = read_csv_file(path);
+  if (const std::vector<Fault> faults = verify(schedule); !faults.empty())
+    throw UsageError(name + "=" + path + ": " + text_of(faults.front()) + ". See dpbench schedule " + path);
+  for (auto& list : schedule.ranks) std::erase_if(list, [](const Action& one) { return !has_microbatch(one.kind); });
+  return schedule;
 }
 
 int64_t at_least_one(const Params& params, const std::string& name) {
@@ -25,8 +38,9 @@ int64_t at_least_one(const Params& params, const std::string& name) {
 }  // namespace
 
 std::vector<ParamInfo> parameters() {
-  return {{"schedule", "1f1b", "order of forward and backward passes", "gpipe|1f1b|interleaved"},
-          {"stages", "1", "stages of each rank; interleaved: at least 2, which is then the default", "integer"},
+  return {{"schedule", "1f1b", "order of forward and backward passes", "gpipe|1f1b|interleaved|zb-h1|zb-h2|zbv"},
+          {"file", no_file, "CSV file of a schedule, instead of a built-in one"},
+          {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default", "integer"},
           {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer"},
           {"blocks", "even", "blocks of each stage, such as 2+3+1"},
           {"poison", "off", "fill received tensors with NaN until they arrive, for tests"}};
@@ -35,6 +49,7 @@ std::vector<ParamInfo> parameters() {
 Options options_of(const Params& params) {
   Options options{.owner = params.owner(),
                   .family = find_family(params.text("schedule")),
+                  .given = given_schedule(params),
                   .stages = static_cast<int>(at_least_one(params, "stages")),
                   .microbatches = at_least_one(params, "microbatches"),
                   .blocks = params.text("blocks") == "even" ? "" : params.text("blocks"),
@@ -48,19 +63,36 @@ Options options_of(const Params& params) {
   return options;
 }
 
+Schedules::Schedules(const Options& options, int ranks) : options_(options), ranks_(ranks) {
+  if (options_.given && options_.given->world() != ranks_)
+    throw UsageError(options_.owner + ".file=" + options_.given->name + " has " +
+                     std::to_string(options_.given->world()) + " lines, one for each rank, but the axis pp has " +
+                     std::to_string(ranks_) + (ranks_ == 1 ? " rank" : " ranks"));
+}
+
+Schedule Schedules::computations_of(int microbatches) const {
+  if (!options_.given)
+    return make_schedule(*options_.family, {.ranks = ranks_, .chunks = options_.stages, .microbatches = microbatches});
+  if (options_.given->microbatches != microbatches)
+    throw UsageError(options_.owner + ".file=" + options_.given->name + " is for " +
+                     std::to_string(options_.given->microbatches) + " micro-batches, and a step has " +
+                     std::to_string(microbatches) + ". Set --accumulate or " + options_.owner + ".microbatches");
+  return *options_.given;
+}
+
 std::vector<int> Schedules::rank_of_stages() const {
-  return make_schedule(*options_.family, {.ranks = ranks_, .chunks = options_.stages, .microbatches = ranks_}).rank_of;
+  return options_.given ? options_.given->rank_of : computations_of(ranks_).rank_of;
+}
+
+bool Schedules::split_backward() const {
+  return splits_backward(options_.given ? *options_.given : computations_of(ranks_));
 }
 
 const Schedule& Schedules::of(int microbatches) {
   const auto known = made_.find(microbatches);
   if (known != made_.end()) return known->second;
-  Schedule schedule =
-      make_schedule(*options_.family, {.ranks = ranks_, .chunks = options_.stages, .microbatches = microbatches});
-  if (splits_backward(schedule))
-    throw UsageError(options_.owner + ".schedule=" + options_.family->name +
-                     " has backward passes in two parts, which " + options_.owner + " does not run");
-  return made_.emplace(microbatches, lower(schedule)).first->second;
+  const Schedule schedule = computations_of(microbatches);
+  return made_.emplace(microbatches, has_transfers(schedule) ? schedule : lower(schedule)).first->second;
 }
 
 }  // namespace dpbench::pipeline

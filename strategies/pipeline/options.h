@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@ namespace dpbench::pipeline {
 struct Options {
   std::string owner = "pp";  // the strategy's name, for messages
   const Family* family = find_family("1f1b");
-  int stages = 1;            // number of stages of each rank
-  int64_t microbatches = 1;  // number of parts into which each micro-batch of a step is cut
-  std::string blocks;        // number of the model's blocks in each stage, such as "2+3+1"; empty: cut evenly
-  bool poison = false;       // true: received tensors hold NaN until they arrive, for tests
+  std::optional<Schedule> given;  // the user's schedule, verified; replaces the family's
+  int stages = 1;                 // number of stages of each rank
+  int64_t microbatches = 1;       // number of parts into which each micro-batch of a step is cut
+  std::string blocks;             // number of the model's blocks in each stage, such as "2+3+1"; empty: cut evenly
+  bool poison = false;            // true: received tensors hold NaN until they arrive, for tests
 };
 
 std::vector<ParamInfo> parameters();
@@ -27,14 +29,19 @@ Options options_of(const Params& params);
 // Makes and caches the pipeline schedule of a step, one for each number of micro-batches.
 class Schedules {
  public:
-  Schedules(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
+  // Throws UsageError if the user's schedule is for another number of ranks.
+  Schedules(const Options& options, int ranks);
 
   // Returns the rank of each stage, which is the same for any number of micro-batches.
   std::vector<int> rank_of_stages() const;
-  // Returns the schedule for this number of micro-batches, with its transfers.
+  // Returns the schedule for this number of micro-batches, with its transfers. Throws UsageError if the user's schedule
+  // has another number.
   const Schedule& of(int microbatches);
+  bool split_backward() const;  // True if the schedules split backward passes.
 
  private:
+  Schedule computations_of(int microbatches) const;
+
   Options options_;
   int ranks_;
   std::map<int, Schedule> made_;

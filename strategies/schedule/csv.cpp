@@ -1,8 +1,13 @@
 #include "strategies/schedule/csv.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
+#include <system_error>
 
 #include "workloads/base/error.h"
 
@@ -94,6 +99,17 @@ Schedule read_csv(const std::string& text, const std::string& name) {
   schedule.microbatches = static_cast<int>(microbatches);
   schedule.rank_of = placement_of(schedule.ranks, static_cast<int>(stages));
   return schedule;
+}
+
+Schedule read_csv_file(const std::string& path) {
+  constexpr std::uintmax_t most_bytes = 1 << 26;
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed)) throw UsageError("'" + path + "' is a directory");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UsageError("'" + path + "' is no file that can be read");
+  const auto size = std::filesystem::file_size(path, failed);
+  if (!failed && size > most_bytes) throw UsageError("'" + path + "' has more than 64 MiB");
+  return read_csv({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
 }
 
 std::string write_csv(const Schedule& schedule) {

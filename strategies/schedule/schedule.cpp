@@ -22,6 +22,12 @@ bool has_transfers(const Schedule& schedule) {
   });
 }
 
+bool splits_backward(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& list) {
+    return std::ranges::any_of(list, [](const Action& action) { return action.kind == Kind::input_gradient; });
+  });
+}
+
 Schedule without_transfers(const Schedule& schedule) {
   Schedule compute = schedule;
   for (auto& list : compute.ranks) std::erase_if(list, [](const Action& action) { return !is_compute(action.kind); });

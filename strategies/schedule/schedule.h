@@ -41,6 +41,8 @@ std::vector<int> vee_placement(int ranks);
 
 // True if the schedule contains sends, receives or reductions, and not computations alone.
 bool has_transfers(const Schedule& schedule);
+// True if backward passes are split into input gradients and weight gradients.
+bool splits_backward(const Schedule& schedule);
 // Returns the schedule with its computations alone.
 Schedule without_transfers(const Schedule& schedule);
 

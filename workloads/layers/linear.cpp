@@ -1,12 +1,16 @@
 #include "workloads/layers/linear.h"
 
+#include <memory>
 #include <string>
+#include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "workloads/layers/delayed_weights.h"
 #include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
 
@@ -16,6 +20,7 @@ namespace {
 struct LinearNode : torch::autograd::Node {
   torch::autograd::SavedVariable input, weight;
   bool by_onednn = false;
+  std::shared_ptr<DelayedWeights> delayed;  // where to leave the weight's gradient; null: apply() computes it
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     enter_own_node(*this);
@@ -23,8 +28,14 @@ struct LinearNode : torch::autograd::Node {
     const at::Tensor dy = std::move(gradients[0]);
     torch::autograd::variable_list results(3);
     if (!dy.defined()) return results;
-    if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack());
-    if (task_should_compute_output(1)) results[1] = product(dy.t(), input.unpack());
+    if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack(), by_onednn);
+    if (task_should_compute_output(1)) {
+      const auto gradient = [dy, x = input.unpack(), onednn = by_onednn] { return product(dy.t(), x, onednn); };
+      if (delayed)
+        delayed->add(next_edge(1), gradient);
+      else
+        results[1] = gradient();
+    }
     if (task_should_compute_output(2)) results[2] = dy.sum(0);
     return results;
   }
@@ -34,18 +45,27 @@ struct LinearNode : torch::autograd::Node {
   }
   std::string name() const override { return "LinearBackward"; }
 
-  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
-    return by_onednn ? onednn_product(a, b.t()) : at::mm(a, b);
+  static at::Tensor product(const at::Tensor& a, const at::Tensor& b, bool onednn) {
+    return onednn ? onednn_product(a, b.t()) : at::mm(a, b);
   }
 };
 
-}  // namespace
+// Returns the tensor in the dtype in which autocast, if it is on, runs linear layers.
+at::Tensor cast(const at::Tensor& tensor) {
+  const auto device = tensor.defined() ? tensor.device().type() : at::kCPU;
+  if (!tensor.defined() || !at::autocast::is_autocast_enabled(device)) return tensor;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
 
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool alike = weight.is_contiguous() && weight.scalar_type() == input.scalar_type() && weight.requires_grad();
-  if (!alike || !takes_own_node(input)) return at::linear(input, weight, bias);
+bool alike(const at::Tensor& input, const at::Tensor& weight) {
+  return weight.is_contiguous() && weight.scalar_type() == input.scalar_type() && weight.requires_grad();
+}
+
+at::Tensor by_own_node(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                       std::shared_ptr<DelayedWeights> delayed) {
   const auto node = make_node<LinearNode>();
   node->by_onednn = OneDnnProducts::take(input, input.numel() * weight.size(0));
+  node->delayed = std::move(delayed);
   at::Tensor output;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
@@ -59,6 +79,17 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
   if (input.requires_grad()) node->weight = {weight, /*is_output=*/false};
   torch::autograd::set_history(output, node);
   return output;
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  if (auto delayed = DelayedWeights::current(); delayed && at::GradMode::is_enabled()) {
+    const at::Tensor x = cast(input), w = cast(weight);
+    if (alike(x, w) && x.dim() == 2 && x.is_contiguous()) return by_own_node(x, w, cast(bias), std::move(delayed));
+  }
+  if (!alike(input, weight) || !takes_own_node(input)) return at::linear(input, weight, bias);
+  return by_own_node(input, weight, bias, nullptr);
 }
 
 }  // namespace dpbench

@@ -167,27 +167,16 @@ void refuse_too_much_work(int64_t stages, int64_t microbatches) {
                      " micro-batches are more than " + std::to_string(most_work) + " computations of a kind");
 }
 
-std::string text_of_file(const std::string& path) {
-  constexpr std::uintmax_t most_bytes = 1 << 26;
-  std::error_code failed;
-  if (std::filesystem::is_directory(path, failed)) throw UsageError("'" + one_line(path, 200) + "' is a directory");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    std::vector<std::string> known = names_of(pipeline::families());
-    throw UsageError("'" + one_line(path, 200) + "' is neither a schedule" + did_you_mean(path, known) +
-                     " nor a file that can be read; schedules: " + join(known) + "; see " +
-                     shell_command("schedule --list"));
-  }
-  const auto size = std::filesystem::file_size(path, failed);
-  if (!failed && size > most_bytes) throw UsageError("'" + one_line(path, 200) + "' has more than 64 MiB");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Reads a schedule from the user's file. Throws UsageError if --stages is given and differs from the file's number of
 // ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the file
 // must contain. The verifier reports missing ones.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
-  pipeline::Schedule schedule = pipeline::read_csv(text_of_file(path), one_line(path, 200));
+  if (!std::filesystem::exists(path)) {
+    std::vector<std::string> known = names_of(pipeline::families());
+    throw UsageError("'" + one_line(path, 200) + "' is neither a schedule" + did_you_mean(path, known) +
+                     " nor a file; schedules: " + join(known) + "; see " + shell_command("schedule --list"));
+  }
+  pipeline::Schedule schedule = pipeline::read_csv_file(path);
   if (options.stages != 0 && options.stages != schedule.world())
     throw UsageError(schedule.name + " has " + std::to_string(schedule.world()) + " lines, one for each rank, but " +
                      "--stages is " + std::to_string(options.stages));

@@ -2,6 +2,15 @@
 // device, its cut of models, and its errors.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
 #include <ATen/ATen.h>
 
 #include "strategies/pipeline/stages.h"
@@ -63,7 +72,7 @@ TEST_P(BitsOfAccumulation, AreThoseOfOneDevice) {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const std::string schedule : {"gpipe", "1f1b"})
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
     for (const int ranks : {2, 3, 4})
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
         all.push_back({schedule + "_" + std::to_string(ranks) + "_" + std::to_string(micros),
@@ -73,14 +82,27 @@ std::vector<Setting> settings() {
                        micros,
                        {{"schedule", schedule}, {"poison", "on"}}});
   all.push_back({"interleaved", "gpt", "tiny-llama", 2, 4, {{"schedule", "interleaved"}}});
+  for (const int ranks : {2, 3})
+    for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
+      all.push_back({"zbv_" + std::to_string(ranks) + "_" + std::to_string(micros),
+                     "gpt",
+                     "tiny-llama",
+                     ranks,
+                     micros,
+                     {{"schedule", "zbv"}, {"poison", "on"}}});
+  all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
   all.push_back({"tied_integers", "gpt-exact", "", 3, 4, {}});
+  all.push_back({"zbv_tied_integers", "gpt-exact", "", 2, 4, {{"schedule", "zbv"}}});
   all.push_back({"batch_norm", "convnet", "", 3, 4, {}});
   all.push_back({"own_cut", "convnet", "", 2, 3, {{"blocks", "1+4"}}});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Pipeline, BitsOfAccumulation, testing::ValuesIn(settings()),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Pipeline, BitsOfAccumulation, testing::ValuesIn(settings()), [](const auto& one) {
+  std::string name = one.param.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
 
 TEST(Stages, AreSpansWhoseLengthsDifferByAtMostOne) {
   const auto model = workload_registry().at("convnet").make({})->model(1);
@@ -105,12 +127,43 @@ TEST(Stages, ATiedParameterBelongsToBothStages) {
   EXPECT_EQ(tied, 1u);
 }
 
-std::string refusal(const Given& params, const std::string& workload = "convnet") {
+// Writes a schedule to a file that is removed at the end of the test.
+class ScheduleFile {
+ public:
+  explicit ScheduleFile(const std::string& csv) { std::ofstream(path_) << csv; }
+  ~ScheduleFile() { std::filesystem::remove(path_); }
+  ScheduleFile(const ScheduleFile&) = delete;
+  ScheduleFile& operator=(const ScheduleFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = testing::TempDir() + "dpbench-schedule-" + std::to_string(::getpid()) + ".csv";
+};
+
+constexpr char split_csv[] =
+    "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n"
+    "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2\n";
+
+TEST(Pipeline, RunsTheUsersSchedule) {
+  const auto workload = gpt();
+  const ScheduleFile file(split_csv);
+  std::map<std::string, Outcome> outcomes;
+  for (const auto& [name, value] : Given{{"schedule", "gpipe"}, {"file", file.path()}})
+    expect_no_errors(on_ranks(2, [&, &name = name, &value = value](Rank& me) {
+      const auto strategy = made_on(me.mesh("pp=2"), "pp", *workload, {{name, value}}, at::kFloat, {});
+      const Outcome found = after_steps(*strategy, *workload, 3);
+      if (me.rank == 0) outcomes[name] = found;
+    }));
+  expect_same_bits(outcomes.at("schedule"), outcomes.at("file"), "gpipe and the file");
+}
+
+std::string refusal(const Given& params, const std::string& workload = "convnet", int64_t micros = 0) {
   const auto made = workload_registry().at(workload).make({});
   std::string text;
   on_ranks(2, [&](Rank& me) {
     try {
-      made_on(me.mesh("pp=2"), "pp", *made, params, at::kFloat, {});
+      const auto strategy = made_on(me.mesh("pp=2"), "pp", *made, params, at::kFloat, {});
+      if (micros > 0) after_steps(*strategy, *made, micros);
     } catch (const UsageError& error) {
       if (me.rank == 0) text = error.what();
     }
@@ -165,6 +218,21 @@ TEST(Pipeline, RefusesUnsupportedSettingsNamingTheParameter) {
   expect_contains(refusal({{"blocks", "1+1"}}), {"pp.blocks=1+1 has 2 blocks", "the model has"});
   expect_contains(refusal({{"microbatches", "2"}}), {"pp.microbatches=2", "running_mean", "--accumulate"});
   expect_contains(refusal({{"microbatches", "0"}}), {"pp.microbatches=0", "1 or more"});
+}
+
+TEST(Pipeline, RefusesAScheduleFileThatCannotRun) {
+  expect_contains(refusal({{"file", "no-such.csv"}}), {"'no-such.csv' is no file"});
+  {
+    const ScheduleFile swapped("0F0,0B0\n1B0,1F0\n");
+    expect_contains(refusal({{"file", swapped.path()}}), {"pp.file=" + swapped.path(), "work-order", "1B0"});
+  }
+  {
+    const ScheduleFile three("0F0,0B0\n1F0,1B0\n2F0,2B0\n");
+    expect_contains(refusal({{"file", three.path()}}), {"has 3 lines", "the axis pp has 2 ranks"});
+  }
+  const ScheduleFile right(split_csv);
+  expect_contains(refusal({{"file", right.path()}}, "convnet", 2), {"is for 3 micro-batches, and a step has 2"});
+  expect_contains(refusal({{"file", right.path()}, {"schedule", "gpipe"}}), {"leave out pp.schedule"});
 }
 
 }  // namespace

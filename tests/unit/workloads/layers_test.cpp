@@ -5,7 +5,9 @@
 
 #include "strategies/api/named_tensors.h"
 #include "workloads/base/hash.h"
+#include "workloads/layers/autocast.h"
 #include "workloads/layers/conv.h"
+#include "workloads/layers/delayed_weights.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 #include "workloads/layers/loss.h"
@@ -88,6 +90,57 @@ TEST(Linear, RefusesASecondBackwardAndAModifiedInput) {
   const at::Tensor other = cross_entropy(linear(x, w, b), labels);
   x.add_(1);
   EXPECT_THROW(other.backward(), c10::Error);
+}
+
+struct LinearGradients {
+  at::Tensor input, weight, bias;
+  bool delayed = false;  // true: the last backward pass did not change the weight's gradient
+};
+
+// Runs a model that uses one weight three times, in two micro-batches. Returns the gradients of the second one's input,
+// of the weight and of the bias. delayed: where the layers leave the weight's gradient; null: their backward pass
+// computes it.
+LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, bool bf16) {
+  const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_(),
+                   bias = at::randn({6}, own_generator(2)).requires_grad_();
+  LinearGradients all;
+  for (const uint64_t micro_batch : {3, 4}) {
+    const at::Tensor input = at::randn({7, 6}, own_generator(micro_batch)).requires_grad_();
+    at::Tensor loss;
+    {
+      const Autocast autocast(bf16, at::kCPU);
+      const DelayedWeights::Scope scope(delayed);
+      at::Tensor x = input;
+      for (int layer = 0; layer < 3; ++layer) x = linear(x, weight, bias).relu();
+      loss = x.to(at::kFloat).square().sum();
+    }
+    const at::Tensor before = weight.grad().defined() ? weight.grad().clone() : at::zeros_like(weight);
+    loss.backward();
+    all.delayed = !weight.grad().defined() || weight.grad().equal(before);
+    if (delayed) delayed->compute();
+    all.input = input.grad();
+  }
+  all.weight = weight.grad(), all.bias = bias.grad();
+  return all;
+}
+
+TEST(DelayedWeights, HaveTheBitsOfOneBackwardPass) {
+  for (const bool bf16 : {false, true}) {
+    const LinearGradients whole = gradients_of(nullptr, bf16),
+                          split = gradients_of(std::make_shared<DelayedWeights>(), bf16);
+    EXPECT_FALSE(whole.delayed);
+    EXPECT_TRUE(split.delayed);
+    EXPECT_TRUE(whole.input.equal(split.input)) << bf16;
+    EXPECT_TRUE(whole.weight.equal(split.weight)) << bf16;
+    EXPECT_TRUE(whole.bias.equal(split.bias)) << bf16;
+  }
+}
+
+TEST(DelayedWeights, AreComputedOnce) {
+  const auto delayed = std::make_shared<DelayedWeights>();
+  const at::Tensor weight = gradients_of(delayed, false).weight, before = weight.clone();
+  delayed->compute();
+  EXPECT_TRUE(weight.equal(before));
 }
 
 TEST(Conv, InitialisesWithinGlorotsBoundAndZeroBias) {

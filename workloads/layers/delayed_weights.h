@@ -1,0 +1,46 @@
+// Computes weight gradients of linear layers later than the rest of their backward pass. Pipeline schedules with split
+// backward passes (zero-bubble) use this.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+namespace dpbench {
+
+class DelayedWeights {
+ public:
+  // While a Scope exists, linear layers called on its thread leave their weight gradients to `to`: their backward pass
+  // stores what the product needs, and compute() multiplies it. Does nothing if `to` is null.
+  class Scope {
+   public:
+    explicit Scope(std::shared_ptr<DelayedWeights> to);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    std::shared_ptr<DelayedWeights> before_;
+  };
+
+  // The object to which a linear layer called now leaves its weight gradient; null if it computes it itself.
+  static std::shared_ptr<DelayedWeights> current();
+
+  // gradient: computes the gradient of the weight to which the edge leads.
+  void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
+  // Computes the gradients left so far and adds them to those of the parameters. The bits are those of one backward
+  // pass: several gradients of a parameter are summed first, in the order in which they were left.
+  void compute();
+
+ private:
+  struct Product {
+    torch::autograd::Edge weight;
+    std::function<at::Tensor()> gradient;
+  };
+  std::vector<Product> products_;
+};
+
+}  // namespace dpbench
