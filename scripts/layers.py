@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""layers.py [ROOT]: fails if a source file includes a header of a higher layer, or uses a third-party header or a CPU
-intrinsic outside the places allowed for it."""
+"""layers.py [ROOT]: fails if a source file or test includes a header of a higher layer, or uses a third-party header or
+a CPU intrinsic outside the places allowed for it."""
 import pathlib
 import re
 import sys
 
 BASE = ("workloads/base/",)  # headers that every file may include
 APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
+TOPS = ("workloads/", "strategies/", "harness/")
+INSTALLED = ("workloads/api/", "strategies/api/", "strategies/exchange/", "strategies/parts/")
+# Headers that several rooms of tests may include.
+SHARED = ("tests/support/", "tests/ranks/")
+STRATEGY_TESTS = ("workloads/", "strategies/", "harness/conform/", *SHARED)
+MUTANT = ("tests/conformance/wrong_strategies/mutant.h", "tests/conformance/wrong_strategies/of_both_references.h")
 # {component: the other components or headers it may include}. A component is a folder or file of the source tree.
 ALLOWED = {
     "workloads/": (),
@@ -25,6 +31,30 @@ ALLOWED = {
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/",
                        "harness/worker/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
+    # Each room of tests may include the code it tests and the shared headers, but no other room's header.
+    "tests/support/": TOPS,
+    "tests/ranks/": (*TOPS, "tests/support/"),
+    "tests/fakes/": (*APIS, "harness/report/", "harness/conform/", "tests/support/"),
+    "tests/fakes/consumer/": INSTALLED,
+    "tests/fakes/plugin_parts/": INSTALLED,
+    "tests/plugin_example/": INSTALLED,
+    "tests/unit/schedule/": ("strategies/schedule/", "tests/support/"),
+    "tests/unit/report/": ("harness/report/", "harness/conform/filter.h", "tests/support/"),
+    "tests/unit/forecast/": ("harness/forecast/", "harness/report/", "tests/support/"),
+    "tests/unit/front/": ("harness/front/", "harness/report/", "tests/support/"),
+    "tests/unit/workloads/": ("workloads/", "strategies/api/", "strategies/parts/", "harness/conform/",
+                              "tests/support/"),
+    "tests/unit/comm/": ("strategies/", *SHARED),
+    "tests/unit/strategies/": STRATEGY_TESTS,
+    "tests/unit/strategies/data_parallel/": STRATEGY_TESTS,
+    "tests/unit/strategies/sharded/": STRATEGY_TESTS,
+    "tests/unit/worker/": (*APIS, "workloads/layers/", "harness/conform/", "harness/worker/", *SHARED),
+    "tests/conformance/": (*APIS, "harness/conform/", *SHARED),
+    "tests/conformance/wrong_strategies/": STRATEGY_TESTS,
+    "tests/conformance/wrong_strategies/parallel/": (*STRATEGY_TESTS, *MUTANT),
+    "tests/conformance/wrong_strategies/sharded/": (*STRATEGY_TESTS, *MUTANT),
+    "tests/programs/": (*APIS, "tests/support/"),
+    "tests/fuzz/": ("workloads/data/", "harness/front/", "harness/report/"),
 }
 # {component: its layers, lowest first}. A layer may include itself and lower layers; files outside any layer may
 # include all.
@@ -39,16 +69,20 @@ LAYERS = {
     "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
     "harness/worker/": ("rank", "steps", "measure", "check", "train"),
 }
+TORCH_TESTS = (*SHARED, "tests/fakes/", "tests/plugin_example/", "tests/unit/workloads/", "tests/unit/comm/",
+               "tests/unit/strategies/", "tests/unit/worker/", "tests/conformance/", "tests/programs/train/")
 # {pattern of third-party headers: the only places that may include them}
 PLACES = {
-    r"(torch|ATen|c10)/": ("workloads/", "strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
-    r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
+    r"(torch|ATen|c10)/": ("workloads/", "strategies/", "harness/conform/", "harness/worker/", "harness/micro/",
+                           *TORCH_TESTS),
+    r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/", "harness/micro/",
+                                 *TORCH_TESTS),
     r"nccl\.h|cuda_runtime|c10/cuda/|ATen/cuda/|.*ProcessGroupNCCL": ("strategies/comm/", "strategies/graphs/cuda_graph.cpp"),
     r"gloo/|.*ProcessGroupGloo": ("strategies/comm/",),
     r"nlohmann/": ("harness/report/", "workloads/data/safetensors"),
     r"CLI/": ("harness/front/", "harness/micro/"),
     r"benchmark/": ("harness/micro/",),
-    r"(gtest|gmock)/": (),
+    r"(gtest|gmock)/": ("tests/unit/", "tests/conformance/", *SHARED),
 }
 # Folders within the places of PLACES that must not include any third-party header.
 BARE = ("strategies/schedule/",)
@@ -80,13 +114,13 @@ def fault(path, quote, header):
         if re.match(pattern, header) and path.startswith(BARE):
             return "this folder uses the standard library alone"
         if re.match(pattern, header) and not path.startswith(places):
-            return "belongs only in " + (" ".join(places) or "tests/")
+            return "belongs only in " + " ".join(places)
     return None
 
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
-    files = [file for top in ("workloads", "strategies", "harness") for file in sorted((root / top).rglob("*"))
+    files = [file for top in (*TOPS, "tests/") for file in sorted((root / top).rglob("*"))
              if file.suffix in (".h", ".cpp", ".inc", ".hpp", ".cu")]
     faults = [f"{path}: {header}: {why}" for file in files for path in [str(file.relative_to(root))]
               for quote, header in INCLUDE.findall(file.read_text(encoding="utf-8")) if (why := fault(path, quote, header))]

@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
+#include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

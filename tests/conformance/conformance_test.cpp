@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "tests/conformance/threads.h"
+#include "tests/ranks/threads.h"
 
 namespace dpbench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/threads.h"
+#include "tests/ranks/threads.h"
 
 namespace dpbench {
 namespace {

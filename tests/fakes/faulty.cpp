@@ -20,7 +20,7 @@
 #include "harness/conform/evidence/forwarding_backend.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "strategies/api/strategy.h"
-#include "tests/unit/around.h"
+#include "tests/support/around.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {

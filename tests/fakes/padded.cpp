@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/strategy.h"
-#include "tests/unit/around.h"
+#include "tests/support/around.h"
 
 namespace {
 

@@ -6,7 +6,9 @@ import sys
 import tempfile
 import unittest
 
-LAYERS = pathlib.Path(__file__).parents[2] / "scripts/layers.py"
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from layers import ALLOWED, BASE, LAYERS, component_of
 
 UPWARD = (
     ("workloads/convnet.cpp", '"strategies/api/strategy.h"'),
@@ -26,54 +28,15 @@ UPWARD = (
     ("harness/shared.h", '"harness/report/record/case.h"'),
     ("strategies/ddp/ddp.cpp", '"replica.h"'),
     ("strategies/schedule/lower.cpp", '"strategies/api/backend.h"'),
-)
-# Wrong includes within a component: a layer includes a higher layer.
-INSIDE = (
-    ("workloads/base/error.h", '"workloads/api/workload.h"'),
-    ("workloads/api/workload.h", '"workloads/layers/linear.h"'),
-    ("workloads/layers/linear.cpp", '"workloads/data/idx.h"'),
-    ("workloads/data/idx.cpp", '"workloads/convnet.h"'),
-    ("strategies/api/strategy.h", '"strategies/comm/base/work.h"'),
-    ("strategies/comm/base/work.h", '"strategies/comm/shm/group.h"'),
-    ("strategies/comm/shm/group.h", '"strategies/comm/hosts/hosts.h"'),
-    ("strategies/comm/hosts/hosts.cpp", '"strategies/comm/shm.h"'),
-    ("strategies/comm/gloo.cpp", '"strategies/graphs/step_graph.h"'),
-    ("strategies/graphs/step_graph.h", '"strategies/parts/replica.h"'),
-    ("strategies/parts/replica.h", '"strategies/graphs/recorded.h"'),
-    ("strategies/graphs/recorded.cpp", '"strategies/ddp/ddp.h"'),
-    ("strategies/ddp/ddp.cpp", '"strategies/dp/pieces.h"'),
-    ("strategies/dp/pieces.cpp", '"strategies/single.h"'),
-    ("harness/report/text/to_type.cpp", '"harness/report/stats/stats.h"'),
-    ("harness/report/stats/stats.cpp", '"harness/report/record/case.h"'),
-    ("harness/report/record/case.cpp", '"harness/report/machine/environment.h"'),
-    ("harness/report/machine/host.cpp", '"harness/report/figures/derived.h"'),
-    ("harness/report/figures/derived.cpp", '"harness/report/judge/compare.h"'),
-    ("harness/report/judge/compare.cpp", '"harness/report/answer/answer.h"'),
-    ("harness/report/answer/answer.cpp", '"harness/report/export/export.h"'),
-    ("harness/report/export/trace.cpp", '"harness/forecast/project/projection.h"'),
-    ("harness/forecast/output.h", '"harness/forecast/project/fit.h"'),
-    ("harness/forecast/project/projection.cpp", '"harness/forecast/plan/predict.h"'),
-    ("harness/forecast/plan/predict.h", '"harness/front/text/text.h"'),
-    ("harness/report/export/trace.cpp", '"harness/report/validate/validate.h"'),
-    ("harness/report/validate/validate.cpp", '"harness/report/report.h"'),
-    ("harness/front/text/text.cpp", '"harness/front/cli/cli.h"'),
-    ("harness/front/cli/cli.cpp", '"harness/front/plan/plan.h"'),
-    ("harness/front/plan/plan.cpp", '"harness/front/process/spawn.h"'),
-    ("harness/front/process/spawn.cpp", '"harness/front/launch/case_watch.h"'),
-    ("harness/front/launch/case_watch.cpp", '"harness/front/launch/outside/relay.h"'),
-    ("harness/front/launch/outside/relay.cpp", '"harness/front/run/launch_loop.h"'),
-    ("harness/front/run/launch_loop.cpp", '"harness/front/commands/commands.h"'),
-    ("harness/front/commands/guard.cpp", '"harness/front/main.h"'),
-    ("harness/conform/probes/exact.cpp", '"harness/conform/evidence/evidence.h"'),
-    ("harness/conform/evidence/evidence.cpp", '"harness/conform/scenario/scenario.h"'),
-    ("harness/conform/scenario/drive.cpp", '"harness/conform/oracle/oracle.h"'),
-    ("harness/conform/oracle/oracle.cpp", '"harness/conform/judges/judges.h"'),
-    ("harness/conform/judges/rows.cpp", '"harness/conform/suite.h"'),
-    ("harness/worker/rank/group.cpp", '"harness/worker/steps/step_timer.h"'),
-    ("harness/worker/steps/step_timer.cpp", '"harness/worker/measure/timing.h"'),
-    ("harness/worker/measure/timing.cpp", '"harness/worker/check/dump.h"'),
-    ("harness/worker/check/dump.cpp", '"harness/worker/train/train.h"'),
-    ("harness/worker/train/train.cpp", '"harness/worker/serve.h"'),
+    ("strategies/ddp/ddp.cpp", '"tests/support/around.h"'),
+    ("harness/front/plan/plan.cpp", '"tests/support/contains.h"'),
+    ("tests/support/idx_files.h", '"tests/ranks/threads.h"'),
+    ("tests/fakes/spun.cpp", '"tests/unit/comm/mesh_ranks.h"'),
+    ("tests/fakes/plugin_parts/parts.cpp", '"strategies/ddp/ddp.h"'),
+    ("tests/unit/forecast/projection_test.cpp", '"tests/unit/report/compared.h"'),
+    ("tests/unit/strategies/data_parallel/dp_test.cpp", '"tests/unit/strategies/sharded/sharded_runs.h"'),
+    ("tests/unit/report/stats_test.cpp", '"harness/front/text/text.h"'),
+    ("tests/golden/golden_test.cpp", '"tests/support/contains.h"'),
 )
 OUT_OF_PLACE = (
     ("harness/front/plan/plan.cpp", "<torch/torch.h>"),
@@ -86,6 +49,10 @@ OUT_OF_PLACE = (
     ("harness/worker/main.cpp", "<CLI/CLI.hpp>"),
     ("workloads/convnet.cpp", "<benchmark/benchmark.h>"),
     ("strategies/schedule/verify.cpp", "<torch/torch.h>"),
+    ("strategies/ddp/ddp.cpp", "<gtest/gtest.h>"),
+    ("tests/fakes/faulty.cpp", "<gtest/gtest.h>"),
+    ("tests/unit/front/plan_test.cpp", "<torch/torch.h>"),
+    ("tests/unit/comm/comm_test.cpp", "<nccl.h>"),
 )
 RIGHT = (
     ("workloads/convnet.cpp", '"workloads/layers/linear.h"'),
@@ -108,45 +75,96 @@ RIGHT = (
     ("harness/conform/judging.h", '"workloads/base/work_queue.h"'),
     ("harness/worker/serve.cpp", '"harness/conform/suite.h"'),
     ("harness/worker/serve.cpp", "<vector>"),
+    ("tests/unit/front/plan_test.cpp", "<gtest/gtest.h>"),
+    ("tests/unit/front/plan_test.cpp", '"tests/unit/front/plan_parts.h"'),
+    ("tests/unit/comm/comm_test.cpp", '"tests/ranks/comm_ranks.h"'),
+    ("tests/conformance/wrong_strategies/parallel/mesh_mutants.cpp", '"tests/conformance/wrong_strategies/mutant.h"'),
 )
 
 
-def check(path, header):
-    return check_text(path, f"#pragma once\n#include {header}\n")
+def file_in(place):
+    """Returns the path of a file in the folder `place`, or `place` if it is a file."""
+    return place if pathlib.Path(place).suffix else place.rstrip("/") + "/one.h"
 
 
-def check_text(path, text):
+def upward_within_components():
+    """Yields one wrong include for each layer: of a header in the next layer, or outside any layer after the last."""
+    for component, layers in LAYERS.items():
+        for lower, upper in zip(layers, (*layers[1:], "")):
+            yield file_in(component + lower), file_in(component + upper)
+
+
+def between_components(allowed):
+    """Yields a file of each component with each header of the tables that ALLOWED lets it include, or does not."""
+    for component, others in ALLOWED.items():
+        for header in map(file_in, (*ALLOWED, *others)):
+            if header.startswith((component, *BASE, *others)) == allowed:
+                yield file_in(component), header
+
+
+def run(sources):
+    """Runs layers.py on a tree of {path: text}. Returns its exit status and {(path, header): reason}."""
     with tempfile.TemporaryDirectory() as root:
-        file = pathlib.Path(root, path)
-        file.parent.mkdir(parents=True)
-        file.write_text(text, encoding="utf-8")
-        return subprocess.run([sys.executable, LAYERS, root], stdout=subprocess.PIPE, text=True, check=False)
+        for path, text in sources.items():
+            file = pathlib.Path(root, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/layers.py", root], stdout=subprocess.PIPE, text=True,
+                              check=False)
+    faults = (line.split(": ", 2) for line in done.stdout.splitlines()[:-1])
+    return done.returncode, {(path, found): reason for path, found, reason in faults}
+
+
+def check(includes):
+    """Runs layers.py on a tree of files with these includes, pairs of a path and a header in quotes or brackets."""
+    sources = {}
+    for path, header in includes:
+        sources[path] = sources.get(path, "#pragma once\n") + f"#include {header}\n"
+    return run(sources)
 
 
 class Layers(unittest.TestCase):
-    def test_an_include_of_a_higher_layer_or_a_misplaced_header_is_a_fault(self):
-        for path, header in UPWARD + INSIDE + OUT_OF_PLACE:
+    def assert_each_is_reported(self, includes, reason_of):
+        includes = list(includes)
+        status, faults = check(includes)
+        for path, header in includes:
             with self.subTest(path=path, header=header):
-                result = check(path, header)
-                self.assertEqual(result.returncode, 1, result.stdout)
-                self.assertIn(f"{path}: {header.strip('<>').strip(chr(34))}:", result.stdout)
+                self.assertIn(reason_of(path, header), faults.get((path, header.strip('<>"')), "not reported"))
+        self.assertEqual(status, 1)
+
+    def test_wrong_includes_are_reported(self):
+        self.assert_each_is_reported(UPWARD, lambda path, header: " may not include it")
+        self.assert_each_is_reported(OUT_OF_PLACE, lambda path, header: "this folder uses the standard library alone"
+                                     if path.startswith("strategies/schedule/") else "belongs only in ")
+
+    def test_an_include_of_the_next_layer_is_reported_for_every_layer(self):
+        # Some layers are components of their own. Their rule is the one between components.
+        def reason_of(path, header):
+            if header[1:].startswith(component_of(path)):
+                return "it belongs to a higher layer"
+            return f"{component_of(path)} may not include it"
+        self.assert_each_is_reported([(path, f'"{header}"') for path, header in upward_within_components()], reason_of)
+
+    def test_an_include_of_another_component_is_reported_unless_it_is_allowed(self):
+        self.assert_each_is_reported([(path, f'"{header}"') for path, header in between_components(allowed=False)],
+                                     lambda path, header: f"{component_of(path)} may not include it")
+        self.assertEqual(check((path, f'"{header}"') for path, header in between_components(allowed=True)), (0, {}))
 
     def test_includes_that_the_layers_allow_are_accepted(self):
-        for path, header in RIGHT:
-            with self.subTest(path=path, header=header):
-                result = check(path, header)
-                self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(check(RIGHT), (0, {}))
+
+    def test_every_component_and_layer_exists(self):
+        places = [*ALLOWED, *(component + layer for component, layers in LAYERS.items() for layer in layers)]
+        self.assertEqual([place for place in places if not (ROOT / place).exists()], [])
 
     def test_a_cpu_intrinsic_outside_its_designated_file_is_reported(self):
-        text = "void wait() { __builtin_ia32_pause(); }\n"
-        result = check_text("strategies/parts/replica_threads.cpp", text)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("strategies/parts/replica_threads.cpp: __builtin_ia32_pause: belongs only in strategies/comm/base/spin_pause.h", result.stdout)
-        self.assertEqual(check_text("strategies/comm/base/spin_pause.h", text).returncode, 0)
+        text, place = "void wait() { __builtin_ia32_pause(); }\n", "strategies/comm/base/spin_pause.h"
+        found = {("strategies/parts/replica_threads.cpp", "__builtin_ia32_pause"): f"belongs only in {place}"}
+        self.assertEqual(run({"strategies/parts/replica_threads.cpp": text}), (1, found))
+        self.assertEqual(run({place: text}), (0, {}))
 
     def test_a_tree_without_sources_is_an_error(self):
-        with tempfile.TemporaryDirectory() as root:
-            self.assertEqual(subprocess.run([sys.executable, LAYERS, root], stdout=subprocess.DEVNULL, check=False).returncode, 1)
+        self.assertEqual(run({}), (1, {}))
 
 
 if __name__ == "__main__":

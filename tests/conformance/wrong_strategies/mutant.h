@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/threads.h"
 #include "tests/conformance/wrong_strategies/reference.h"
+#include "tests/ranks/threads.h"
 
 namespace dpbench::wrong {
 

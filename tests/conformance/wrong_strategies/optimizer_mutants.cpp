@@ -9,23 +9,23 @@ namespace dpbench::wrong {
 namespace {
 
 // The elements from, from + 1, .., from + count - 1 of one parameter.
-struct Piece {
+struct ParameterPiece {
   size_t parameter;
   int64_t from, count;
 };
 
-std::vector<Piece> whole_parameters(const Run& run) {
-  std::vector<Piece> pieces;
+std::vector<ParameterPiece> whole_parameters(const Run& run) {
+  std::vector<ParameterPiece> pieces;
   for (size_t i = 0; i < run.leaves.size(); ++i) pieces.push_back({i, 0, run.leaves[i].numel()});
   return pieces;
 }
 
 // Concatenates all parameters, cuts them into one equal shard per rank, and returns each shard's pieces of parameters.
-std::vector<std::vector<Piece>> sharded_parameters(const Run& run) {
+std::vector<std::vector<ParameterPiece>> sharded_parameters(const Run& run) {
   int64_t total = 0;
   for (const auto& leaf : run.leaves) total += leaf.numel();
   const int64_t size = (total + run.world - 1) / run.world;
-  std::vector<std::vector<Piece>> shards(static_cast<size_t>(run.world));
+  std::vector<std::vector<ParameterPiece>> shards(static_cast<size_t>(run.world));
   int64_t first = 0;
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     const int64_t end = first + run.leaves[i].numel();
@@ -39,11 +39,11 @@ std::vector<std::vector<Piece>> sharded_parameters(const Run& run) {
   return shards;
 }
 
-at::Tensor part_of(const at::Tensor& tensor, const Piece& piece) {
+at::Tensor part_of(const at::Tensor& tensor, const ParameterPiece& piece) {
   return tensor.detach().view({-1}).narrow(0, piece.from, piece.count);
 }
 
-void adamw(Run& run, const Piece& piece, const at::Tensor& gradient, double decay) {
+void adamw(Run& run, const ParameterPiece& piece, const at::Tensor& gradient, double decay) {
   const OptimizerSpec spec = run.workload.optimizer();
   const size_t i = piece.parameter;
   std::vector<at::Tensor> leaf = {part_of(run.leaves[i], piece)}, slope = {part_of(gradient, piece)};
@@ -62,7 +62,7 @@ void count_step(Run& run) {
 
 void decay_every_parameter(Run& run) {
   count_step(run);
-  for (const Piece& piece : whole_parameters(run))
+  for (const ParameterPiece& piece : whole_parameters(run))
     adamw(run, piece, run.gradients[piece.parameter], run.workload.optimizer().weight_decay);
 }
 
@@ -70,14 +70,14 @@ void step_each_name(Run& run) {
   count_step(run);
   const auto parameters = run.model->named_parameters();
   for (const auto& item : parameters)
-    for (const Piece& piece : whole_parameters(run))
+    for (const ParameterPiece& piece : whole_parameters(run))
       if (item.value().is_same(run.leaves[piece.parameter]))
         adamw(run, piece, run.gradients[piece.parameter], decay_of(run, piece.parameter));
 }
 
 void decay_the_gradient(Run& run) {
   count_step(run);
-  for (const Piece& piece : whole_parameters(run)) {
+  for (const ParameterPiece& piece : whole_parameters(run)) {
     const size_t i = piece.parameter;
     adamw(run, piece, run.gradients[i] + run.leaves[i] * decay_of(run, i), 0);
   }
@@ -135,7 +135,8 @@ std::vector<Mutant> optimizer_mutants() {
       {"never-decayed", "optimizer-replay", "no weight decay", with([](Parts& parts) {
          parts.update = [](Run& run) {
            count_step(run);
-           for (const Piece& piece : whole_parameters(run)) adamw(run, piece, run.gradients[piece.parameter], 0);
+           for (const ParameterPiece& piece : whole_parameters(run))
+             adamw(run, piece, run.gradients[piece.parameter], 0);
          };
        }),
        adamw_model},

@@ -8,8 +8,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/comm/hosts/side_channel.h"
+#include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

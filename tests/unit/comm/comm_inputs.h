@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tests/unit/comm/comm_ranks.h"
+#include "tests/ranks/comm_ranks.h"
 
 namespace dpbench::testing {
 

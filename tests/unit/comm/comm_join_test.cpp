@@ -14,8 +14,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <thread>
 
+#include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

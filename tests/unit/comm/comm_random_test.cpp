@@ -14,7 +14,7 @@
 #include <random>
 
 #include "strategies/comm/shm/blocks.h"
-#include "tests/unit/comm/comm_ranks.h"
+#include "tests/ranks/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/comm/shm/host_group.h"
+#include "tests/support/own_cores.h"
 #include "tests/unit/comm/comm_inputs.h"
-#include "tests/unit/own_cores.h"
 #include "workloads/base/cores.h"
 
 namespace dpbench::testing {

@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/api/mesh.h"
-#include "tests/unit/comm/comm_ranks.h"
+#include "tests/ranks/comm_ranks.h"
 
 namespace dpbench::testing {
 

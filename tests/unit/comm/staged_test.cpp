@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "strategies/comm/base/staged.h"
+#include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {

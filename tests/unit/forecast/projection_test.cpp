@@ -6,7 +6,7 @@
 
 #include "harness/report/figures/summarise.h"
 #include "tests/support/contains.h"
-#include "tests/unit/report/sample_reports.h"
+#include "tests/support/sample_reports.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {

@@ -11,7 +11,7 @@
 #include "harness/report/figures/summarise.h"
 #include "harness/report/judge/compare_output.h"
 #include "tests/support/contains.h"
-#include "tests/unit/report/sample_reports.h"
+#include "tests/support/sample_reports.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::test {

@@ -10,7 +10,7 @@
 #include "harness/report/figures/spans.h"
 #include "harness/report/figures/summarise.h"
 #include "tests/support/contains.h"
-#include "tests/unit/report/sample_reports.h"
+#include "tests/support/sample_reports.h"
 
 namespace dpbench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "harness/report/judge/tuning.h"
 #include "tests/support/contains.h"
-#include "tests/unit/report/sample_reports.h"
+#include "tests/support/sample_reports.h"
 
 namespace dpbench {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/duel_validate.h"
 #include "tests/support/contains.h"
-#include "tests/unit/report/sample_reports.h"
+#include "tests/support/sample_reports.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {

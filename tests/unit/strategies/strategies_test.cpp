@@ -14,7 +14,7 @@
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
 #include "tests/support/contains.h"
-#include "tests/unit/own_cores.h"
+#include "tests/support/own_cores.h"
 #include "workloads/base/cores.h"
 
 namespace dpbench {

@@ -7,7 +7,7 @@
 
 #include "harness/worker/measure/profile_case.h"
 #include "harness/worker/measure/timed_case.h"
-#include "tests/unit/around.h"
+#include "tests/support/around.h"
 
 namespace dpbench {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/worker/measure/profile_case.h"
-#include "tests/unit/around.h"
+#include "tests/support/around.h"
 
 namespace dpbench {
 namespace {

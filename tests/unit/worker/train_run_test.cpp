@@ -7,9 +7,9 @@
 
 #include "harness/worker/train/epoch_checks.h"
 #include "harness/worker/train/train.h"
+#include "tests/support/around.h"
 #include "tests/support/contains.h"
-#include "tests/unit/around.h"
-#include "tests/unit/workloads/idx_files.h"
+#include "tests/support/idx_files.h"
 #include "workloads/data/sampler.h"
 
 namespace dpbench {

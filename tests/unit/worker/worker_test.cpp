@@ -19,7 +19,7 @@
 #include "harness/worker/steps/tensor_checks.h"
 #include "strategies/api/backend.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/cpu_recorder.h"
+#include "tests/support/cpu_recorder.h"
 
 namespace dpbench {
 namespace {

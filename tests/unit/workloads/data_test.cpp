@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/unit/workloads/idx_files.h"
+#include "tests/support/idx_files.h"
 #include "workloads/data/digits.h"
 #include "workloads/data/tensor_file.h"
 

@@ -1,9 +1,9 @@
 // Tests that the generated digits are too hard for a linear model but not for a model with one hidden layer.
-// tests/programs/learn.cpp tests the same with all 60,000 samples.
+// tests/programs/train/learn.cpp tests the same with all 60,000 samples.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/worker/training.h"
+#include "tests/support/training.h"
 
 namespace dpbench {
 namespace {

@@ -2,7 +2,7 @@
 // directory.
 #include <ATen/ATen.h>
 
-#include "tests/unit/workloads/idx_files.h"
+#include "tests/support/idx_files.h"
 #include "workloads/data/safetensors_parts.h"
 
 namespace dpbench {

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/unit/workloads/idx_files.h"
+#include "tests/support/idx_files.h"
 #include "workloads/data/drawn_digits.h"
 #include "workloads/data/idx.h"
 #include "workloads/data/image_set.h"

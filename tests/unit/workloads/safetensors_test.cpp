@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "tests/unit/workloads/idx_files.h"
+#include "tests/support/idx_files.h"
 #include "workloads/data/safetensors_file.h"
 
 namespace dpbench {

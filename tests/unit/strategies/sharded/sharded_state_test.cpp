@@ -1,6 +1,6 @@
 // Loads a snapshot of each sharded strategy and of ddp into each of the others, also with another number of ranks.
 // Training then continues as if it had not been interrupted.
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench {
 namespace {

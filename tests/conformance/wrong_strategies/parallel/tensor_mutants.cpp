@@ -7,7 +7,7 @@
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
-namespace {
+namespace tensor_mistakes {
 
 using namespace tensor;
 
@@ -269,10 +269,11 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
 }
 
-}  // namespace
+}  // namespace tensor_mistakes
 
 std::vector<Mutant> tensor_mutants() {
-  using enum Mistake;
+  using namespace tensor_mistakes;
+  using enum tensor_mistakes::Mistake;
   const ParamValues sequence = {{"sequence", "on"}}, chunks = {{"chunks", "2"}};
   const auto on_grid = [](const std::string& name, Mistake mistake, const std::string& check, const std::string& term,
                           const std::string& workload = "gpt") {

@@ -1,6 +1,6 @@
 // Tests that random delays of ranks and collectives change no bit of the results of zero2 and fsdp. A buffer reused too
 // early, or a result read before it is complete, would change them.
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench {
 namespace {

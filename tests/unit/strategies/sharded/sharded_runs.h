@@ -4,7 +4,7 @@
 #include <atomic>
 #include <random>
 
-#include "tests/unit/strategies/ddp_ranks.h"
+#include "tests/ranks/ddp_ranks.h"
 
 namespace dpbench::sharded_runs {
 

@@ -1,6 +1,6 @@
 // Tests that the checkpoint parts stored by the ranks of a layout hold each element of the snapshot exactly once, in
 // its place.
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 #include "workloads/data/safetensors_parts.h"
 
 namespace dpbench {

@@ -13,7 +13,7 @@
 #include "strategies/parts/replica.h"
 #include "strategies/tensor/exchange.h"
 #include "strategies/tensor/tensors.h"
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench {
 namespace {

@@ -12,9 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "strategies/dp/data_parallel.h"
-#include "tests/conformance/threads.h"
+#include "tests/ranks/threads.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/replayed_memory.h"
+#include "tests/unit/strategies/data_parallel/replayed_memory.h"
 
 namespace dpbench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "strategies/graphs/packed_rows.h"
 #include "strategies/graphs/recorded.h"
-#include "tests/unit/strategies/cpu_recorder.h"
+#include "tests/support/cpu_recorder.h"
 
 namespace dpbench {
 namespace {

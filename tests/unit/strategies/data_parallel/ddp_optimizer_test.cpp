@@ -3,9 +3,9 @@
 #include <mutex>
 
 #include "strategies/ddp/reduction.h"
-#include "tests/conformance/threads.h"
+#include "tests/ranks/ddp_ranks.h"
+#include "tests/ranks/threads.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "strategies/pipeline/stages.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
-namespace {
+namespace pipeline_mistakes {
 
 using namespace pipeline;
 
@@ -268,10 +268,11 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
       .name = name, .killed_by = killed_by, .key_term = key_term, .strategy = info, .workload = workload, .mesh = mesh};
 }
 
-}  // namespace
+}  // namespace pipeline_mistakes
 
 std::vector<Mutant> pipeline_mutants() {
-  using enum Mistake;
+  using namespace pipeline_mistakes;
+  using enum pipeline_mistakes::Mistake;
   return {
       mutant("pipeline-loss-not-divided", not_divided, "accumulation", "not divided by the"),
       mutant("pipeline-loss-divided-twice", divided_twice, "accumulation", "micro-batches twice"),

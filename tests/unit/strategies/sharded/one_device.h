@@ -8,7 +8,7 @@
 
 #include <ATen/ATen.h>
 
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench::one_device {
 

@@ -9,7 +9,7 @@
 
 #include "strategies/experts/exchange.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/one_device.h"
+#include "tests/unit/strategies/sharded/one_device.h"
 
 namespace dpbench {
 namespace {

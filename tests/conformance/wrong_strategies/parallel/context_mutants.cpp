@@ -9,7 +9,7 @@
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
-namespace {
+namespace context_mistakes {
 
 using namespace context;
 using Kernel = std::shared_ptr<const AttentionKernel>;
@@ -252,10 +252,11 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh("context-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
-}  // namespace
+}  // namespace context_mistakes
 
 std::vector<Mutant> context_mutants() {
-  using enum Mistake;
+  using namespace context_mistakes;
+  using enum context_mistakes::Mistake;
   const Options ring, ulysses{.kind = Kind::ulysses};
   // With these sizes, the pieces of all ranks are equally large.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";

@@ -6,7 +6,7 @@
 
 #include "strategies/context/exchange.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/one_device.h"
+#include "tests/unit/strategies/sharded/one_device.h"
 
 namespace dpbench {
 namespace {

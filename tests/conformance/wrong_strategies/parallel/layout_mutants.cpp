@@ -7,7 +7,7 @@
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
-namespace {
+namespace layout_mistakes {
 
 using layout::Options;
 
@@ -137,10 +137,11 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
   return on_mesh("layout-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
-}  // namespace
+}  // namespace layout_mistakes
 
 std::vector<Mutant> layout_mutants() {
-  using enum Mistake;
+  using namespace layout_mistakes;
+  using enum layout_mistakes::Mistake;
   const Options sequence{.tensor = {.sequence = true}};
   const Options sharded{.sharded = fsdp::Options{.reduce_each_micro = false}};
   // All sizes are even, so that pieces of different ranks have the same shapes.

@@ -1,4 +1,4 @@
-#include "tests/conformance/threads.h"
+#include "tests/ranks/threads.h"
 
 #include <exception>
 #include <thread>

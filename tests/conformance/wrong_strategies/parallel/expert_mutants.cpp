@@ -9,7 +9,7 @@
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
-namespace {
+namespace expert_mistakes {
 
 using experts::Exchange;
 
@@ -191,10 +191,11 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh("experts-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
-}  // namespace
+}  // namespace expert_mistakes
 
 std::vector<Mutant> expert_mutants() {
-  using enum Mistake;
+  using namespace expert_mistakes;
+  using enum expert_mistakes::Mistake;
   // Six experts divide evenly among the ranks.
   constexpr char even[] = "tiny-experts,experts=6", wrong_model[] = "or the wrong model",
                  backward[] = "the backward pass is not", grid[] = "dp=2,ep=2";

@@ -8,7 +8,7 @@
 #include "harness/conform/scenario/wrapped_workload.h"
 #include "strategies/tensor/exchange.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/one_device.h"
+#include "tests/unit/strategies/sharded/one_device.h"
 
 namespace dpbench {
 namespace {

@@ -10,7 +10,7 @@
 #include "strategies/dp/pieces.h"
 #include "strategies/parts/flat.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/dp_steps.h"
+#include "tests/unit/strategies/data_parallel/dp_steps.h"
 
 namespace dpbench {
 namespace {

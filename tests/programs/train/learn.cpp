@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "tests/unit/worker/training.h"
+#include "tests/support/training.h"
 
 int main() {
   using namespace dpbench;

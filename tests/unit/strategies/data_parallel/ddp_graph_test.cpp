@@ -2,8 +2,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/ddp/reduction.h"
+#include "tests/ranks/ddp_ranks.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {
 namespace {

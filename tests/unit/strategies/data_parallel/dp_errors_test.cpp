@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/dp_steps.h"
+#include "tests/unit/strategies/data_parallel/dp_steps.h"
 
 namespace dpbench {
 namespace {

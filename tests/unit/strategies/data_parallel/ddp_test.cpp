@@ -5,9 +5,9 @@
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "strategies/comm/shm/blocks.h"
-#include "tests/conformance/threads.h"
+#include "tests/ranks/ddp_ranks.h"
+#include "tests/ranks/threads.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {
 namespace {

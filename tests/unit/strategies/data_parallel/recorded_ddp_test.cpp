@@ -5,10 +5,10 @@
 #include <set>
 
 #include "harness/conform/evidence/forwarding_backend.h"
-#include "tests/conformance/threads.h"
+#include "tests/ranks/ddp_ranks.h"
+#include "tests/ranks/threads.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/cpu_recorder.h"
-#include "tests/unit/strategies/ddp_ranks.h"
+#include "tests/support/cpu_recorder.h"
 
 namespace dpbench {
 namespace {

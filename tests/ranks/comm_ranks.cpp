@@ -1,4 +1,4 @@
-#include "tests/unit/comm/comm_ranks.h"
+#include "tests/ranks/comm_ranks.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -7,7 +7,7 @@
 #include "strategies/fsdp/row_cut.h"
 #include "strategies/fsdp/unit_plan.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/sharded_runs.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
 
 namespace dpbench {
 namespace {
