@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "harness/front/cli/measuring_flags.h"
-#include "harness/front/commands/check_files.h"
-#include "harness/front/commands/check_text.h"
+#include "harness/front/commands/check/check_files.h"
+#include "harness/front/commands/check/check_text.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/plan/layouts.h"
 #include "harness/front/run/run.h"
