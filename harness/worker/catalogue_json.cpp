@@ -18,7 +18,7 @@ constexpr const char* gradient_meanings[] = {
 
 std::string values_of(const ParamInfo& param) {
   const bool is_switch = param.fallback == "on" || param.fallback == "off";
-  return param.values.empty() && is_switch ? "on|off" : param.values;
+  return param.values.empty() && is_switch ? name_of(ParamKind::flag) : param.values;
 }
 
 Json text_of(const ParamValues& values) {

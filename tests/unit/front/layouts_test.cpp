@@ -19,7 +19,7 @@ Catalogue with_layouts() {
   all.strategies.back().axes = {"pp", "dp", "tp"};
   all.strategies.back().params = {{"schedule", "1f1b", "", "1f1b|gpipe"},
                                   {"parts", "1", "", "integer"},
-                                  {"verify", "off", "", ""},
+                                  {"verify", "off", "", "on|off"},
                                   {"blocks", "even", "", ""}};
   all.workloads.push_back({.name = "blocks", .summary = "", .batch = 4, .models = {"small"}});
   all.workloads.back().drawn_sizes = {
