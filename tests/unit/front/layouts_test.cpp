@@ -32,14 +32,14 @@ Selection of_grid(const Catalogue& all) {
   what.strategies = {"grid"};
   what.workloads = {all.workloads.back().name};
   what.baseline = false;
-  what.own_rows = true;
+  what.check = CheckSelection{};
   return what;
 }
 
 std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
-  what.layouts = count;
+  what.check->layouts = count;
   what.seed = seed;
   return make_plan(what, all, machine(4)).cases;
 }
@@ -120,7 +120,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   const Catalogue all = with_layouts();
   const auto meshes = [&](int products) {
     Selection what = of_grid(all);
-    what.products = products;
+    what.check->products = products;
     std::set<std::string> found;
     for (const CaseSpec& one : make_plan(what, all, machine(4)).cases)
       if (parse_mesh(one.mesh).size() > 1) found.insert(one.mesh);
@@ -134,6 +134,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
 TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
+  what.check.reset();
   what.strategies = {"ddp"};
   what.meshes = {"dp=2,tp=2"};
   expect_contains(refusal<UsageError>(what, machine(4), all), {"dp=2,tp=2", "ddp: dp", "--strategy grid"});

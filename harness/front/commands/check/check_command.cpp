@@ -71,13 +71,13 @@ class CheckRun : public ReportRun {
     const Json order = {{"do", name_of(Order::check)},
                         {"filter", check_options_.check_filter},
                         {"seeds", check_options_.seeds},
-                        {"whole_worlds", check_options_.what.whole_worlds},
+                        {"whole_worlds", check_options_.what.check->whole_worlds},
                         {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
     const Signals signals;
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
-    if (check_options_.what.layouts > 0) shrink_failures(launcher, order);
+    if (check_options_.what.draws_layouts()) shrink_failures(launcher, order);
     excuse_probes();
     if (ended.usage.empty() && !ended.signal && judged() + count_checks(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
