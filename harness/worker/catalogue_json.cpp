@@ -136,7 +136,7 @@ Json catalogue(bool with_cuda, size_t built_in) {
   for (size_t i = 0; i < workloads.size(); ++i)
     workloads[i]["plugin"] = i >= built_in || workload_registry().all()[i].python;
   Json not_built = Json::array();
-  if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
+  if (const std::string reason = with_cuda ? load_cuda() : "not loaded: no GPU here"; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
   return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(
                         TORCH_VERSION_PATCH)},

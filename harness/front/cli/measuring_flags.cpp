@@ -406,8 +406,6 @@ void settle_layouts(CheckingOptions& o) {
     throw UsageError(
         "--layouts draws meshes, models, parameters and backends: leave out --mesh, --cpus, --gpus, --model, "
         "--param, --recompute and --backend");
-  if (o.what.strategies.empty()) o.what.strategies = {"layout"};
-  if (o.what.workloads.empty()) o.what.workloads = {"gpt"};
 }
 
 // Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)

@@ -32,6 +32,17 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
 
 }  // namespace
 
+void name_layouts(Selection& selection, const Catalogue& catalogue) {
+  size_t most_axes = 0;
+  for (const auto& strategy : catalogue.strategies) most_axes = std::max(most_axes, strategy.axes.size());
+  if (selection.strategies.empty())
+    for (const auto& strategy : catalogue.strategies)
+      if (strategy.axes.size() == most_axes) selection.strategies.push_back(strategy.name);
+  if (selection.workloads.empty())
+    for (const auto& workload : catalogue.workloads)
+      if (!workload.drawn_sizes.empty()) selection.workloads.push_back(workload.name);
+}
+
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit) {
   std::mt19937_64 random(selection.seed);

@@ -10,6 +10,9 @@
 
 namespace dpbench {
 
+// Names the strategies with the most axes and the workloads with sizes to draw, if the user named none.
+void name_layouts(Selection& selection, const Catalogue& catalogue);
+
 // Passes rows with random layouts (mesh, model and parameter values) to `emit`. They replace all other rows.
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit);

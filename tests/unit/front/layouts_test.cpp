@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "harness/front/plan/check_rows.h"
 #include "harness/front/plan/layouts.h"
 #include "tests/unit/front/plan_parts.h"
 
@@ -42,6 +43,18 @@ std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   what.check->layouts = count;
   what.seed = seed;
   return make_plan(what, all, machine(4)).cases;
+}
+
+TEST(Layouts, UseTheStrategyWithTheMostAxesAndTheWorkloadWithSizesToDraw) {
+  Selection what, named = of_grid(with_layouts());
+  name_layouts(what, with_layouts());
+  EXPECT_EQ(what.strategies, std::vector<std::string>{"grid"});
+  EXPECT_EQ(what.workloads, std::vector<std::string>{"blocks"});
+  named.strategies = {"ddp"};
+  named.workloads = {"mnist-mlp"};
+  name_layouts(named, with_layouts());
+  EXPECT_EQ(named.strategies, std::vector<std::string>{"ddp"});
+  EXPECT_EQ(named.workloads, std::vector<std::string>{"mnist-mlp"});
 }
 
 TEST(Layouts, AreDrawnFromTheSeed) {

@@ -256,8 +256,7 @@ TEST(Options, CheckAddsMeshesOfSeveralAxesOrRandomLayouts) {
   EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.check->products, 3);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.check->products, 0);
   const auto drawn = parse<CheckingOptions>({"check", "--layouts", "5"});
-  EXPECT_EQ(drawn.what.strategies, std::vector<std::string>{"layout"});
-  EXPECT_EQ(drawn.what.workloads, std::vector<std::string>{"gpt"});
+  EXPECT_EQ(drawn.what.check->layouts, 5);
   for (const char* flag : {"--mesh=dp=2", "--cpus=2", "--model=tiny", "--param=layout.unit=2", "--recompute=1"})
     expect_contains(refusal({"check", "--layouts", "5", flag}), {"--layouts", "leave out"});
   EXPECT_EQ(parse<CheckingOptions>({"check", "--workload", "gpt", "--short"}).what.check->whole_worlds, 0);

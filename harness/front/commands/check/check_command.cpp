@@ -10,6 +10,7 @@
 #include "harness/front/commands/check/check_files.h"
 #include "harness/front/commands/check/check_text.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/plan/check_rows.h"
 #include "harness/front/plan/layouts.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -50,6 +51,7 @@ class CheckRun : public ReportRun {
  private:
   // Refuses a --filter that matches no check of this build before a worker starts.
   void plan() override {
+    if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();
     const std::string& filter = check_options_.check_filter;
     if (filter.empty() || prepared_.catalogue.checks.empty()) return;
