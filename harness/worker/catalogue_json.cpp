@@ -1,7 +1,9 @@
 #include "harness/worker/catalogue_json.h"
 
+#include <array>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "harness/conform/judges/checks.h"
@@ -13,8 +15,10 @@
 namespace dpbench {
 namespace {
 
-constexpr const char* gradient_meanings[] = {
-    batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"};
+// In the order of Gradient.
+constexpr auto gradient_meanings = std::to_array<std::string_view>(
+    {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"});
+static_assert(gradient_meanings.size() == enum_names<Gradient>.size());
 
 std::string values_of(const ParamInfo& param) {
   const bool is_switch = param.fallback == "on" || param.fallback == "off";
@@ -129,7 +133,7 @@ Json describe_all(const Registry<Info>& registry) {
 
 }  // namespace
 
-std::string meaning_of(Gradient gradient) { return gradient_meanings[static_cast<int>(gradient)]; }
+std::string meaning_of(Gradient gradient) { return std::string(gradient_meanings[static_cast<size_t>(gradient)]); }
 
 Json catalogue(bool with_cuda, size_t built_in) {
   Json workloads = describe_all(workload_registry());
