@@ -1,7 +1,9 @@
 #include "harness/worker/catalogue_json.h"
 
+#include <array>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "harness/conform/judges/checks.h"
@@ -13,12 +15,14 @@
 namespace dpbench {
 namespace {
 
-constexpr const char* gradient_meanings[] = {
-    batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"};
+// In the order of Gradient.
+constexpr auto gradient_meanings = std::to_array<std::string_view>(
+    {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"});
+static_assert(gradient_meanings.size() == enum_names<Gradient>.size());
 
 std::string values_of(const ParamInfo& param) {
   const bool is_switch = param.fallback == "on" || param.fallback == "off";
-  return param.values.empty() && is_switch ? "on|off" : param.values;
+  return param.values.empty() && is_switch ? name_of(ParamKind::flag) : param.values;
 }
 
 Json text_of(const ParamValues& values) {
@@ -129,14 +133,14 @@ Json describe_all(const Registry<Info>& registry) {
 
 }  // namespace
 
-std::string meaning_of(Gradient gradient) { return gradient_meanings[static_cast<int>(gradient)]; }
+std::string meaning_of(Gradient gradient) { return std::string(gradient_meanings[static_cast<size_t>(gradient)]); }
 
 Json catalogue(bool with_cuda, size_t built_in) {
   Json workloads = describe_all(workload_registry());
   for (size_t i = 0; i < workloads.size(); ++i)
     workloads[i]["plugin"] = i >= built_in || workload_registry().all()[i].python;
   Json not_built = Json::array();
-  if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
+  if (const std::string reason = with_cuda ? load_cuda() : "not loaded: no GPU here"; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
   return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(
                         TORCH_VERSION_PATCH)},

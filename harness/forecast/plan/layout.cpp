@@ -50,20 +50,27 @@ std::vector<Sizes> sizes_of(const Space& space) {
   return all;
 }
 
+Layout layout_of(const PlannedStrategy& strategy, const Sizes& sizes) {
+  return {.strategy = strategy.name,
+          .mesh = sizes.mesh(),
+          .sharding = strategy.sharding,
+          .overlapped = strategy.overlapped};
+}
+
 // Returns one layout for each strategy that can use this mesh. The strategies differ in the tensors that they shard.
 std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
-  if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {{.strategy = gpus ? "gpu" : "cpu"}};
+  if (sizes.dp * sizes.shard == 1 && sizes.data_alone()) return {layout_of(gpus ? planned::gpu : planned::cpu, sizes)};
   if (!sizes.data_alone()) {
-    const Sharding sharding = sizes.shard > 1 ? Sharding::parameters : Sharding::replicated;
-    return {{.strategy = "layout", .mesh = sizes.mesh(), .sharding = sharding, .overlapped = sizes.shard > 1}};
+    Layout layout = layout_of(planned::layout, sizes);
+    if (sizes.shard > 1) layout.sharding = Sharding::parameters, layout.overlapped = true;
+    return {layout};
   }
-  const Layout fsdp{.strategy = "fsdp", .mesh = sizes.mesh(), .sharding = Sharding::parameters, .overlapped = true};
-  if (sizes.shard > 1 && sizes.dp > 1) return {fsdp};
+  if (sizes.shard > 1 && sizes.dp > 1) return {layout_of(planned::fsdp, sizes)};
   if (sizes.shard > 1) return {};  // skip: the layout equals fsdp over the axis dp
-  return {{.strategy = "ddp", .mesh = sizes.mesh(), .overlapped = true},
-          {.strategy = "zero1", .mesh = sizes.mesh(), .sharding = Sharding::state},
-          {.strategy = "zero2", .mesh = sizes.mesh(), .sharding = Sharding::gradients, .overlapped = true},
-          fsdp};
+  std::vector<Layout> all;
+  for (const auto& strategy : {planned::ddp, planned::zero1, planned::zero2, planned::fsdp})
+    all.push_back(layout_of(strategy, sizes));
+  return all;
 }
 
 // Returns a copy of the layout for each pipeline schedule that it can use; without the axis pp, the layout itself.
@@ -168,7 +175,7 @@ std::string params_of(const Layout& layout) {
   if (layout.sequence) add("sequence", "on");
   if (!layout.reshard) add("reshard", "off");
   if (layout.narrow) add("gather", "bf16");
-  if (layout.narrow && layout.strategy == "layout") add("sync", "each");
+  if (layout.narrow && !planned::named(layout.strategy).reduces_each) add("sync", "each");
   return text;
 }
 

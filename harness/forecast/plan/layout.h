@@ -1,6 +1,8 @@
 // A layout: a mesh, a strategy and its options for training a gpt model.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +17,29 @@ namespace dpbench::forecast {
 // How the ranks along the data axes dp and shard store tensors. replicated: each rank has all tensors. state: sharded
 // optimizer state (ZeRO 1); gradients: gradients too (ZeRO 2); parameters: parameters too (ZeRO 3).
 enum class Sharding { replicated, state, gradients, parameters };
+
+// A strategy that `dpbench plan` knows, and how it stores and reduces tensors on the data axes.
+struct PlannedStrategy {
+  const char* name;
+  Sharding sharding = Sharding::replicated;
+  bool overlapped = false;    // gradients are reduced during the backward pass
+  bool reduces_each = false;  // gradients are reduced in every micro-batch, not only in the last
+};
+
+namespace planned {
+inline constexpr PlannedStrategy cpu{"cpu"}, gpu{"gpu"};
+inline constexpr PlannedStrategy ddp{"ddp", Sharding::replicated, true};
+inline constexpr PlannedStrategy zero1{"zero1", Sharding::state};
+inline constexpr PlannedStrategy zero2{"zero2", Sharding::gradients, true, true};
+inline constexpr PlannedStrategy fsdp{"fsdp", Sharding::parameters, true, true};
+inline constexpr PlannedStrategy layout{"layout"};  // with the axis shard it shards parameters, like fsdp
+inline constexpr std::array all{cpu, gpu, ddp, zero1, zero2, fsdp, layout};
+
+inline PlannedStrategy named(const std::string& name) {
+  const auto found = std::ranges::find(all, name, &PlannedStrategy::name);
+  return found == all.end() ? PlannedStrategy{""} : *found;
+}
+}  // namespace planned
 
 struct Layout {
   std::string strategy = {};  // name of the strategy
@@ -39,7 +64,7 @@ struct Layout {
     return size("shard") > 1 ? size("shard") : size("dp");
   }
   // True if gradients are reduced in every micro-batch, not only in the last.
-  bool reduces_each() const { return strategy == "fsdp" || strategy == "zero2" || narrow; }
+  bool reduces_each() const { return planned::named(strategy).reduces_each || narrow; }
   gpt::Cut cut() const { return {.tp = size("tp"), .sequence = sequence, .cp = size("cp")}; }
 };
 

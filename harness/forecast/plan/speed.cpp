@@ -4,11 +4,14 @@
 #include <cmath>
 #include <map>
 
+#include "harness/forecast/plan/layout.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::forecast {
 namespace {
+
+constexpr const char* planned_workload = "gpt";  // the only workload that plan has formulas for
 
 // A measured step of a gpt model on one device.
 struct Measured {
@@ -29,7 +32,7 @@ double phase(const CaseRecord& record, const std::string& name) {
 
 std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype dtype, int threads) {
   const CaseSpec& spec = record.spec;
-  const bool fits = record.ok() && spec.workload == "gpt" && spec.world == 1 && spec.device == device &&
+  const bool fits = record.ok() && spec.workload == planned_workload && spec.world == 1 && spec.device == device &&
                     spec.dtype == dtype && spec.recompute == 0 && record.step_time_ns &&
                     (device == Device::cuda || spec.threads == threads);
   if (!fits) return std::nullopt;
@@ -90,11 +93,13 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
       ids += (ids.empty() ? "" : ", ") + record.spec.id;
     }
   if (all.empty())
-    throw UsageError(
-        "run " + report.id + " has no measured case of gpt on one " + name_of(device) + " in " + name_of(dtype) +
-        (device == Device::cpu ? " with --threads " + std::to_string(threads) : "") + " to fit to. Measure one: " +
-        shell_command("--workload gpt --model gpt2-124m --strategy " +
-                      (device == Device::cuda ? "gpu" : "cpu --cpus 1 --threads " + std::to_string(threads))));
+    throw UsageError("run " + report.id + " has no measured case of gpt on one " + name_of(device) + " in " +
+                     name_of(dtype) + (device == Device::cpu ? " with --threads " + std::to_string(threads) : "") +
+                     " to fit to. Measure one: " +
+                     shell_command("--workload gpt --model gpt2-124m --strategy " +
+                                   (device == Device::cuda
+                                        ? planned::gpu.name
+                                        : planned::cpu.name + (" --cpus 1 --threads " + std::to_string(threads)))));
   // Use the memory bandwidth only if moving the bytes takes at most half of the passes of every measured step.
   double memory = 0;
   for (const Measured& one : all) memory = std::max(memory, one.bytes_per_s);
@@ -123,8 +128,10 @@ std::optional<double> measured_overlap(const Report& report) {
   int cases = 0;
   for (const CaseRecord& record : report.cases) {
     const CaseSpec& spec = record.spec;
-    const bool overlaps = spec.strategy == "ddp" || spec.strategy == "zero2" || spec.strategy == "fsdp";
-    if (!record.ok() || spec.workload != "gpt" || spec.device != Device::cuda || spec.world == 1 || !overlaps) continue;
+    const bool overlaps = planned::named(spec.strategy).overlapped;
+    if (!record.ok() || spec.workload != planned_workload || spec.device != Device::cuda || spec.world == 1 ||
+        !overlaps)
+      continue;
     if (record.derived.overlap) sum += *record.derived.overlap, ++cases;
   }
   return cases > 0 ? std::optional(sum / cases) : std::nullopt;

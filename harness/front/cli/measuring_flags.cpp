@@ -177,7 +177,8 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
       "");
   add(app.add_flag("--short", o.short_form, "leave out costly scenarios for named workloads too")->excludes("--long"),
       "");
-  add(app.add_option("--layouts", o.what.layouts, "check N random meshes and models instead; shrink a failure")
+  add(app.add_option("--layouts", o.what.check.emplace().layouts,
+                     "check N random meshes and models instead; shrink a failure")
           ->check(between(1, 10000)),
       "N");
   add(app.add_option("--junit", o.junit, "also write results as JUnit XML")->check(not_empty()), "FILE");
@@ -399,14 +400,12 @@ void settle_run(const CLI::App& app, RunOptions& o) {
 // --layouts, `check` draws random layouts instead.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
-  if (!placed && o.what.recompute == 0) o.what.products = o.long_form ? 3 : 2;
-  if (o.what.layouts == 0) return;
+  if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
+  if (!o.what.draws_layouts()) return;
   if (placed || !o.what.model.empty() || !o.what.params.empty() || o.what.recompute > 0 || !o.what.backends.empty())
     throw UsageError(
         "--layouts draws meshes, models, parameters and backends: leave out --mesh, --cpus, --gpus, --model, "
         "--param, --recompute and --backend");
-  if (o.what.strategies.empty()) o.what.strategies = {"layout"};
-  if (o.what.workloads.empty()) o.what.workloads = {"gpt"};
 }
 
 // Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
@@ -414,16 +413,16 @@ void settle_layouts(CheckingOptions& o) {
 void settle_check(const CLI::App& app, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
-  o.what.probes = o.what.every_backend = o.what.own_rows = true;
-  o.what.whole_worlds = !o.what.workloads.empty() && !o.short_form && o.what.layouts == 0 ? max_world
-                        : o.long_form                                                     ? 3
-                                                                                          : 0;
-  o.what.drawn_seed = app.count("--seed") == 0;
-  if (o.what.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
+  CheckSelection& check = *o.what.check;
+  check.whole_worlds = !o.what.workloads.empty() && !o.short_form && check.layouts == 0 ? max_world
+                       : o.long_form                                                    ? 3
+                                                                                        : 0;
+  check.drawn_seed = app.count("--seed") == 0;
+  if (check.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
   o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 2, 3, large};
   // If the user chose a strategy and a workload, there are few cases, so each runs in all default worlds.
-  o.what.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
+  check.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);
   settle_selection(o.what);

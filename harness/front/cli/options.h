@@ -36,6 +36,18 @@ enum class Switch { off, automatic, on };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto", "on"});
 
+// Options of `check` in a Selection. `check` also includes probes (models made only for checks), runs every suitable
+// backend instead of the preferred one, and accepts any batch size, since test scenarios choose their own samples.
+struct CheckSelection {
+  // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
+  bool draws_worlds = false;
+  int products = 0;         // highest number of axes of the meshes that `check` adds; below 2: it adds none
+  int64_t layouts = 0;      // number of random layouts that `check` runs instead of all other cases
+  bool drawn_seed = false;  // true: the seed is random, not chosen by the user
+  // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
+  int whole_worlds = max_world;
+};
+
 // Selects the cases (configurations) to run. An empty list of strategies or workloads means all. An empty list of
 // backends means the preferred one; of dtypes, f32.
 struct Selection {
@@ -58,18 +70,9 @@ struct Selection {
   bool oversubscribe = false;
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
-  // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
-  bool draws_worlds = false;
-  int products = 0;            // highest number of axes of the meshes that `check` adds; below 2: it adds none
-  int64_t layouts = 0;         // number of random layouts that `check` runs instead of all other cases
-  bool drawn_seed = false;     // true: the seed is random, not chosen by the user
-  bool fixed_models = false;   // true: without --workload, leave out workloads with a choice of models
-  bool probes = false;         // true: without --workload, include probes (models made only for checks)
-  bool every_backend = false;  // true: without --backend, run every suitable backend, not only the preferred one
-  // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
-  int whole_worlds = max_world;
-  bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
-  bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
+  std::optional<CheckSelection> check;  // set for `check`
+  bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
+  bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
   // The reference's batch is set by `tune --over batch`. Other batches that cannot run are then skipped.
   Reference reference;
@@ -78,6 +81,8 @@ struct Selection {
   // of hosts. All are 0 if there is no launcher.
   int launched_world = 0, launched_local_world = 0, launched_hosts = 0;
   std::string launched_by;
+
+  bool draws_layouts() const { return check && check->layouts > 0; }
 };
 
 // Options shared by all commands that start worker processes.

@@ -111,8 +111,7 @@ Section devices_of_machine(const Machine& machine) {
 
 Section parameters_of(const StrategyEntry& entry) {
   std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "VALUES", "WHAT IT IS"}};
-  for (const auto& param : entry.params)
-    rows.push_back({param.name, param.fallback, param.values.empty() ? "text" : param.values, param.summary});
+  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.values, param.summary});
   return {"Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows};
 }
 

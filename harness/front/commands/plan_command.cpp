@@ -36,7 +36,11 @@ constexpr char what_is_missing[] =
     "Predicted, not measured. Leaves out stragglers, other traffic, switches, fragmentation of the allocator and the "
     "memory of LibTorch itself.\n";
 
-std::vector<std::string> planned_strategies() { return {"cpu", "gpu", "ddp", "zero1", "zero2", "fsdp", "layout"}; }
+std::vector<std::string> planned_strategies() {
+  std::vector<std::string> names;
+  for (const auto& strategy : forecast::planned::all) names.emplace_back(strategy.name);
+  return names;
+}
 
 struct PlanOptions {
   StoredRuns stored;

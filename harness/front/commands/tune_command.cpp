@@ -34,9 +34,7 @@ std::string short_text(double value) {
 // Returns the usual values to try for a parameter: all words of a choice, or a quarter to four times a number's
 // default.
 std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
-  const bool integer = param.values == "integer", number = param.values == "number";
-  if (!integer && !number && !param.values.empty()) return split(param.values, '|');
-  if (param.values.empty() && (param.fallback == "on" || param.fallback == "off")) return {"on", "off"};
+  if (!param.choices.empty()) return param.choices;
   double fallback = 0;
   const auto [end, error] =
       std::from_chars(param.fallback.data(), param.fallback.data() + param.fallback.size(), fallback);
@@ -45,7 +43,8 @@ std::vector<std::string> usual_values(const StrategyEntry& strategy, const Param
                      "'; give them with --param " + strategy.name + "." + param.name + "=V,..");
   std::vector<std::string> values;
   for (const double factor : {0.25, 0.5, 1.0, 2.0, 4.0}) {
-    const std::string value = short_text(integer ? std::max(1.0, std::round(factor * fallback)) : factor * fallback);
+    const double scaled = factor * fallback;
+    const std::string value = short_text(param.kind == ParamKind::integer ? std::max(1.0, std::round(scaled)) : scaled);
     if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   }
   return values;

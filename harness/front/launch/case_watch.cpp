@@ -41,31 +41,27 @@ FailureKind death_kind(bool ready, int wait_status) {
                                     : FailureKind::death;
 }
 
+std::string seconds(double s) {
+  std::string text = std::to_string(s);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
 }  // namespace
 
 CaseWatch::CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
-                     EventHandler handler, std::vector<std::string> where)
+                     EventHandler handler, const std::vector<std::string>& where)
     : case_id_(std::move(case_id)),
       answer_(answer),
       timeout_s_(timeout_s),
       last_advance_(now),
       on_event_from_rank0_(std::move(handler)),
-      where_(std::move(where)),
       ranks_(static_cast<size_t>(ranks)) {
-  for (auto& rank : ranks_) rank.ready = ready;
-}
-
-std::string CaseWatch::number_and_place(int rank) const {
-  return std::to_string(rank) + (where_.empty() ? "" : where_[static_cast<size_t>(rank)]);
-}
-
-std::string CaseWatch::name_of(int rank) const {
-  return ranks_.size() == 1 ? "the worker" : "rank " + number_and_place(rank);
-}
-
-std::string CaseWatch::place_of(int rank) const {
-  const RankState& state = ranks_[rank].state;
-  return state.place.empty() ? " at step " + std::to_string(state.step) : " in " + state.place;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].ready = ready;
+    ranks_[i].label = std::to_string(i) + (where.empty() ? "" : where[i]);
+  }
 }
 
 void CaseWatch::on_line(int rank, const std::string& line, double now) {
@@ -108,7 +104,7 @@ void CaseWatch::on_failure(int rank, const Json& failure, double now) {
   const bool echo = kind == FailureKind::peer || (kind == FailureKind::failure && is_secondary(reason));
   const Weight weight = echo ? Weight::echo : kind == FailureKind::failure ? Weight::end : Weight::cause;
   const bool about_all = kind == FailureKind::usage || kind == FailureKind::unavailable;
-  add_symptom(rank, weight, now, kind, about_all ? reason : name_of(rank) + " failed: " + reason);
+  add_symptom(rank, weight, now, kind, about_all ? reason : name_of(ranks_, rank) + " failed: " + reason);
 }
 
 void CaseWatch::on_answer(int rank, const Json& message, double now) {
@@ -134,20 +130,21 @@ void CaseWatch::on_protocol_error(int rank, const std::string& error, double now
 }
 
 void CaseWatch::on_offence(int rank, const std::string& offence, double now) {
-  if (!has_symptom(rank)) add_symptom(rank, Weight::cause, now, FailureKind::offence, name_of(rank) + " " + offence);
+  if (!has_symptom(rank))
+    add_symptom(rank, Weight::cause, now, FailureKind::offence, name_of(ranks_, rank) + " " + offence);
 }
 
 void CaseWatch::on_death(int rank, int wait_status, double now, const std::string& why) {
   ranks_[rank].dead = true;
   if (has_symptom(rank)) return;
   const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGABRT;
-  const std::string when = ranks_[rank].ready ? place_of(rank) : " before it was ready";
+  const std::string when = ranks_[rank].ready ? place_of(ranks_[rank]) : " before it was ready";
   const std::string how = WIFSIGNALED(wait_status)        ? " was killed by "
                           : WEXITSTATUS(wait_status) == 0 ? " left early with "
                                                           : " ended with ";
   add_symptom(rank, killed ? Weight::cause : Weight::end, now,
               why.empty() ? death_kind(ranks_[rank].ready, wait_status) : FailureKind::killed_for_memory,
-              name_of(rank) + how + describe_exit(wait_status) + when + (why.empty() ? "" : ": " + why));
+              name_of(ranks_, rank) + how + describe_exit(wait_status) + when + (why.empty() ? "" : ": " + why));
 }
 
 void CaseWatch::on_states(const std::vector<RankState>& states, double now) {
@@ -178,9 +175,9 @@ bool CaseWatch::all_settled() const {
 
 std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
   if (!symptoms_.empty()) {
-    const bool only_echoes =
-        different_calls().empty() && std::all_of(symptoms_.begin(), symptoms_.end(),
-                                                 [](const Symptom& symptom) { return symptom.weight == Weight::echo; });
+    const bool only_echoes = different_calls(ranks_).empty() &&
+                             std::all_of(symptoms_.begin(), symptoms_.end(),
+                                         [](const Symptom& symptom) { return symptom.weight == Weight::echo; });
     const double grace = only_echoes ? echo_grace_seconds : grace_seconds;
     return now >= symptoms_.front().at + grace || all_settled() ? std::optional(failed()) : std::nullopt;
   }
@@ -191,7 +188,7 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 
 CaseOutcome CaseWatch::finished() const {
   const bool measured = answer_ != Event::checked && timed_ && !group_over_;
-  if (const std::string differ = measured ? different_calls_at_end() : ""; !differ.empty())
+  if (const std::string differ = measured ? different_calls_at_end(ranks_) : ""; !differ.empty())
     return {.kind = CaseOutcome::Kind::failed, .reason = differ, .checks = checks_};
   CaseOutcome outcome{.kind = CaseOutcome::Kind::ran,
                       .group_over = group_over_,
@@ -202,6 +199,14 @@ CaseOutcome CaseWatch::finished() const {
   if (measured)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
+}
+
+CaseOutcome CaseWatch::hung() const {
+  const Hang hang = hang_of(ranks_, checking_.empty() ? "" : " (" + checking_ + ")");
+  return {.kind = CaseOutcome::Kind::failed,
+          .reason = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): " + hang.reason,
+          .culprit = hang.culprit,
+          .never_started = !all_ready()};
 }
 
 CaseOutcome CaseWatch::failed() const {
@@ -224,7 +229,7 @@ CaseOutcome CaseWatch::failed() const {
   // Mismatched collectives can make a backend fail in any way. So report a mismatch before the error of the
   // failed rank, unless that error is certainly the cause (Weight::cause).
   std::string reason = label + root.text + seen;
-  if (const std::string differ = different_calls(); !differ.empty() && kind == CaseOutcome::Kind::failed)
+  if (const std::string differ = different_calls(ranks_); !differ.empty() && kind == CaseOutcome::Kind::failed)
     reason = root.weight == Weight::cause ? reason + "; " + differ : differ + "; " + reason;
   return {.kind = kind,
           .reason = reason,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/launch/rank_calls.h"
 #include "harness/front/launch/rank_group.h"
 #include "harness/report/record/training.h"
 
@@ -45,7 +46,7 @@ class CaseWatch : public RankEvents {
   // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `where`
   // holds the text that messages show after each rank's number: its mesh coordinates and host.
   CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
-            EventHandler handler = {}, std::vector<std::string> where = {});
+            EventHandler handler = {}, const std::vector<std::string>& where = {});
 
   void on_line(int rank, const std::string& line, double now) override;
   void on_offence(int rank, const std::string& offence, double now) override;
@@ -69,17 +70,7 @@ class CaseWatch : public RankEvents {
     FailureKind kind = FailureKind::failure;
     std::string text;
   };
-  struct Rank {
-    bool ready = false, answered = false, dead = false;
-    RankState state;
-    RankRecord record;
-    int64_t calls = 0;  // number of collectives that the rank called in the case, as it reports at the end
-    uint64_t calls_hash = 0;
-  };
 
-  std::string number_and_place(int rank) const;
-  std::string name_of(int rank) const;
-  std::string place_of(int rank) const;  // the rank's progress, e.g. " at step 3" or " in step 1 of scenario even"
   void on_protocol_error(int rank, const std::string& error, double now);
   void on_event(int rank, const Json& message, double now);
   void on_answer(int rank, const Json& message, double now);
@@ -89,17 +80,12 @@ class CaseWatch : public RankEvents {
   bool all_settled() const;
   CaseOutcome failed() const;
   CaseOutcome hung() const;
-  std::string different_calls() const;
-  std::string different_calls_at_end() const;
-  bool all_at_same_point() const;
-  std::string last_collectives() const;
   CaseOutcome finished() const;
 
   std::string case_id_;
   Event answer_;
   double timeout_s_, last_advance_;
   EventHandler on_event_from_rank0_;
-  std::vector<std::string> where_;
   std::vector<Rank> ranks_;
   std::vector<Symptom> symptoms_;
   bool group_over_ = false, timed_ = true;

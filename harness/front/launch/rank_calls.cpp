@@ -1,7 +1,9 @@
 #include "harness/front/launch/rank_calls.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "harness/front/text/text.h"
@@ -12,18 +14,23 @@ namespace {
 constexpr size_t max_named_ranks = 8;
 
 struct CallOfRank {
-  size_t rank;
+  const Rank* rank;
   const RankCall* call;
 };
 
+// Formats a list of ranks, for example "rank 0, 2"; a long list is shortened to "62 ranks".
+std::string listed_ranks(const std::vector<std::string>& labels) {
+  return labels.size() > max_named_ranks ? std::to_string(labels.size()) + " ranks" : "rank " + join(labels);
+}
+
 // Describes the ranks' calls, grouping ranks with equal calls. Returns an empty string if all calls have the same text.
-std::string describe_calls(const std::vector<CallOfRank>& calls, const std::vector<std::string>& names) {
+std::string describe_calls(const std::vector<CallOfRank>& calls) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const CallOfRank& one : calls) {
     const auto same =
         std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == one.call->text; });
     auto& group = same == groups.end() ? groups.emplace_back(one.call->text, std::vector<std::string>()) : *same;
-    group.second.push_back(names[one.rank]);
+    group.second.push_back(one.rank->label);
   }
   if (groups.size() == 1) return "";
   std::string text;
@@ -31,33 +38,116 @@ std::string describe_calls(const std::vector<CallOfRank>& calls, const std::vect
   return text;
 }
 
+// Returns the rank's collective with this number in parentheses, for example " (allreduce of 12 Float (sum))"; empty if
+// the rank no longer remembers it.
+std::string describe_call(const RankState& state, int64_t number) {
+  for (const RankCall& call : state.calls)
+    if (call.number == number) return " (" + call.text + ")";
+  return "";
+}
+
+// True if all ranks hang in the same collective and step, so no single rank is to blame.
+bool all_at_same_point(const std::vector<Rank>& ranks) {
+  const RankState& first = ranks.front().state;
+  return ranks.size() > 1 && first.collectives > 0 && std::all_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+           const RankState& state = rank.state;
+           return !rank.answered && std::tuple(state.collectives, state.step, state.beat) ==
+                                        std::tuple(first.collectives, first.step, first.beat);
+         });
+}
+
+// Lists the ranks by their latest collective, for example "; in or after collective #7: rank 0, 2; #6: rank 1". A rank
+// that is behind has not entered the collective in which the other ranks wait.
+std::string last_collectives(const std::vector<Rank>& ranks) {
+  std::map<int64_t, std::vector<const Rank*>, std::greater<>> ranks_at;
+  for (const Rank& rank : ranks) ranks_at[rank.state.collectives].push_back(&rank);
+  if (ranks_at.begin()->first == 0) return "";
+  std::string text;
+  for (const auto& [number, here] : ranks_at) {
+    std::vector<std::string> labels;
+    for (const Rank* rank : here) labels.push_back(rank->label);
+    text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
+            listed_ranks(labels) + describe_call(here.front()->state, number);
+  }
+  return text;
+}
+
+// Returns the labels of the ranks that did not join. A rank that is not ready may be missing, or may wait for a missing
+// rank. Only a waiting rank has published heartbeats (RankState::beat). So if some ranks have published none, only
+// those count as missing.
+std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
+  const bool some_silent =
+      std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
+  std::vector<std::string> missing;
+  for (const Rank& rank : ranks)
+    if (!rank.ready && (rank.state.beat == 0 || !some_silent)) missing.push_back(rank.label);
+  return missing;
+}
+
+// Returns the rank without an answer that is furthest behind.
+int furthest_behind(const std::vector<Rank>& ranks) {
+  const auto key = [&](int rank) {
+    const RankState& state = ranks[rank].state;
+    return std::tuple(!state.stopped, ranks[rank].ready, state.step, state.beat);
+  };
+  int behind = -1;
+  for (int i = 0; i < static_cast<int>(ranks.size()); ++i)
+    if (!ranks[i].answered && (behind < 0 || key(i) < key(behind))) behind = i;
+  return behind;
+}
+
 }  // namespace
 
-std::string listed_ranks(const std::vector<std::string>& names) {
-  return names.size() > max_named_ranks ? std::to_string(names.size()) + " ranks" : "rank " + join(names);
+std::string name_of(const std::vector<Rank>& ranks, int rank) {
+  return ranks.size() == 1 ? "the worker" : "rank " + ranks[rank].label;
+}
+
+std::string place_of(const Rank& rank) {
+  return rank.state.place.empty() ? " at step " + std::to_string(rank.state.step) : " in " + rank.state.place;
 }
 
 // Ranks may be several collectives apart, and each rank remembers only its latest ones. Therefore this function
 // compares every collective that several ranks still remember, starting with the oldest.
-std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names) {
+std::string different_calls(const std::vector<Rank>& ranks) {
   std::map<int64_t, std::vector<CallOfRank>> by_number;
-  for (size_t rank = 0; rank < states.size(); ++rank)
-    for (const RankCall& call : states[rank]->calls) by_number[call.number].push_back({rank, &call});
+  for (const Rank& rank : ranks)
+    for (const RankCall& call : rank.state.calls) by_number[call.number].push_back({&rank, &call});
   for (const auto& [number, calls] : by_number) {
     const uint64_t hash = calls.front().call->hash;
     if (std::all_of(calls.begin(), calls.end(), [&](const CallOfRank& one) { return one.call->hash == hash; }))
       continue;
-    const std::string words = describe_calls(calls, names), at = "#" + std::to_string(number);
+    const std::string words = describe_calls(calls), at = "#" + std::to_string(number);
     return words.empty() ? "ranks have called different collectives before " + at
                          : "ranks call different collectives (" + at + "): " + words;
   }
   return "";
 }
 
-std::string describe_call(const RankState& state, int64_t number) {
-  for (const RankCall& call : state.calls)
-    if (call.number == number) return " (" + call.text + ")";
-  return "";
+std::string different_calls_at_end(const std::vector<Rank>& ranks) {
+  const Rank& first = ranks.front();
+  const auto other = std::find_if(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+    return rank.calls != first.calls || rank.calls_hash != first.calls_hash;
+  });
+  if (other == ranks.end()) return "";
+  if (const std::string known = different_calls(ranks); !known.empty()) return known;
+  const int rank = static_cast<int>(other - ranks.begin());
+  const std::string differ =
+      "ranks have called different collectives: " + name_of(ranks, 0) + " and " + name_of(ranks, rank);
+  if (other->calls == first.calls) return differ + ", " + std::to_string(first.calls) + " each";
+  return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
+}
+
+Hang hang_of(const std::vector<Rank>& ranks, const std::string& note) {
+  const int behind = furthest_behind(ranks);
+  const std::string who = name_of(ranks, behind), where = place_of(ranks[behind]);
+  const std::string end = note + last_collectives(ranks);
+  if (ranks[behind].state.stopped) return {behind, who + " is stopped" + where + end};
+  if (const auto missing = missing_ranks(ranks); !missing.empty())
+    return {behind, std::to_string(ranks.size() - missing.size()) + " of " + std::to_string(ranks.size()) +
+                        " ranks joined, missing " + join(missing) + end};
+  if (const std::string differ = different_calls(ranks); !differ.empty()) return {-1, differ + end};
+  if (all_at_same_point(ranks)) return {-1, "no rank is behind the others" + where + end};
+  return {behind, who + " is stuck" + where + end};
 }
 
 }  // namespace dpbench

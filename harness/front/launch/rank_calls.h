@@ -1,5 +1,5 @@
-// Finds mismatches between the latest collectives of the ranks. Some backends (Gloo, NCCL) do not detect mismatched
-// collectives.
+// Diagnoses the ranks of a case from their heartbeats and latest collectives: the rank for which the others wait, and
+// mismatched collectives, which some backends (Gloo, NCCL) do not detect.
 #pragma once
 
 #include <string>
@@ -9,16 +9,35 @@
 
 namespace dpbench {
 
-// Formats a list of ranks, for example "rank 0, 2"; a long list is shortened to "62 ranks".
-std::string listed_ranks(const std::vector<std::string>& names);
+// A rank of a running case, as far as its messages and its heartbeat tell.
+struct Rank {
+  std::string label = {};  // number, mesh coordinates and host
+  bool ready = false, answered = false, dead = false;
+  RankState state = {};
+  RankRecord record = {};
+  int64_t calls = 0;  // number of collectives that the rank called in the case, as it reports at the end
+  uint64_t calls_hash = 0;
+};
+
+// Names a rank in messages: "rank 3", or "the worker" if it is the only one.
+std::string name_of(const std::vector<Rank>& ranks, int rank);
+std::string place_of(const Rank& rank);  // the rank's progress, e.g. " at step 3" or " in step 1 of scenario even"
 
 // Returns a description of the first mismatch between the ranks' collectives, for example "ranks call different
 // collectives (#7): rank 0 allreduce of 12 Float (sum), rank 1 broadcast of 3 Float with root 0". Empty if no mismatch
-// is known. `names` has the number and host of each rank.
-std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names);
+// is known.
+std::string different_calls(const std::vector<Rank>& ranks);
 
-// Returns the rank's collective with this number in parentheses, for example " (allreduce of 12 Float (sum))"; empty if
-// the rank no longer remembers it.
-std::string describe_call(const RankState& state, int64_t number);
+// Compares all ranks' collectives after every rank has finished the case. Returns an error message; empty if they
+// match. Some backends compute wrong numbers for mismatched collectives instead of failing.
+std::string different_calls_at_end(const std::vector<Rank>& ranks);
+
+struct Hang {
+  int culprit = -1;  // the rank for which the others wait; -1: no single rank
+  std::string reason = {};
+};
+
+// Diagnoses ranks of which none makes progress. `note` is inserted before the list of the latest collectives.
+Hang hang_of(const std::vector<Rank>& ranks, const std::string& note);
 
 }  // namespace dpbench

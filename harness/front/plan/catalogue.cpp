@@ -1,5 +1,8 @@
 #include "harness/front/plan/catalogue.h"
 
+#include <utility>
+
+#include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -16,7 +19,7 @@ Enum value_of(const Json& json, const char* key) {
 std::vector<ParamEntry> params_from(const Json& json) {
   std::vector<ParamEntry> params;
   for (const auto& param : json)
-    params.push_back({param.at("name"), param.at("default"), param.value("summary", ""), param.value("values", "")});
+    params.emplace_back(param.at("name"), param.at("default"), param.value("summary", ""), param.value("values", ""));
   return params;
 }
 
@@ -93,6 +96,15 @@ std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const
 }
 
 }  // namespace
+
+ParamEntry::ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed)
+    : name(std::move(name)),
+      fallback(std::move(fallback)),
+      summary(std::move(summary)),
+      kind(allowed.empty() ? ParamKind::text : parse_name<ParamKind>(allowed).value_or(ParamKind::choice)),
+      values(kind == ParamKind::text ? name_of(kind) : allowed) {
+  if (kind == ParamKind::flag || kind == ParamKind::choice) choices = split(values, '|');
+}
 
 Catalogue catalogue_from_json(const Json& json) {
   try {

@@ -13,8 +13,13 @@
 namespace dpbench {
 
 struct ParamEntry {
+  // `allowed`: the allowed values, as in ParamInfo of strategies/api/params.h, but "on|off" for every switch.
+  ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed);
+
   std::string name, fallback, summary;
-  std::string values;  // the allowed values, as in ParamInfo of strategies/api/params.h
+  ParamKind kind;
+  std::string values;                // the allowed values, as shown to the user
+  std::vector<std::string> choices;  // words of a choice or switch; empty for other kinds
 };
 
 struct Declaration {

@@ -4,9 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/front/plan/layouts.h"
-#include "harness/front/plan/plan_steps.h"
-#include "workloads/base/hash.h"
+#include "harness/front/plan/check_rows.h"
 
 namespace dpbench {
 namespace {
@@ -31,24 +29,6 @@ class Expansion {
             const std::function<void(Row)>& emit)
       : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
-  // Adds cases with random layouts (mesh, model and parameter values). They replace all other cases.
-  void add_layouts() {
-    std::mt19937_64 random(selection_.seed);
-    const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
-    for (int64_t i = 0; i < selection_.layouts; ++i) {
-      const StrategyEntry& strategy = *one_of(resolved_.strategies);
-      const WorkloadEntry& workload = *one_of(resolved_.workloads);
-      Row row = base_row(workload, workload.batch, Dtype::f32, Runtime::torch);
-      row.strategy = &strategy;
-      row.spec.strategy = strategy.name;
-      row.spec.python = strategy.python || workload.python;
-      row.spec.device = Device::cpu;
-      draw_layout(random, strategy, workload, row.spec);
-      row.spec.backend = one_of(every_backend(Device::cpu));
-      emit_(std::move(row));
-    }
-  }
-
   void add_workload(const WorkloadEntry& workload) {
     const auto batches =
         selection_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(selection_.batches);
@@ -57,7 +37,10 @@ class Expansion {
         selection_.runtimes.empty() ? std::vector<Runtime>{Runtime::torch} : without_repeats(selection_.runtimes);
     for (const int64_t batch : batches)
       for (const auto& [dtype, runtime] : combined(dtypes, runtimes)) {
-        const Row base = base_row(workload, batch, dtype, runtime);
+        Row base = base_row(selection_, workload);
+        base.spec.batch = batch;
+        base.spec.dtype = dtype;
+        base.spec.runtime = runtime;
         add_baselines(base);
         if (resolved_.reference) add_strategy(base, *resolved_.reference, {{}}, true);
         for (const StrategyEntry* strategy : resolved_.strategies)
@@ -66,31 +49,6 @@ class Expansion {
   }
 
  private:
-  Row base_row(const WorkloadEntry& workload, int64_t batch, Dtype dtype, Runtime runtime) const {
-    return {.spec = {.id = "",
-                     .strategy = "",
-                     .workload = workload.name,
-                     .scaling = selection_.scaling.value_or(workload.scaling),
-                     .batch = batch,
-                     .dtype = dtype,
-                     .runtime = runtime,
-                     .params = {},
-                     .model = model_of(workload),
-                     .scale = selection_.scale,
-                     .accumulate = selection_.accumulate,
-                     .recompute = selection_.recompute,
-                     .clip_norm = selection_.clip_norm,
-                     .seed = selection_.seed,
-                     .data_dir = selection_.data_dir},
-            .workload = &workload};
-  }
-
-  // Returns the case's model; empty for the workload's default.
-  std::string model_of(const WorkloadEntry& workload) const {
-    if (workload.models.empty()) return "";
-    return selection_.model.empty() && selection_.own_rows ? workload.check_model : selection_.model;
-  }
-
   void add_baselines(const Row& base) {
     if (!selection_.baseline) return;
     for (const Device device : {Device::cuda, Device::cpu}) {
@@ -103,33 +61,12 @@ class Expansion {
 
   void add_strategy(const Row& base, const StrategyEntry& strategy, const std::vector<ParamValues>& values,
                     bool added) {
-    for (const auto& place : drawn(places_of(strategy), strategy, *base.workload))
+    for (const auto& place : drawn_places(selection_, resolved_, places_of(strategy), strategy, *base.workload))
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, added);
-    for (const auto& place : products_of(strategy, *base.workload))
+    for (const auto& place : products_of(selection_, strategy, *base.workload))
       for (const auto& params : values) add_row(base, strategy, place, params, resolved_.backends.front(), added);
-  }
-
-  // Returns meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks for
-  // them. Returns none if the user named no workload and this workload's model has no layers and blocks to divide.
-  std::vector<Place> products_of(const StrategyEntry& strategy, const WorkloadEntry& workload) const {
-    std::vector<Place> places;
-    const bool fits = workload.drawn_sizes.empty() ? !selection_.workloads.empty() : true;
-    if (selection_.products < 2 || !strategy.cpu || !fits) return places;
-    const size_t axes = strategy.axes.size();
-    for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
-      MeshShape mesh;
-      for (size_t axis = 0; axis < axes; ++axis)
-        if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
-      if (mesh.size() < 2 || static_cast<int>(mesh.size()) > selection_.products) continue;
-      // The axis ep needs a model with experts. The models that `check` runs by default have none, and tp and cp cannot
-      // divide experts.
-      const bool has_experts = workload.drawn_sizes.empty() && size_of(mesh, "tp") == 1 && size_of(mesh, "cp") == 1;
-      if (size_of(mesh, "ep") > 1 && !has_experts) continue;
-      places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
-    }
-    return places;
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the
@@ -154,48 +91,11 @@ class Expansion {
     return !selection_.strategies.empty() || strategy.missing_axis(parse_mesh(place.mesh)).empty();
   }
 
-  // Returns two of the four places (device and world size), chosen by the seed, if the selection asks for that;
-  // otherwise all places.
-  std::vector<Place> drawn(const std::vector<Place>& places, const StrategyEntry& strategy,
-                           const WorkloadEntry& workload) const {
-    if (!selection_.draws_worlds || !selection_.meshes.empty() || places.size() != 4) return places;
-    const std::string key = std::to_string(selection_.seed) + strategy.name;
-    // Successive workloads get successive pairs of places, so that each strategy runs in every world. Every fourth
-    // workload runs in the largest world, which takes longest. Each pair has a world of several ranks that is not the
-    // largest: it runs over every backend.
-    const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + position_of(workload);
-    if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
-    return {places[turn % 3], places[(turn + 1) % 3]};
-  }
-
-  size_t position_of(const WorkloadEntry& workload) const {
-    return static_cast<size_t>(std::ranges::find(resolved_.workloads, &workload) - resolved_.workloads.begin());
-  }
-
   std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place,
                                        const WorkloadEntry& workload) const {
     if (strategy.parallelism != Parallelism::ranks) return {"none"};
-    if (!selection_.every_backend || !selection_.backends.empty()) return resolved_.backends;
-    if (place.world > selection_.whole_worlds && !backend_matters(place, workload)) return resolved_.backends;
-    const auto fitting = every_backend(place.device);
-    return fitting.empty() ? resolved_.backends : fitting;
-  }
-
-  std::vector<std::string> every_backend(Device device) const {
-    std::vector<std::string> fitting;
-    for (const auto& backend : catalogue_.backends)
-      if (backend.takes(device) && !backend.threads) fitting.push_back(backend.name);
-    return fitting;
-  }
-
-  // True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
-  // (a model made for checks) or is a probe that is always checked in full. False for the largest of the drawn worlds:
-  // it takes longest, so it runs over the preferred backend only.
-  bool backend_matters(const Place& place, const WorkloadEntry& workload) const {
-    if (selection_.draws_worlds && selection_.meshes.empty() && resolved_.places.size() == 4 &&
-        place.world == resolved_.places.back().world)
-      return false;
-    return place.world > 1 && (!workload.probe || workload.thorough);
+    if (!selection_.check || !selection_.backends.empty()) return resolved_.backends;
+    return checked_backends(selection_, catalogue_, resolved_, place, workload);
   }
 
   void add_row(Row row, const StrategyEntry& strategy, const Place& place, const ParamValues& params,
@@ -226,12 +126,32 @@ class Expansion {
   const std::function<void(Row)>& emit_;
 };
 
+// Returns the case's model; empty for the workload's default.
+std::string model_of(const WorkloadEntry& workload, const Selection& selection) {
+  if (workload.models.empty()) return "";
+  return selection.model.empty() && selection.check ? workload.check_model : selection.model;
+}
+
 }  // namespace
+
+Row base_row(const Selection& selection, const WorkloadEntry& workload) {
+  return {.spec = {.workload = workload.name,
+                   .scaling = selection.scaling.value_or(workload.scaling),
+                   .batch = workload.batch,
+                   .model = model_of(workload, selection),
+                   .scale = selection.scale,
+                   .accumulate = selection.accumulate,
+                   .recompute = selection.recompute,
+                   .clip_norm = selection.clip_norm,
+                   .seed = selection.seed,
+                   .data_dir = selection.data_dir},
+          .workload = &workload};
+}
 
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
             const std::function<void(Row)>& emit) {
+  if (selection.draws_layouts()) return draw_rows(selection, catalogue, resolved, emit);
   Expansion expansion(selection, catalogue, resolved, emit);
-  if (selection.layouts > 0) return expansion.add_layouts();
   for (const WorkloadEntry* workload : resolved.workloads) expansion.add_workload(*workload);
 }
 

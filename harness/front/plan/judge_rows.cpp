@@ -87,7 +87,7 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
 // workload's default, if --batch is too large for a workload that the user did not name, or if another batch is the
 // reference.
 void judge_batch(Row& row, const Selection& selection) {
-  if (selection.own_rows) return;
+  if (selection.check) return;
   const bool given = !selection.batches.empty() && selection.reference.batch.value_or(row.spec.batch) == row.spec.batch;
   std::string why = too_few_samples(row, selection);
   if (!why.empty() && given) throw UsageError(why);

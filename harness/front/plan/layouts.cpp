@@ -43,12 +43,8 @@ MeshShape drawn_mesh(std::mt19937_64& random, std::vector<std::string> axes) {
 
 // Returns the values that `check --layouts` may draw for a parameter, without its default.
 std::vector<std::string> other_values(const ParamEntry& param) {
-  std::vector<std::string> values;
-  const bool is_switch = param.values.empty() && (param.fallback == "on" || param.fallback == "off");
-  if (param.values == "integer")
-    values = {"1", "2", "3"};
-  else if (param.values.find('|') != std::string::npos || is_switch)
-    values = split(is_switch ? "on|off" : param.values, '|');
+  std::vector<std::string> values = param.choices;
+  if (param.kind == ParamKind::integer) values = {"1", "2", "3"};
   std::erase(values, param.fallback);
   return values;
 }

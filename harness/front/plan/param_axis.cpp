@@ -39,12 +39,22 @@ bool parses_as(const std::string& value) {
   return error == std::errc{} && end == value.data() + value.size();
 }
 
-bool is_allowed(const std::string& value, const std::string& values) {
-  if (values.empty()) return true;
-  if (values == "number") return parses_as<double>(value);
-  if (values == "integer") return parses_as<int64_t>(value);
-  const std::vector<std::string> words = split((values == "on|off" ? "on|off|true|false|1|0" : values) + '|', '|');
-  return std::count(words.begin(), words.end(), value) > 0;
+bool is_allowed(const std::string& value, const ParamEntry& param) {
+  const auto is_word_of = [&](const std::vector<std::string>& words) {
+    return std::ranges::find(words, value) != words.end();
+  };
+  switch (param.kind) {
+    case ParamKind::text:
+      return true;
+    case ParamKind::number:
+      return parses_as<double>(value);
+    case ParamKind::integer:
+      return parses_as<int64_t>(value);
+    case ParamKind::flag:
+      return is_word_of({"on", "off", "true", "false", "1", "0"});
+    default:
+      return is_word_of(param.choices);
+  }
 }
 
 bool applies(const ParamAxis& axis, const StrategyEntry& strategy) {
@@ -71,11 +81,11 @@ void refuse_unknown(const ParamAxis& axis, const std::vector<const StrategyEntry
 void refuse_wrong_values(const ParamAxis& axis, const std::vector<const StrategyEntry*>& chosen) {
   for (const StrategyEntry* strategy : chosen) {
     if (!applies(axis, *strategy)) continue;
-    const std::string& allowed = find_entry(strategy->params, axis.name)->values;
+    const ParamEntry& param = *find_entry(strategy->params, axis.name);
     for (const auto& value : axis.values)
-      if (!is_allowed(value, allowed))
+      if (!is_allowed(value, param))
         throw UsageError("--param " + strategy->name + "." + axis.name + "=" + value + ": " +
-                         (allowed == "number" || allowed == "integer" ? "not a valid " : "must be one of ") + allowed);
+                         (param.choices.empty() ? "not a valid " : "must be one of ") + param.values);
   }
 }
 

@@ -38,6 +38,9 @@ struct Row {
 
 ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
+// Returns the row of a workload with the selection's options. Its strategy and place are not set yet.
+Row base_row(const Selection& selection, const WorkloadEntry& workload);
+
 // Passes every combination of the resolved selection to `emit`, in table order: each workload's baselines come first.
 // The same case may be passed twice.
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,

@@ -123,7 +123,7 @@ std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, c
       throw UsageError("--model: " + entry->name + " has a single model; --model is for workloads such as gpt");
   if (selection.workloads.empty())
     for (const auto& entry : catalogue.workloads)
-      if ((!entry.probe || (selection.probes && selection.recompute == 0)) &&
+      if ((!entry.probe || (selection.check && selection.recompute == 0)) &&
           (selection.model.empty() || !entry.models.empty()) && !(selection.fixed_models && !entry.models.empty()))
         found.push_back(&entry);
   return found;

@@ -34,7 +34,7 @@ void prepare_process() {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    // Raise the soft limit on open files to at most 8192: 1024 ranks need 4 files each (open_files.cpp).
+    // Raise the soft limit on open files to at most 8192: 1024 ranks need 4 files each (run/prepare.cpp).
     files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 8192));
     ::setrlimit(RLIMIT_NOFILE, &files);
   }

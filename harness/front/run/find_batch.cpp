@@ -37,12 +37,12 @@ int64_t least_batch(const CaseSpec& spec) {
 
 }  // namespace
 
-int64_t largest_batch(int64_t start, BatchRange range, const std::function<Fit(int64_t)>& fits) {
+int64_t largest_batch(int64_t start, BatchRange range, const std::function<BatchTrial(int64_t)>& fits) {
   int64_t good = range.least - 1, bad = range.most + 1;
   for (int64_t next = std::clamp(start, range.least, range.most); bad - good > 1;) {
-    const Fit fit = fits(next);
-    if (fit == Fit::stop) break;
-    (fit == Fit::yes ? good : bad) = next;
+    const BatchTrial fit = fits(next);
+    if (fit == BatchTrial::stop) break;
+    (fit == BatchTrial::fits ? good : bad) = next;
     next = bad > range.most ? std::min(2 * good, range.most) : good + (bad - good) / 2;
   }
   return good;
@@ -112,8 +112,8 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     LaunchLoop loop(
         options_, one, 1, runner, *progress_, make_command, [] {}, cpu_times_reader(), cores_of_run(prepared_));
     ended = loop.run();
-    if (ended.signal != 0) return Fit::stop;
-    const Fit fit = judge(record, ended, found);
+    if (ended.signal != 0) return BatchTrial::stop;
+    const BatchTrial fit = judge(record, ended, found);
     report_.env = one.env;  // the environment now has the versions of the loaded libraries
     report_.cases.push_back(record);
     summarise(report_);
@@ -126,26 +126,26 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
 }
 
 // Judges whether a measured batch fits. A batch that does not fit becomes a skipped case with the reason.
-Fit FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const {
-  const auto refuse = [&](const std::string& why, Fit fit) {
+BatchTrial FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const {
+  const auto refuse = [&](const std::string& why, BatchTrial fit) {
     record.status = CaseStatus::skipped;
     record.reason = found.limit = one_line(why, 200);
     return fit;
   };
-  if (record.out_of_memory()) return refuse(record.reason, Fit::no);
+  if (record.out_of_memory()) return refuse(record.reason, BatchTrial::refused);
   // The worker refuses a batch larger than the data set. If it refuses the first batch, the search ends.
   if (!ended.usage.empty() || record.status == CaseStatus::skipped)
-    return refuse(record.reason, found.batch ? Fit::no : Fit::stop);
+    return refuse(record.reason, found.batch ? BatchTrial::refused : BatchTrial::stop);
   if (record.bad()) {
     found.limit = one_line(record.status + ": " + record.reason, 200);
-    return Fit::stop;
+    return BatchTrial::stop;
   }
   const double bytes = bytes_of(record);
-  if (memory_bytes_ > 0 && bytes == 0) return refuse("the memory of its tensors is unknown", Fit::stop);
+  if (memory_bytes_ > 0 && bytes == 0) return refuse("the memory of its tensors is unknown", BatchTrial::stop);
   if (memory_bytes_ > 0 && bytes > memory_bytes_)
-    return refuse("takes " + size_text(bytes) + ", more than " + size_text(memory_bytes_), Fit::no);
+    return refuse("takes " + size_text(bytes) + ", more than " + size_text(memory_bytes_), BatchTrial::refused);
   found.batch = record.spec.batch, found.bytes = bytes, found.samples_per_s = record.derived.samples_per_s;
-  return Fit::yes;
+  return BatchTrial::fits;
 }
 
 std::string FindBatchRun::output() const {

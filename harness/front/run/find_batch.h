@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-enum class Fit { yes, no, stop };
+enum class BatchTrial { fits, refused, stop };
 
 // Range of the batches to try.
 struct BatchRange {
@@ -20,8 +20,9 @@ struct BatchRange {
 };
 
 // Returns the largest batch that fits, on the assumption that all smaller ones fit too. Doubles or halves `start`, then
-// bisects. Returns range.least - 1 if no batch fits. Once `fits` returns Fit::stop, returns the largest batch so far.
-int64_t largest_batch(int64_t start, BatchRange range, const std::function<Fit(int64_t)>& fits);
+// bisects. Returns range.least - 1 if no batch fits. Once `fits` returns BatchTrial::stop, returns the largest batch so
+// far.
+int64_t largest_batch(int64_t start, BatchRange range, const std::function<BatchTrial(int64_t)>& fits);
 
 // The result of the search for one planned case.
 struct FoundBatch {
@@ -47,7 +48,7 @@ class FindBatchRun : public TimedRun {
   std::vector<std::string> hints() const override { return {}; }
 
   LoopEnding search(const CaseRecord& planned, CaseRunner& runner, const LaunchLoop::MakeCommand& make_command);
-  Fit judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const;
+  BatchTrial judge(CaseRecord& record, const LoopEnding& ended, FoundBatch& found) const;
 
   const double memory_bytes_;  // memory limit of a rank (--memory); 0: all memory of a GPU
   std::vector<FoundBatch> found_;

@@ -1,5 +1,7 @@
 #include "harness/front/run/prepare.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -8,7 +10,6 @@
 #include "harness/front/launch/outside/world.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/plan/mesh_hosts.h"
-#include "harness/front/process/open_files.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
 #include "workloads/base/error.h"
@@ -46,6 +47,20 @@ Plan plan_with_data(Prepared& prepared) {
   if (samples == 0) return prepared.plan;
   set_sample_count(prepared.catalogue, samples);
   return plan();
+}
+
+// Throws UsageError if the limit on open files (ulimit -n) is too low for a group of `ranks` ranks. prepare_process()
+// has raised the soft limit.
+void require_open_files(int ranks) {
+  // This process holds a socket and a pidfd for each rank. A duel runs two groups of ranks at once, so it needs twice
+  // as many. A rank needs at most as many for its peers. The other files are libraries and reports.
+  constexpr rlim_t files_per_rank = 4, other_files = 64;
+  const rlim_t needed = other_files + files_per_rank * static_cast<rlim_t>(ranks);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  throw UsageError(std::to_string(ranks) + " ranks need " + std::to_string(needed) +
+                   " open files; this process is limited to " + std::to_string(limit.rlim_cur) +
+                   ". Raise the hard limit (ulimit -Hn), or use fewer ranks");
 }
 
 void require_accessible(const std::string& data) {

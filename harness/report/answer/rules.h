@@ -2,6 +2,7 @@
 // sentence.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,9 @@ std::vector<Sentence> sentences_of(const GroupFacts& facts);
 std::string flags_to_decide(const GroupFacts& facts);
 
 struct RunRule {
-  const char* name;
-  bool (*holds)(const Report&, const Answer&);
-  std::string (*text)(const Report&, const Answer&);
+  std::string name;
+  std::function<bool(const Report&, const Answer&)> holds;
+  std::function<std::string(const Report&, const Answer&)> text;
 };
 const std::vector<RunRule>& run_rules();
 

@@ -21,29 +21,17 @@ std::string cases_text(const std::vector<std::string>& ids) {
   return ids[0] + " and " + std::to_string(ids.size() - 1) + " more cases";
 }
 
-// Returns a rule that lists the cases left out of the comparison for the reason `why`. `why` is a template argument,
-// because rules are plain functions without captures.
-template <const auto& why, const auto& remark>
-RunRule rule_for(const char* name) {
-  return {name, [](const Report&, const Answer& answer) { return !left_out(answer, why).empty(); },
-          [](const Report&, const Answer& answer) {
+// Returns a rule that lists the cases left out of the comparison for the reason `why`.
+RunRule rule_for(const std::string& name, const std::string& why, const std::string& remark) {
+  return {name, [=](const Report&, const Answer& answer) { return !left_out(answer, why).empty(); },
+          [=](const Report&, const Answer& answer) {
             return "Not compared: " + cases_text(left_out(answer, why)) + ": " + remark;
           }};
 }
 
-constexpr char other[] = "other mathematics",
-               other_remark[] = "a step computes something else, so that speeds do not compare.";
-constexpr char unknown[] = "unknown mathematics",
-               unknown_remark[] =
-                   "no check compared its gradient with one device's, so a step may compute something "
-                   "else.";
-constexpr char unchecked[] = "not checked", unchecked_remark[] = "not checked. Measure without --check off.";
-constexpr char disturbed[] = "disturbed", disturbed_remark[] = "disturbed. Stop other programs and measure again.";
-constexpr char wrong[] = "wrong", wrong_remark[] = "a check failed.";
-constexpr char failed[] = "failed", failed_remark[] = "failed.";
-constexpr char unproven[] = "unproven", unproven_remark[] = "no gradient could be judged.";
-constexpr char interrupted[] = "interrupted", interrupted_remark[] = "the run ended first.";
-constexpr char skipped[] = "skipped", skipped_remark[] = "this machine cannot run it.";
+RunRule rule_for(CaseStatus status, const std::string& remark) {
+  return rule_for(name_of(status), name_of(status), remark);
+}
 
 }  // namespace
 
@@ -57,15 +45,17 @@ const std::vector<RunRule>& run_rules() {
        [](const Report&, const Answer&) { return std::string("No two cases of this run can be compared."); }},
       {"busy", [](const Report& report, const Answer&) { return !report.disturbance.empty(); },
        [](const Report& report, const Answer&) { return report.disturbance + ". Measure again on an idle machine."; }},
-      rule_for<wrong, wrong_remark>("wrong"),
-      rule_for<failed, failed_remark>("failed"),
-      rule_for<disturbed, disturbed_remark>("disturbed"),
-      rule_for<unproven, unproven_remark>("unproven"),
-      rule_for<interrupted, interrupted_remark>("interrupted"),
-      rule_for<unchecked, unchecked_remark>("unchecked"),
-      rule_for<other, other_remark>("other-mathematics"),
-      rule_for<unknown, unknown_remark>("unknown-mathematics"),
-      rule_for<skipped, skipped_remark>("skipped"),
+      rule_for(CaseStatus::wrong, "a check failed."),
+      rule_for(CaseStatus::failed, "failed."),
+      rule_for(CaseStatus::disturbed, "disturbed. Stop other programs and measure again."),
+      rule_for(CaseStatus::unproven, "no gradient could be judged."),
+      rule_for(CaseStatus::interrupted, "the run ended first."),
+      rule_for("unchecked", "not checked", "not checked. Measure without --check off."),
+      rule_for("other-mathematics", "other mathematics",
+               "a step computes something else, so that speeds do not compare."),
+      rule_for("unknown-mathematics", "unknown mathematics",
+               "no check compared its gradient with one device's, so a step may compute something else."),
+      rule_for(CaseStatus::skipped, "this machine cannot run it."),
   };
   return rules;
 }

@@ -94,6 +94,13 @@ enum class Order { block, end, check, train, quit };
 template <>
 inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"block", "end", "check", "train", "quit"});
 
+// Kinds of values of a strategy's parameter, as the catalogue names them. A choice is written as its words:
+// "fp16|bf16".
+enum class ParamKind { text, flag, integer, number, choice };
+template <>
+inline constexpr auto enum_names<ParamKind> =
+    std::to_array<std::string_view>({"text", "on|off", "integer", "number", "choice"});
+
 // Limits for a JSON document. Memory is counted while parsing, because a hostile text can hold a list in every three
 // bytes, and each list takes 80 bytes. For reports, find_run.cpp sets a lower memory limit.
 struct JsonLimits {

@@ -7,8 +7,8 @@
 namespace dpbench {
 namespace {
 
-std::string devices(const Placement& placement) {
-  return std::to_string(placement.world) + (placement.device == Device::cuda ? " GPUs" : " devices");
+std::string devices(const DeviceCount& count) {
+  return std::to_string(count.world) + (count.device == Device::cuda ? " GPUs" : " devices");
 }
 
 std::string joined(std::span<const int64_t> sizes, char open, char close) {
@@ -21,9 +21,9 @@ std::string bracketed(std::span<const int64_t> sizes) { return joined(sizes, '['
 
 }  // namespace
 
-std::vector<std::string> tutorial_greeting(const Placement& placement) {
-  if (placement.world == 1) return {};
-  return {"Let's use " + devices(placement) + "!"};
+std::vector<std::string> tutorial_greeting(const DeviceCount& count) {
+  if (count.world == 1) return {};
+  return {"Let's use " + devices(count) + "!"};
 }
 
 std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output) {
@@ -40,12 +40,12 @@ std::string memo_line(const EpochLoss& loss) {
   return text;
 }
 
-std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input) {
+std::vector<std::string> guide_greeting(const DeviceCount& count, int64_t samples, std::span<const int64_t> input) {
   std::vector<int64_t> shape(input.begin(), input.end());
   if (!shape.empty()) shape[0] = samples;
   // The Keras guide prints channels-last shapes.
   if (shape.size() == 4) shape = {shape[0], shape[2], shape[3], shape[1]};
-  return {"Running on " + devices(placement), "x_train shape: " + joined(shape, '(', ')')};
+  return {"Running on " + devices(count), "x_train shape: " + joined(shape, '(', ')')};
 }
 
 std::string guide_line(const EpochLoss& loss) {

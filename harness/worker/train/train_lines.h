@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-struct Placement {
+struct DeviceCount {
   Device device = Device::cpu;
   int world = 1;
 };
@@ -23,7 +23,7 @@ struct EpochLoss {
 };
 
 // Returns the first lines of the PyTorch DataParallel tutorial: "Let's use 4 devices!"; empty for one device.
-std::vector<std::string> tutorial_greeting(const Placement& placement);
+std::vector<std::string> tutorial_greeting(const DeviceCount& count);
 // Returns the tutorial's line for one replica, e.g. "In Model: input size [8, 5] output size [8, 2]".
 std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output);
 std::string outside_line(std::span<const int64_t> input, std::span<const int64_t> output);
@@ -33,7 +33,7 @@ std::string memo_line(const EpochLoss& loss);
 
 // Returns the first lines of the Keras guide, "Running on 8 GPUs" and "x_train shape: (60000, 28, 28, 1)". guide_line()
 // returns its epoch line, "Epoch 1/2, Loss: 0.25".
-std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input);
+std::vector<std::string> guide_greeting(const DeviceCount& count, int64_t samples, std::span<const int64_t> input);
 std::string guide_line(const EpochLoss& loss);
 
 // Formats a number like Python's repr(): the shortest text that parses to the same value.

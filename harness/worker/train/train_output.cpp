@@ -8,7 +8,7 @@
 namespace dpbench {
 
 struct Document {
-  std::vector<std::string> (*greeting)(const Placement& placement, const Workload& workload);
+  std::vector<std::string> (*greeting)(const DeviceCount& count, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
   double EpochLoss::* printed;  // the loss (total or mean) that epoch_line() prints
   bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes but no loss
@@ -16,17 +16,16 @@ struct Document {
 
 namespace {
 
-const Document memo{.greeting = [](const Placement&, const Workload&) { return std::vector<std::string>{}; },
+const Document memo{.greeting = [](const DeviceCount&, const Workload&) { return std::vector<std::string>{}; },
                     .epoch_line = memo_line,
                     .printed = &EpochLoss::total};
-const Document tutorial{
-    .greeting = [](const Placement& placement, const Workload&) { return tutorial_greeting(placement); },
-    .epoch_line = memo_line,
-    .printed = &EpochLoss::total,
-    .shapes_alone = true};
+const Document tutorial{.greeting = [](const DeviceCount& count, const Workload&) { return tutorial_greeting(count); },
+                        .epoch_line = memo_line,
+                        .printed = &EpochLoss::total,
+                        .shapes_alone = true};
 const Document guide{.greeting =
-                         [](const Placement& placement, const Workload& workload) {
-                           return guide_greeting(placement, workload.samples(),
+                         [](const DeviceCount& count, const Workload& workload) {
+                           return guide_greeting(count, workload.samples(),
                                                  workload.batch(at::arange(1)).input.sizes());
                          },
                      .epoch_line = guide_line,

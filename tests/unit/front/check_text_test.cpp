@@ -1,7 +1,7 @@
 // Tests the text of `dpbench check`: counts, failures grouped by their likely cause, cases that did not run.
 #include <gtest/gtest.h>
 
-#include "harness/front/commands/check_text.h"
+#include "harness/front/commands/check/check_text.h"
 #include "tests/support/contains.h"
 
 namespace dpbench {

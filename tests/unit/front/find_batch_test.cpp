@@ -19,7 +19,7 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
       std::set<int64_t> tried;
       const int64_t found = largest_batch(start, {.most = 1 << 20}, [&](int64_t batch) {
         EXPECT_TRUE(batch > 0 && tried.insert(batch).second) << batch;
-        return batch <= limit ? Fit::yes : Fit::no;
+        return batch <= limit ? BatchTrial::fits : BatchTrial::refused;
       });
       EXPECT_EQ(found, limit) << "from " << start;
       EXPECT_LE(tried.size(), 26) << "from " << start << " to " << limit;
@@ -27,11 +27,11 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
 }
 
 TEST(FindBatch, EndsAtTheMostAndAtAStop) {
-  const auto yes = [](int64_t) { return Fit::yes; };
+  const auto yes = [](int64_t) { return BatchTrial::fits; };
   EXPECT_EQ(largest_batch(3, {.most = 50}, yes), 50);
   EXPECT_EQ(largest_batch(80, {.most = 50}, yes), 50);
   int trials = 0;
-  EXPECT_EQ(largest_batch(4, {}, [&](int64_t) { return ++trials == 3 ? Fit::stop : Fit::yes; }), 8);
+  EXPECT_EQ(largest_batch(4, {}, [&](int64_t) { return ++trials == 3 ? BatchTrial::stop : BatchTrial::fits; }), 8);
   EXPECT_EQ(trials, 3);
 }
 
@@ -39,7 +39,7 @@ TEST(FindBatch, TriesNoBatchBelowTheLeast) {
   for (const int64_t limit : {0, 5, 6, 7}) {
     const auto fits = [&](int64_t batch) {
       EXPECT_GE(batch, 6);
-      return batch <= limit ? Fit::yes : Fit::no;
+      return batch <= limit ? BatchTrial::fits : BatchTrial::refused;
     };
     EXPECT_EQ(largest_batch(40, {.least = 6}, fits), std::max<int64_t>(limit, 5));
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "harness/front/plan/check_rows.h"
 #include "harness/front/plan/layouts.h"
 #include "tests/unit/front/plan_parts.h"
 
@@ -19,7 +20,7 @@ Catalogue with_layouts() {
   all.strategies.back().axes = {"pp", "dp", "tp"};
   all.strategies.back().params = {{"schedule", "1f1b", "", "1f1b|gpipe"},
                                   {"parts", "1", "", "integer"},
-                                  {"verify", "off", "", ""},
+                                  {"verify", "off", "", "on|off"},
                                   {"blocks", "even", "", ""}};
   all.workloads.push_back({.name = "blocks", .summary = "", .batch = 4, .models = {"small"}});
   all.workloads.back().drawn_sizes = {
@@ -32,16 +33,28 @@ Selection of_grid(const Catalogue& all) {
   what.strategies = {"grid"};
   what.workloads = {all.workloads.back().name};
   what.baseline = false;
-  what.own_rows = true;
+  what.check = CheckSelection{};
   return what;
 }
 
 std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
-  what.layouts = count;
+  what.check->layouts = count;
   what.seed = seed;
   return make_plan(what, all, machine(4)).cases;
+}
+
+TEST(Layouts, UseTheStrategyWithTheMostAxesAndTheWorkloadWithSizesToDraw) {
+  Selection what, named = of_grid(with_layouts());
+  name_layouts(what, with_layouts());
+  EXPECT_EQ(what.strategies, std::vector<std::string>{"grid"});
+  EXPECT_EQ(what.workloads, std::vector<std::string>{"blocks"});
+  named.strategies = {"ddp"};
+  named.workloads = {"mnist-mlp"};
+  name_layouts(named, with_layouts());
+  EXPECT_EQ(named.strategies, std::vector<std::string>{"ddp"});
+  EXPECT_EQ(named.workloads, std::vector<std::string>{"mnist-mlp"});
 }
 
 TEST(Layouts, AreDrawnFromTheSeed) {
@@ -120,7 +133,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   const Catalogue all = with_layouts();
   const auto meshes = [&](int products) {
     Selection what = of_grid(all);
-    what.products = products;
+    what.check->products = products;
     std::set<std::string> found;
     for (const CaseSpec& one : make_plan(what, all, machine(4)).cases)
       if (parse_mesh(one.mesh).size() > 1) found.insert(one.mesh);
@@ -134,6 +147,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
 TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
+  what.check.reset();
   what.strategies = {"ddp"};
   what.meshes = {"dp=2,tp=2"};
   expect_contains(refusal<UsageError>(what, machine(4), all), {"dp=2,tp=2", "ddp: dp", "--strategy grid"});

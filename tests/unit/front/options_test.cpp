@@ -243,25 +243,24 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
       expect_contains(refusal({"check", flag, "1"}), {"'" + flag + "'", "dpbench check --help"});
   const auto options = parse<CheckingOptions>({"check", "--seed", "7"});
   EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2, 3, 6}));
-  EXPECT_FALSE(options.what.drawn_seed);
-  EXPECT_TRUE(parse<CheckingOptions>({"check"}).what.drawn_seed);
-  EXPECT_TRUE(options.what.own_rows);
-  EXPECT_FALSE(parse({"run"}).what.own_rows);
+  EXPECT_FALSE(options.what.check->drawn_seed);
+  EXPECT_TRUE(parse<CheckingOptions>({"check"}).what.check->drawn_seed);
+  EXPECT_TRUE(options.what.check);
+  EXPECT_FALSE(parse({"run"}).what.check);
   EXPECT_TRUE(parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "cpu"}).what.whole_epochs);
   EXPECT_FALSE(parse({"run"}).what.whole_epochs);
 }
 
 TEST(Options, CheckAddsMeshesOfSeveralAxesOrRandomLayouts) {
-  EXPECT_EQ(parse<CheckingOptions>({"check"}).what.products, 2);
-  EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.products, 3);
-  EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.products, 0);
+  EXPECT_EQ(parse<CheckingOptions>({"check"}).what.check->products, 2);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.check->products, 3);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.check->products, 0);
   const auto drawn = parse<CheckingOptions>({"check", "--layouts", "5"});
-  EXPECT_EQ(drawn.what.strategies, std::vector<std::string>{"layout"});
-  EXPECT_EQ(drawn.what.workloads, std::vector<std::string>{"gpt"});
+  EXPECT_EQ(drawn.what.check->layouts, 5);
   for (const char* flag : {"--mesh=dp=2", "--cpus=2", "--model=tiny", "--param=layout.unit=2", "--recompute=1"})
     expect_contains(refusal({"check", "--layouts", "5", flag}), {"--layouts", "leave out"});
-  EXPECT_EQ(parse<CheckingOptions>({"check", "--workload", "gpt", "--short"}).what.whole_worlds, 0);
-  EXPECT_GT(parse<CheckingOptions>({"check", "--workload", "gpt"}).what.whole_worlds, 8);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--workload", "gpt", "--short"}).what.check->whole_worlds, 0);
+  EXPECT_GT(parse<CheckingOptions>({"check", "--workload", "gpt"}).what.check->whole_worlds, 8);
 }
 
 TEST(Options, RefusesEmptyNames) {

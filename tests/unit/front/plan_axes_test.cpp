@@ -104,7 +104,7 @@ TEST(Plan, SkipsADefaultBatchThatIsTooSmallAndSuggestsOne) {
 TEST(Plan, CommandsThatChooseTheirOwnSamplesAcceptAnyBatch) {
   Selection what;
   what.cpus = {64};
-  what.own_rows = true;
+  what.check = CheckSelection{};
   EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
 }
 
@@ -307,7 +307,7 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   Selection what;
   what.strategies = {"ddp"};
   what.default_worlds = {1, 3};
-  what.probes = what.every_backend = true;
+  what.check = CheckSelection{};
   what.baseline = false;
   const Plan plan = make_plan(what, catalogue(), machine(2));
   EXPECT_EQ(plan.cases.size(), 3u * 2u * 2u);
@@ -354,8 +354,8 @@ TEST(Plan, ReducedChecksUseAllBackendsOnlyForWorkloadsMarkedThorough) {
   Selection what;
   what.strategies = {"ddp"};
   what.default_worlds = {1, 3};
-  what.probes = what.every_backend = true;
-  what.whole_worlds = 0;
+  what.check = CheckSelection{};
+  what.check->whole_worlds = 0;
   what.baseline = false;
   const auto backends = [&](const std::string& workload, int world) {
     std::set<std::string> names;
@@ -368,7 +368,7 @@ TEST(Plan, ReducedChecksUseAllBackendsOnlyForWorkloadsMarkedThorough) {
   EXPECT_EQ(backends("thorough-probe", 3), (Names{"gloo", "shm"}));
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
   for (const char* workload : {"mnist-mlp", "thorough-probe", "probe"}) EXPECT_EQ(backends(workload, 1), Names{"shm"});
-  what.whole_worlds = 1;
+  what.check->whole_worlds = 1;
   EXPECT_EQ(backends("probe", 1), (Names{"gloo", "shm"}));
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }

@@ -1,4 +1,4 @@
-#include "harness/front/commands/check_files.h"
+#include "harness/front/commands/check/check_files.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "harness/front/commands/check_text.h"
+#include "harness/front/commands/check/check_text.h"
 
 #include <algorithm>
 #include <cctype>

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "harness/front/cli/measuring_flags.h"
-#include "harness/front/commands/check_files.h"
-#include "harness/front/commands/check_text.h"
+#include "harness/front/commands/check/check_files.h"
+#include "harness/front/commands/check/check_text.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/plan/check_rows.h"
 #include "harness/front/plan/layouts.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -50,6 +51,7 @@ class CheckRun : public ReportRun {
  private:
   // Refuses a --filter that matches no check of this build before a worker starts.
   void plan() override {
+    if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();
     const std::string& filter = check_options_.check_filter;
     if (filter.empty() || prepared_.catalogue.checks.empty()) return;
@@ -71,13 +73,13 @@ class CheckRun : public ReportRun {
     const Json order = {{"do", name_of(Order::check)},
                         {"filter", check_options_.check_filter},
                         {"seeds", check_options_.seeds},
-                        {"whole_worlds", check_options_.what.whole_worlds},
+                        {"whole_worlds", check_options_.what.check->whole_worlds},
                         {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
     const Signals signals;
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
-    if (check_options_.what.layouts > 0) shrink_failures(launcher, order);
+    if (check_options_.what.draws_layouts()) shrink_failures(launcher, order);
     excuse_probes();
     if (ended.usage.empty() && !ended.signal && judged() + count_checks(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)

@@ -1,0 +1,109 @@
+#include "harness/front/plan/check_rows.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "harness/front/plan/layouts.h"
+#include "workloads/base/hash.h"
+
+namespace dpbench {
+namespace {
+
+std::vector<std::string> backends_for(Device device, const Catalogue& catalogue) {
+  std::vector<std::string> fitting;
+  for (const auto& backend : catalogue.backends)
+    if (backend.takes(device) && !backend.threads) fitting.push_back(backend.name);
+  return fitting;
+}
+
+bool draws_worlds(const Selection& selection, const std::vector<Place>& places) {
+  return selection.check && selection.check->draws_worlds && selection.meshes.empty() && places.size() == 4;
+}
+
+// True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
+// (a model made for checks) or is a probe that is always checked in full. False for the largest of the drawn worlds:
+// it takes longest, so it runs over the preferred backend only.
+bool backend_matters(const Selection& selection, const std::vector<Place>& places, const Place& place,
+                     const WorkloadEntry& workload) {
+  if (draws_worlds(selection, places) && place.world == places.back().world) return false;
+  return place.world > 1 && (!workload.probe || workload.thorough);
+}
+
+}  // namespace
+
+void name_layouts(Selection& selection, const Catalogue& catalogue) {
+  size_t most_axes = 0;
+  for (const auto& strategy : catalogue.strategies) most_axes = std::max(most_axes, strategy.axes.size());
+  if (selection.strategies.empty())
+    for (const auto& strategy : catalogue.strategies)
+      if (strategy.axes.size() == most_axes) selection.strategies.push_back(strategy.name);
+  if (selection.workloads.empty())
+    for (const auto& workload : catalogue.workloads)
+      if (!workload.drawn_sizes.empty()) selection.workloads.push_back(workload.name);
+}
+
+void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
+               const std::function<void(Row)>& emit) {
+  std::mt19937_64 random(selection.seed);
+  const auto one_of = [&](const auto& values) { return values[random() % values.size()]; };
+  for (int64_t i = 0; i < selection.check->layouts; ++i) {
+    const StrategyEntry& strategy = *one_of(resolved.strategies);
+    const WorkloadEntry& workload = *one_of(resolved.workloads);
+    Row row = base_row(selection, workload);
+    row.strategy = &strategy;
+    row.spec.strategy = strategy.name;
+    row.spec.python = strategy.python || workload.python;
+    row.spec.device = Device::cpu;
+    draw_layout(random, strategy, workload, row.spec);
+    row.spec.backend = one_of(backends_for(Device::cpu, catalogue));
+    emit(std::move(row));
+  }
+}
+
+std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
+                                const std::vector<Place>& places, const StrategyEntry& strategy,
+                                const WorkloadEntry& workload) {
+  if (!draws_worlds(selection, places)) return places;
+  const std::string key = std::to_string(selection.seed) + strategy.name;
+  const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
+  // Successive workloads get successive pairs of places, so that each strategy runs in every world. Every fourth
+  // workload runs in the largest world, which takes longest. Each pair has a world of several ranks that is not the
+  // largest: it runs over every backend.
+  const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
+  if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
+  return {places[turn % 3], places[(turn + 1) % 3]};
+}
+
+std::vector<Place> products_of(const Selection& selection, const StrategyEntry& strategy,
+                               const WorkloadEntry& workload) {
+  std::vector<Place> places;
+  const int most_axes = selection.check ? selection.check->products : 0;
+  const bool divides = !workload.drawn_sizes.empty() || !selection.workloads.empty();
+  if (most_axes < 2 || !strategy.cpu || !divides) return places;
+  const size_t axes = strategy.axes.size();
+  for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
+    MeshShape mesh;
+    for (size_t axis = 0; axis < axes; ++axis)
+      if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
+    if (mesh.size() < 2 || static_cast<int>(mesh.size()) > most_axes) continue;
+    // The axis ep needs a model with experts. The models that `check` runs by default have none, and tp and cp cannot
+    // divide experts.
+    const bool has_experts = workload.drawn_sizes.empty() && size_of(mesh, "tp") == 1 && size_of(mesh, "cp") == 1;
+    if (size_of(mesh, "ep") > 1 && !has_experts) continue;
+    places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
+  }
+  return places;
+}
+
+std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
+                                          const ResolvedSelection& resolved, const Place& place,
+                                          const WorkloadEntry& workload) {
+  const auto fitting = backends_for(place.device, catalogue);
+  const bool in_full = place.world <= selection.check->whole_worlds;
+  if (fitting.empty() || !(in_full || backend_matters(selection, resolved.places, place, workload)))
+    return resolved.backends;
+  return fitting;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,36 @@
+// The rows of `dpbench check`: the layouts and meshes that it adds, and the worlds and backends that it leaves out to
+// save time.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/front/plan/plan_steps.h"
+
+namespace dpbench {
+
+// Names the strategies with the most axes and the workloads with sizes to draw, if the user named none.
+void name_layouts(Selection& selection, const Catalogue& catalogue);
+
+// Passes rows with random layouts (mesh, model and parameter values) to `emit`. They replace all other rows.
+void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
+               const std::function<void(Row)>& emit);
+
+// Returns two of the four places (device and world size), chosen by the seed, if the selection asks for that;
+// otherwise all places.
+std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
+                                const std::vector<Place>& places, const StrategyEntry& strategy,
+                                const WorkloadEntry& workload);
+
+// Returns meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks for
+// them. Returns none if the user named no workload and this workload's model has no layers and blocks to divide.
+std::vector<Place> products_of(const Selection& selection, const StrategyEntry& strategy,
+                               const WorkloadEntry& workload);
+
+// Returns every backend that fits the place, or only the preferred one if the backend hardly matters there.
+std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
+                                          const ResolvedSelection& resolved, const Place& place,
+                                          const WorkloadEntry& workload);
+
+}  // namespace dpbench
