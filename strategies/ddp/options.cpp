@@ -137,7 +137,7 @@ std::vector<ParamInfo> parameters() {
 }
 
 Settings settings() {
-  return {.small_buckets = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
+  return {.revealing = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
           .allow_unused = {{"find_unused", "on"}},
           .allow_no_rows = {{"join", "on"}},
           .unrecorded = {{"graph", "off"}}};

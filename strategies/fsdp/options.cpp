@@ -120,8 +120,8 @@ std::vector<ParamInfo> parameters(Stage stage) {
 }
 
 Settings settings(Stage stage) {
-  Settings all{.small_buckets = {{"unit", "1"}}, .allow_unused = {{"find_unused", "on"}}};
-  if (stage == Stage::fsdp) all.small_buckets["poison"] = "on";
+  Settings all{.revealing = {{"unit", "1"}}, .allow_unused = {{"find_unused", "on"}}};
+  if (stage == Stage::fsdp) all.revealing["poison"] = "on";
   return all;
 }
 

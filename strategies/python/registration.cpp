@@ -86,7 +86,7 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
       {"same_graph", [](auto& i, auto& f, auto& t) { i.same_graph = switch_of(f, t); }},
       {"own", [](auto& i, auto&, auto& t) { i.own = list_of(t); }},
       {"average_every", [](auto& i, auto& f, auto& t) { i.average_every = number_of<int64_t>(f, t); }},
-      {"settings.small_buckets", [](auto& i, auto& f, auto& t) { i.settings.small_buckets = values_of(f, t); }},
+      {"settings.revealing", [](auto& i, auto& f, auto& t) { i.settings.revealing = values_of(f, t); }},
       {"settings.allow_unused", [](auto& i, auto& f, auto& t) { i.settings.allow_unused = values_of(f, t); }},
       {"settings.allow_no_rows", [](auto& i, auto& f, auto& t) { i.settings.allow_no_rows = values_of(f, t); }},
       {"settings.short_interval", [](auto& i, auto& f, auto& t) { i.settings.short_interval = values_of(f, t); }}};

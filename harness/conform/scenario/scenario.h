@@ -39,7 +39,7 @@ struct Scenario {
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
   bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
   bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
-  bool small_buckets = false;      // if true, a strategy with a parameter for it uses small gradient buckets
+  bool revealing = false;          // if true, the strategy runs with Settings::revealing
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device

@@ -290,7 +290,7 @@ StrategyInfo strategy_of(Parts parts, Gradient gradient, Buffers buffers) {
           .gradient = gradient,
           .buffers = buffers,
           .params = {{"bucket_mb", "25", "cap of a bucket"}},
-          .settings = {.small_buckets = {{"bucket_mb", "0.0005"}}},
+          .settings = {.revealing = {{"bucket_mb", "0.0005"}}},
           .make = [parts = std::move(parts)](const Setup& setup) -> std::unique_ptr<Strategy> {
             return std::make_unique<Reference>(setup, parts);
           },
