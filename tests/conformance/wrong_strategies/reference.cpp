@@ -167,10 +167,10 @@ class Reference : public Strategy {
     NamedTensors result;
     const auto slots = state_slots(run_.workload.optimizer());
     for (size_t i = 0; i < run_.momenta.size(); ++i)
-      for (const std::string& slot : slots)
-        result.emplace_back(run_.names[i] + "." + slot, slot == "step"       ? run_.counts[i]
-                                                        : slot == "variance" ? run_.variances[i]
-                                                                             : run_.momenta[i]);
+      for (const Slot slot : slots)
+        result.emplace_back(state_name(run_.names[i], slot), slot == Slot::step       ? run_.counts[i]
+                                                             : slot == Slot::variance ? run_.variances[i]
+                                                                                      : run_.momenta[i]);
     run_.parts.reported_state(run_, result);
     return result;
   }
