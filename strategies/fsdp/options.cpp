@@ -15,21 +15,6 @@ namespace {
   throw UsageError(params.owner() + "." + name + "=" + params.text(name) + " " + why);
 }
 
-template <class Value>
-using Words = std::vector<std::pair<std::string, Value>>;
-
-// Returns the value that `words` assigns to the parameter's text. Throws UsageError if `words` has no entry for the
-// text.
-template <class Value>
-Value chosen(const Params& params, const std::string& name, const Words<Value>& words) {
-  std::string allowed;
-  for (const auto& [word, value] : words) {
-    if (word == params.text(name)) return value;
-    allowed += (allowed.empty() ? "" : ", ") + word;
-  }
-  refuse(params, name, "must be one of: " + allowed);
-}
-
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
