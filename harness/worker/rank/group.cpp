@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "harness/report/record/case.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -38,7 +39,7 @@ at::Device device_at(Device kind, int index, bool oversubscribe) {
 }  // namespace
 
 Group::Group(const Variables& variables, NoteCall note) : variables_(variables), store_(make_store(variables)) {
-  if (variables.backend == "none") {
+  if (variables.backend == no_backend) {
     check(variables.world == 1, "several ranks need a backend");
     return;
   }
