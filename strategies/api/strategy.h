@@ -158,7 +158,7 @@ struct StrategyInfo {
   bool python = false;           // true if the strategy is written in Python: each rank then runs a Python interpreter
   // Mesh axes that the strategy supports (workloads/base/mesh_shape.h). The strategy is not run on a mesh with other
   // axes. Without the flag --mesh, all ranks are on the first axis.
-  std::vector<std::string> axes = {"dp"};
+  std::vector<std::string> axes = {default_axis};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
   bool loads_rows = false;

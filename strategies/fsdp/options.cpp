@@ -39,7 +39,7 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
-  return axis == "world" ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
+  return axis == world_axis ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
 }
 
 // Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
@@ -52,7 +52,7 @@ int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t 
 }  // namespace
 
 std::string shard_axis(const MeshShape& mesh, Reshard reshard) {
-  if (mesh.size() > 1 && reshard == Reshard::shard) return "world";
+  if (mesh.size() > 1 && reshard == Reshard::shard) return world_axis;
   return size_of(mesh, "shard") > 1 ? "shard" : "dp";
 }
 std::string replica_axis(const MeshShape& mesh, Reshard reshard) {

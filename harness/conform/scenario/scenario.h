@@ -65,7 +65,7 @@ struct Layout {
 
   // Returns the number of processes; 1 if all replicas run in a single process.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }
-  MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{"dp", owners()}} : mesh; }
+  MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{default_axis, owners()}} : mesh; }
   // replica_of() returns the replica to which a rank belongs. rank_of() returns the first rank of a replica.
   int replica_of(int rank) const { return data_place(mesh, world, rank).replica; }
   int rank_of(int replica) const {

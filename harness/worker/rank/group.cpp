@@ -68,7 +68,7 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
 const Mesh& Group::mesh(const std::string& text) const {
   const auto known = meshes_.find(text);
   if (known != meshes_.end()) return known->second;
-  if (text.empty()) return meshes_.emplace(text, Mesh("dp", group_)).first->second;
+  if (text.empty()) return meshes_.emplace(text, Mesh(default_axis, group_)).first->second;
   BackendSetup setup = setup_;
   setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text, store_);
   return meshes_.emplace(text, Mesh(parse_mesh(text), group_, variables_.backend, setup)).first->second;
