@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "harness/conform/judges/checks.h"
+#include "harness/report/record/checks.h"
 #include "harness/report/record/report.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
@@ -116,7 +116,7 @@ Json describe(const BackendInfo& info) {
 
 Json describe_checks() {
   Json all = Json::array();
-  for (const CheckMeaning& check : check_meanings()) all.push_back({{"name", check.name}, {"summary", check.summary}});
+  for (const CheckMeaning& check : check_table::all) all.push_back({{"name", check.name}, {"summary", check.summary}});
   return all;
 }
 
