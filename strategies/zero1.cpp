@@ -180,8 +180,8 @@ class Zero1 : public Strategy {
     const auto counts = [&] {
       return largest_step_counts(replica_.trainable(), optimizer_->state(), replica_.device(), group_.get());
     };
-    for (const std::string& slot : state_slots(workload_.optimizer()))
-      for (auto& one : named(slot == "step" ? counts() : shards_->gather_whole(state_shards(slot)), "." + slot))
+    for (const Slot slot : state_slots(workload_.optimizer()))
+      for (auto& one : named(slot == Slot::step ? counts() : shards_->gather_whole(state_shards(slot)), "." + slot))
         all.push_back(std::move(one));
     return all;
   }
@@ -250,14 +250,13 @@ class Zero1 : public Strategy {
     return dimensions;
   }
 
-  at::Tensor state_of(const Slice& slice, const std::string& slot) const {
-    const std::string wanted = name_of(slice.parameter) + "." + slot;
-    for (const auto& [name, tensor] : optimizer_->state())
-      if (name == wanted) return tensor;
-    return {};
+  at::Tensor state_of(const Slice& slice, Slot slot) const {
+    const NamedTensors state = optimizer_->state();
+    const at::Tensor* found = find(state, state_name(name_of(slice.parameter), slot));
+    return found ? *found : at::Tensor();
   }
 
-  std::vector<at::Tensor> state_shards(const std::string& slot) const {
+  std::vector<at::Tensor> state_shards(Slot slot) const {
     std::vector<at::Tensor> shards;
     for (const at::Tensor& shard : shards_->own()) shards.push_back(at::zeros_like(shard));
     for (const Slice& slice : slices_)
@@ -267,13 +266,12 @@ class Zero1 : public Strategy {
 
   // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
-    for (const std::string& slot : state_slots(workload_.optimizer())) {
-      if (name != name_of(slice.parameter) + "." + slot) continue;
-      if (slot == "step") return void(state_of(slice, slot).copy_(value));
-      const Flat one({tensors_[slice.parameter]});
-      at::Tensor(one.views()[0]).copy_(value);
-      state_of(slice, slot).copy_(one.buffers()[0].narrow(0, slice.in_parameter, slice.count));
-    }
+    const auto [parameter, slot] = split_state_name(name);
+    if (parameter != name_of(slice.parameter)) return;
+    if (slot == Slot::step) return void(state_of(slice, *slot).copy_(value));
+    const Flat one({tensors_[slice.parameter]});
+    at::Tensor(one.views()[0]).copy_(value);
+    state_of(slice, *slot).copy_(one.buffers()[0].narrow(0, slice.in_parameter, slice.count));
   }
 
   const Workload& workload_;

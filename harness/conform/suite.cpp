@@ -150,7 +150,7 @@ class Suite {
     const bool probe = request_.workload.probe;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
     scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
-    scenario.small_buckets = probe && !large_;
+    scenario.revealing = probe && !large_;
     // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different
     // batch sizes would record in different steps.
     scenario.short_batches = !strategy_.recorded;

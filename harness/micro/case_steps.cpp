@@ -7,7 +7,7 @@ namespace {
 
 Variables single_rank() {
   Variables variables;
-  variables.backend = "none", variables.device = Device::cpu;
+  variables.backend = no_backend, variables.device = Device::cpu;
   return variables;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "harness/conform/judges/checks.h"
+#include "harness/report/record/checks.h"
 #include "harness/report/record/report.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
@@ -52,7 +52,7 @@ Json declarations_of(const StrategyInfo& info) {
   add("average_every", info.average_every, "steps between two averages of the parameters; 0: none");
   add("loads_rows", info.loads_rows, "loads the samples itself, from their ids");
   add("onednn", info.onednn, "large float32 products use oneDNN");
-  add("settings.small_buckets", text_of(settings.small_buckets), "parameter values with several buckets");
+  add("settings.revealing", text_of(settings.revealing), "parameter values with which mistakes show");
   add("settings.allow_unused", text_of(settings.allow_unused), "parameter values for allows_unused");
   add("settings.allow_no_rows", text_of(settings.allow_no_rows), "parameter values for allows_no_rows");
   add("settings.short_interval", text_of(settings.short_interval), "parameter values for a small average_every");
@@ -120,7 +120,7 @@ Json describe(const BackendInfo& info) {
 
 Json describe_checks() {
   Json all = Json::array();
-  for (const CheckMeaning& check : check_meanings()) all.push_back({{"name", check.name}, {"summary", check.summary}});
+  for (const CheckMeaning& check : check_table::all) all.push_back({{"name", check.name}, {"summary", check.summary}});
   return all;
 }
 

@@ -105,7 +105,7 @@ Mesh Mesh::with_groups(const Replace& replace) const {
   Mesh mesh = *this;
   if (!group_) return mesh;
   const auto whole = std::ranges::find(axes_, group_, &Axis::group);
-  mesh.group_ = replace(whole == axes_.end() ? axes_.size() == 1 ? axes_[0].name : "world" : whole->name, group_);
+  mesh.group_ = replace(whole == axes_.end() ? axes_.size() == 1 ? axes_[0].name : world_axis : whole->name, group_);
   for (Axis& axis : mesh.axes_)
     if (axis.group) axis.group = axis.group == group_ ? mesh.group_ : replace(axis.name, axis.group);
   return mesh;

@@ -40,7 +40,7 @@ class Mesh {
   MeshShape shape() const;
 
   // Returns a mesh of the same ranks in which replace(axis, group) replaces each group. The group of all ranks is
-  // replaced once: under the name of an axis that covers all ranks, or under "world" if no axis does.
+  // replaced once: under the name of an axis that covers all ranks, or under world_axis if no axis does.
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

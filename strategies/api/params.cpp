@@ -3,8 +3,6 @@
 #include <charconv>
 #include <system_error>
 
-#include "workloads/base/error.h"
-
 namespace dpbench {
 namespace {
 

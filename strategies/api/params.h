@@ -4,7 +4,10 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "workloads/base/error.h"
 
 namespace dpbench {
 
@@ -33,5 +36,21 @@ class Params {
   ParamValues values_;
   std::string owner_;
 };
+
+// The words that a parameter accepts, each with its meaning.
+template <class Value>
+using Words = std::vector<std::pair<std::string, Value>>;
+
+// Returns the meaning of the parameter's text. Throws UsageError, which lists all words and adds `note`, if the text is
+// not among them.
+template <class Value>
+Value chosen(const Params& params, const std::string& name, const Words<Value>& words, const std::string& note = "") {
+  std::string allowed;
+  for (const auto& [word, value] : words) {
+    if (word == params.text(name)) return value;
+    allowed += (allowed.empty() ? "" : ", ") + word;
+  }
+  throw UsageError(params.owner() + "." + name + "=" + params.text(name) + " must be one of: " + allowed + note);
+}
 
 }  // namespace dpbench

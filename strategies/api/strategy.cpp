@@ -58,7 +58,7 @@ void require_complete(const StrategyInfo& info) {
         std::ranges::count(known_axes(), axis, [](const KnownAxis& known) { return std::string(known.name); }) > 0,
         "strategy", info.name, "axes (there is no axis '" + axis + "')");
   const Settings& settings = info.settings;
-  std::vector<ParamValues> used = {settings.small_buckets, settings.allow_unused, settings.allow_no_rows,
+  std::vector<ParamValues> used = {settings.revealing, settings.allow_unused, settings.allow_no_rows,
                                    settings.short_interval, settings.unrecorded};
   for (const Variant& variant : info.variants) used.push_back(variant.params);
   for (const ParamValues& values : used) Params(info.params, values, "strategy " + info.name);

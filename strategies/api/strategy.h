@@ -141,7 +141,7 @@ struct Variant {
 // Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
 // parameter of the strategy has that effect.
 struct Settings {
-  ParamValues small_buckets = {};   // values that create several buckets even for a model of a few hundred bytes
+  ParamValues revealing = {};       // values with which mistakes show, such as several buckets even for a small model
   ParamValues allow_unused = {};    // values with which StrategyInfo::allows_unused becomes true
   ParamValues allow_no_rows = {};   // values with which StrategyInfo::allows_no_rows becomes true
   ParamValues short_interval = {};  // values with which average_every is small enough for a test of four steps
@@ -158,7 +158,7 @@ struct StrategyInfo {
   bool python = false;           // true if the strategy is written in Python: each rank then runs a Python interpreter
   // Mesh axes that the strategy supports (workloads/base/mesh_shape.h). The strategy is not run on a mesh with other
   // axes. Without the flag --mesh, all ranks are on the first axis.
-  std::vector<std::string> axes = {"dp"};
+  std::vector<std::string> axes = {default_axis};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
   bool loads_rows = false;

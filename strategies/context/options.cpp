@@ -5,7 +5,6 @@
 #include "strategies/api/trained_parameters.h"
 #include "strategies/context/token_cut.h"
 #include "strategies/parts/flat.h"
-#include "workloads/base/error.h"
 
 namespace dpbench::context {
 namespace {
@@ -40,11 +39,8 @@ std::vector<ParamInfo> parameters() {
 }
 
 Options options_of(const Params& params) {
-  const std::string kind = params.text("kind");
-  if (kind != "ring" && kind != "ulysses")
-    throw UsageError(params.owner() + ".kind=" + kind + " must be one of: ring, ulysses");
   return {.owner = params.owner(),
-          .kind = kind == "ring" ? Kind::ring : Kind::ulysses,
+          .kind = chosen<Kind>(params, "kind", {{"ring", Kind::ring}, {"ulysses", Kind::ulysses}}),
           .zigzag = params.flag("zigzag"),
           .poison = params.flag("poison")};
 }

@@ -11,19 +11,6 @@ namespace {
 
 constexpr double mebibyte = 1024 * 1024;
 
-// Returns the index of the parameter's value in `words`. Throws UsageError, which lists all words and adds `note`, if
-// the value is not among them.
-size_t index_of_choice(const Params& params, const std::string& name, const std::vector<std::string>& words,
-                       const std::string& note = "") {
-  const std::string& value = params.text(name);
-  std::string known;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == value) return i;
-    known += (i ? ", " : "") + words[i];
-  }
-  throw UsageError("ddp." + name + "=" + value + " must be one of: " + known + note);
-}
-
 void refuse_together(bool both, const std::string& names, const std::string& why) {
   if (both) throw UsageError(names + " cannot be combined: " + why);
 }
@@ -96,13 +83,13 @@ Options options_of(const Params& params) {
   options.find_unused = params.flag("find_unused");
   options.skip_unused = params.flag("skip_unused");
   options.static_graph = params.flag("static_graph");
-  const std::optional<at::ScalarType> hooks[] = {std::nullopt, at::kHalf, at::kBFloat16};
-  options.compression =
-      hooks[index_of_choice(params, "hook", {"none", "fp16", "bf16"}, " (the Reducer takes one hook)")];
+  options.compression = chosen<std::optional<at::ScalarType>>(
+      params, "hook", {{"none", std::nullopt}, {"fp16", at::kHalf}, {"bf16", at::kBFloat16}},
+      " (the Reducer takes one hook)");
   options.global_mean = params.flag("global_mean");
   options.sync_batch_norm = params.flag("sync_batch_norm");
   options.join = params.flag("join");
-  options.divide_by_active = index_of_choice(params, "join_divisor", {"initial", "active"}) == 1;
+  options.divide_by_active = chosen<bool>(params, "join_divisor", {{"initial", false}, {"active", true}});
   options.step_in_backward = params.flag("step_in_backward");
   options.ignored = names_in(params.text("ignore"));
   options.tf32 = params.flag("tf32");
@@ -137,7 +124,7 @@ std::vector<ParamInfo> parameters() {
 }
 
 Settings settings() {
-  return {.small_buckets = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
+  return {.revealing = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
           .allow_unused = {{"find_unused", "on"}},
           .allow_no_rows = {{"join", "on"}},
           .unrecorded = {{"graph", "off"}}};

@@ -37,7 +37,7 @@ class DataParallel : public BuiltInStrategy {
       : BuiltInStrategy(setup),
         tf32_(setup.params.flag("tf32"), setup.devices.at(0), "dp"),
         threads_(static_cast<int>(setup.devices.size())),
-        link_(dp::link_between(setup.devices, setup.params.text("link"))) {
+        link_(dp::link_between(setup.devices, chosen<bool>(setup.params, "link", {{"auto", false}, {"plain", true}}))) {
     if (recorder) recorders_.emplace(setup.devices, recorder, threads_);
     for (const at::Device& device : setup.devices) {
       Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include "strategies/parts/shares.h"
-#include "workloads/base/error.h"
 
 namespace dpbench::dp {
 namespace {
@@ -84,10 +83,8 @@ void add_share(const Replicas& replicas, const std::vector<size_t>& bases, int p
 
 }  // namespace
 
-// dp.link=auto uses NCCL if each replica has its own GPU. Without NCCL, or if replicas share a device, it uses no link.
-const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option) {
-  if (option == "plain") return devices.size() > 1 ? &plain_link : nullptr;
-  if (option != "auto") throw UsageError("dp.link=" + option + " must be one of: auto, plain");
+const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain) {
+  if (plain) return devices.size() > 1 ? &plain_link : nullptr;
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!devices[i].is_cuda()) return nullptr;
     for (size_t j = 0; j < i; ++j)

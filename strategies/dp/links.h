@@ -11,9 +11,9 @@
 
 namespace dpbench::dp {
 
-// Returns the link between replicas on these devices (NCCL or plain copies); null if replicas copy and add tensors
-// themselves. option: the value of dp.link.
-const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option);
+// Returns the link between replicas on these devices; null if replicas copy and add tensors themselves. plain: use
+// plain copies. Otherwise use NCCL, and no link if NCCL is missing or if replicas do not have a GPU each.
+const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.
 void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);

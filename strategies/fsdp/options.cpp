@@ -15,21 +15,6 @@ namespace {
   throw UsageError(params.owner() + "." + name + "=" + params.text(name) + " " + why);
 }
 
-template <class Value>
-using Words = std::vector<std::pair<std::string, Value>>;
-
-// Returns the value that `words` assigns to the parameter's text. Throws UsageError if `words` has no entry for the
-// text.
-template <class Value>
-Value chosen(const Params& params, const std::string& name, const Words<Value>& words) {
-  std::string allowed;
-  for (const auto& [word, value] : words) {
-    if (word == params.text(name)) return value;
-    allowed += (allowed.empty() ? "" : ", ") + word;
-  }
-  refuse(params, name, "must be one of: " + allowed);
-}
-
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
@@ -54,7 +39,7 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
-  return axis == "world" ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
+  return axis == world_axis ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
 }
 
 // Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
@@ -67,7 +52,7 @@ int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t 
 }  // namespace
 
 std::string shard_axis(const MeshShape& mesh, Reshard reshard) {
-  if (mesh.size() > 1 && reshard == Reshard::shard) return "world";
+  if (mesh.size() > 1 && reshard == Reshard::shard) return world_axis;
   return size_of(mesh, "shard") > 1 ? "shard" : "dp";
 }
 std::string replica_axis(const MeshShape& mesh, Reshard reshard) {
@@ -120,8 +105,8 @@ std::vector<ParamInfo> parameters(Stage stage) {
 }
 
 Settings settings(Stage stage) {
-  Settings all{.small_buckets = {{"unit", "1"}}, .allow_unused = {{"find_unused", "on"}}};
-  if (stage == Stage::fsdp) all.small_buckets["poison"] = "on";
+  Settings all{.revealing = {{"unit", "1"}}, .allow_unused = {{"find_unused", "on"}}};
+  if (stage == Stage::fsdp) all.revealing["poison"] = "on";
   return all;
 }
 

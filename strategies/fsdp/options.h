@@ -43,7 +43,7 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
 
 // Returns the name of the mesh axis over which parameters are sharded: "shard" if the mesh has it, else "dp". Returns
-// "world", which stands for all ranks, on a mesh of several axes with Reshard::shard.
+// world_axis on a mesh of several axes with Reshard::shard.
 std::string shard_axis(const MeshShape& mesh, Reshard reshard);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, Reshard reshard);

@@ -106,9 +106,9 @@ Layout::Layout(const Setup& setup, Options options)
                   });
 }
 
-// Returns the axis of the mesh with this name; "world" stands for an axis of all ranks.
+// Returns the axis of the mesh with this name; world_axis stands for an axis of all ranks.
 Axis Layout::axis_of(const std::string& name) const {
-  if (name != "world") return mesh_.axis(name);
+  if (name != world_axis) return mesh_.axis(name);
   return {.name = name, .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
 }
 

@@ -36,7 +36,7 @@ StrategyInfo pipeline_info() {
       "pp", "pipeline: each rank has some of the model's blocks, micro-batches travel between them", {"pp", "dp"},
       pipeline::parameters(),
       [](const Params& params, auto) { return Options{.name = "pp", .pipeline = pipeline::options_of(params)}; });
-  info.settings = {.small_buckets = {{"poison", "on"}}};
+  info.settings = {.revealing = {{"poison", "on"}}};
   info.variants = {{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
                    {"interleaved", {{"schedule", "interleaved"}}},
                    {"zb_h1", {{"schedule", "zb-h1"}}},
@@ -49,7 +49,7 @@ StrategyInfo tensor_info() {
       info_of("tp", "tensor parallel: each rank has a part of every divided layer, activations are summed over ranks",
               {"tp", "dp"}, tensor::parameters(),
               [](const Params& params, auto) { return Options{.name = "tp", .tensor = tensor::options_of(params)}; });
-  info.settings = {.small_buckets = {{"verify", "on"}}};
+  info.settings = {.revealing = {{"verify", "on"}}};
   info.variants = {{"chunks", {{"chunks", "2"}}}};
   info.traffic = tensor::traffic;
   return info;
@@ -60,7 +60,7 @@ StrategyInfo context_info() {
       info_of("cp", "context parallel: each rank has some tokens of every sample, attention exchanges keys and values",
               {"cp", "dp"}, context::parameters(),
               [](const Params& params, auto) { return Options{.name = "cp", .context = context::options_of(params)}; });
-  info.settings = {.small_buckets = {{"poison", "on"}}};
+  info.settings = {.revealing = {{"poison", "on"}}};
   info.variants = {{"ulysses", {{"kind", "ulysses"}}}, {"one_piece", {{"zigzag", "off"}}}};
   info.traffic = context::traffic;
   return info;
@@ -123,7 +123,7 @@ StrategyInfo layout_info() {
       "layout",
       "any product of data (dp), sharded (shard), expert (ep), context (cp), pipeline (pp) and tensor (tp) parallelism",
       {"dp", "shard", "ep", "cp", "pp", "tp"}, all_parameters(), layout_options);
-  info.settings = {.small_buckets = {{"poison", "on"}, {"verify", "on"}}};
+  info.settings = {.revealing = {{"poison", "on"}, {"verify", "on"}}};
   info.promise = [](StrategyInfo& promised, const Params& params) {
     layout_options(params, std::nullopt);
     promise(fsdp::Stage::fsdp, promised, params);

@@ -50,13 +50,13 @@ NamedTensors Layout::state() {
   const at::NoGradGuard no_grad;
   NamedTensors all;
   const NamedTensors own = optimizer_->state();
-  for (const std::string& slot : state_slots(workload_.optimizer())) {
-    if (slot == "step") {
+  for (const Slot slot : state_slots(workload_.optimizer())) {
+    if (slot == Slot::step) {
       for (auto& one : step_counts(own)) all.push_back(std::move(one));
       continue;
     }
     const auto mine = [&](const Held& one) {
-      const at::Tensor* found = find(own, one.name() + "." + slot);
+      const at::Tensor* found = find(own, state_name(one.name(), slot));
       return found ? *found : at::zeros_like(one.stored);  // a rank without rows of a parameter has no state of it
     };
     for (auto& one : trained(mine, "." + slot)) all.push_back(std::move(one));
@@ -72,7 +72,7 @@ NamedTensors Layout::step_counts(const NamedTensors& state) {
   const auto count_of = [&](const Held& one) {
     return counts[static_cast<size_t>(std::ranges::find(own, one.name(), &Parameter::name) - own.begin())];
   };
-  return trained(count_of, ".step", /*scalars=*/true);
+  return trained(count_of, "." + Slot::step, /*scalars=*/true);
 }
 
 void Layout::load(const Snapshot& snapshot) {
@@ -96,8 +96,8 @@ void Layout::load(const Snapshot& snapshot) {
   for (const Placed& one : buffers_) one.tensor.detach().copy_(rank_piece(one.name, *find(buffers_wanted, one.name)));
   for (const auto& [full, mine] : optimizer_->state()) {
     const at::Tensor& value = *find(state_wanted, full);
-    const size_t dot = full.rfind('.');
-    mine.copy_(full.substr(dot) == ".step" ? value : stored_part(full.substr(0, dot), value).view_as(mine));
+    const auto [parameter, slot] = split_state_name(full);
+    mine.copy_(slot == Slot::step ? value : stored_part(parameter, value).view_as(mine));
   }
 }
 
@@ -187,12 +187,12 @@ std::optional<std::vector<StatePart>> Layout::stored_parts() {
       if (one.placed->tensor.is_same(tensor)) add(part_of(one, StatePart::Kind::parameter, name, one.stored));
   const NamedTensors own = optimizer_->state();
   for (const Held& one : trainable())
-    for (const std::string& slot : state_slots(workload_.optimizer()))
-      if (const at::Tensor* found = slot == "step" ? nullptr : find(own, one.name() + "." + slot))
-        add(part_of(one, StatePart::Kind::state, one.name() + "." + slot, *found));
+    for (const Slot slot : state_slots(workload_.optimizer()))
+      if (const at::Tensor* found = slot == Slot::step ? nullptr : find(own, state_name(one.name(), slot)))
+        add(part_of(one, StatePart::Kind::state, state_name(one.name(), slot), *found));
   // Step counts and buffers are small: the first rank stores them whole.
   NamedTensors counts, found = buffers();
-  if (std::ranges::count(state_slots(workload_.optimizer()), "step") > 0) counts = step_counts(own);
+  if (std::ranges::count(state_slots(workload_.optimizer()), Slot::step) > 0) counts = step_counts(own);
   if (mesh_.group() && mesh_.group()->getRank() > 0) return all;
   const auto add_whole = [&](StatePart::Kind kind, const NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors) all.push_back({kind, whole_part(name, tensor)});

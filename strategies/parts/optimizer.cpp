@@ -192,7 +192,8 @@ NamedTensors Optimizer::state() const {
   const auto slots = state_slots(spec_);
   for (const Entry& entry : entries_) {
     const at::Tensor* const tensors[] = {&entry.momentum, &entry.variance, &entry.step};
-    for (size_t i = 0; i < slots.size(); ++i) state.emplace_back(entry.parameter.name + "." + slots[i], *tensors[i]);
+    for (size_t i = 0; i < slots.size(); ++i)
+      state.emplace_back(state_name(entry.parameter.name, slots[i]), *tensors[i]);
   }
   return state;
 }

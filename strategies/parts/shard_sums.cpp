@@ -36,7 +36,7 @@ std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parame
   std::vector<at::Tensor> counts = {
       at::zeros({static_cast<int64_t>(parameters.size())}, at::TensorOptions().dtype(at::kFloat).device(device))};
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (const at::Tensor* mine = find(state, parameters[i].name + ".step"))
+    if (const at::Tensor* mine = find(state, state_name(parameters[i].name, Slot::step)))
       counts[0][static_cast<int64_t>(i)].copy_(*mine);
   c10d::AllreduceOptions largest;
   largest.reduceOp = c10d::ReduceOp::MAX;

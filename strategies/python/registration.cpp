@@ -17,9 +17,17 @@ namespace {
   throw UsageError(field + "='" + text + "': must be " + allowed);
 }
 
+// Returns the meaning of a field's text. allowed: the words, for the message.
+template <class Value>
+Value meaning(const std::map<std::string, Value>& words, const std::string& allowed, const std::string& field,
+              const std::string& text) {
+  const auto found = words.find(text);
+  if (found == words.end()) refuse(field, text, allowed);
+  return found->second;
+}
+
 bool switch_of(const std::string& field, const std::string& text) {
-  if (text != "on" && text != "off") refuse(field, text, "True or False");
-  return text == "on";
+  return meaning<bool>({{"on", true}, {"off", false}}, "True or False", field, text);
 }
 
 template <class Number>
@@ -57,16 +65,31 @@ ParamValues values_of(const std::string& field, const std::string& text) {
 }
 
 at::ScalarType dtype_of(const std::string& field, const std::string& text) {
-  static const std::map<std::string, at::ScalarType> types = {
-      {"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float32", at::kFloat}, {"float64", at::kDouble}};
-  const auto found = types.find(text);
-  if (found == types.end()) refuse(field, text, "torch.float16, torch.bfloat16, torch.float32 or torch.float64");
-  return found->second;
+  return meaning<at::ScalarType>(
+      {{"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float32", at::kFloat}, {"float64", at::kDouble}},
+      "torch.float16, torch.bfloat16, torch.float32 or torch.float64", field, text);
+}
+
+OptimizerSpec::Kind kind_of(const std::string& field, const std::string& text) {
+  using Kind = OptimizerSpec::Kind;
+  return meaning<Kind>({{"sgd", Kind::sgd}, {"adam", Kind::adam}}, "'sgd' or 'adam' (with weight_decay: AdamW)", field,
+                       text);
+}
+
+// The fields that Python may set, each with the function that sets it.
+template <class Target>
+using Setters = std::map<std::string, void (*)(Target&, const std::string& field, const std::string& text)>;
+
+template <class Target>
+void set_field(const Setters<Target>& setters, const std::string& unknown, Target& target, const std::string& field,
+               const std::string& text) {
+  const auto found = setters.find(field);
+  if (found == setters.end()) throw UsageError(unknown + " '" + field + "'");
+  found->second(target, field, text);
 }
 
 void set_field(StrategyInfo& info, const std::string& field, const std::string& text) {
-  using Set = void (*)(StrategyInfo&, const std::string&, const std::string&);
-  static const std::map<std::string, Set> setters = {
+  static const Setters<StrategyInfo> setters = {
       {"name", [](auto& i, auto&, auto& t) { i.name = t; }},
       {"summary", [](auto& i, auto&, auto& t) { i.summary = t; }},
       {"parallelism", [](auto& i, auto& f, auto& t) { i.parallelism = enum_of<Parallelism>(f, t); }},
@@ -86,13 +109,11 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
       {"same_graph", [](auto& i, auto& f, auto& t) { i.same_graph = switch_of(f, t); }},
       {"own", [](auto& i, auto&, auto& t) { i.own = list_of(t); }},
       {"average_every", [](auto& i, auto& f, auto& t) { i.average_every = number_of<int64_t>(f, t); }},
-      {"settings.small_buckets", [](auto& i, auto& f, auto& t) { i.settings.small_buckets = values_of(f, t); }},
+      {"settings.revealing", [](auto& i, auto& f, auto& t) { i.settings.revealing = values_of(f, t); }},
       {"settings.allow_unused", [](auto& i, auto& f, auto& t) { i.settings.allow_unused = values_of(f, t); }},
       {"settings.allow_no_rows", [](auto& i, auto& f, auto& t) { i.settings.allow_no_rows = values_of(f, t); }},
       {"settings.short_interval", [](auto& i, auto& f, auto& t) { i.settings.short_interval = values_of(f, t); }}};
-  const auto found = setters.find(field);
-  if (found == setters.end()) throw UsageError("there is no promise '" + field + "'");
-  found->second(info, field, text);
+  set_field(setters, "there is no promise", info, field, text);
 }
 
 // Asks Python for the strategy's fields that depend on parameter values, and sets them.
@@ -104,27 +125,31 @@ void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Par
   for (size_t i = 0; i < answered.texts.size(); i += 2) set_field(info, answered.texts[i], answered.texts[i + 1]);
 }
 
-void set_field(OptimizerSpec& spec, const std::string& field, const std::string& text) {
-  static const std::map<std::string, double OptimizerSpec::*> numbers = {
-      {"learning_rate", &OptimizerSpec::learning_rate},
-      {"beta1", &OptimizerSpec::beta1},
-      {"beta2", &OptimizerSpec::beta2},
-      {"epsilon", &OptimizerSpec::epsilon},
-      {"weight_decay", &OptimizerSpec::weight_decay},
-      {"momentum", &OptimizerSpec::momentum},
-      {"final_fraction", &OptimizerSpec::final_fraction}};
-  static const std::map<std::string, int64_t OptimizerSpec::*> steps = {{"warmup_steps", &OptimizerSpec::warmup_steps},
-                                                                        {"decay_steps", &OptimizerSpec::decay_steps}};
-  if (field == "optimizer") {
-    if (text != "sgd" && text != "adam") refuse(field, text, "'sgd' or 'adam' (with weight_decay: AdamW)");
-    spec.kind = text == "adam" ? OptimizerSpec::Kind::adam : OptimizerSpec::Kind::sgd;
-  } else if (const auto number = numbers.find(field); number != numbers.end()) {
-    spec.*number->second = number_of<double>(field, text);
-  } else if (const auto count = steps.find(field); count != steps.end()) {
-    spec.*count->second = number_of<int64_t>(field, text);
-  } else {
-    throw UsageError("a workload has no field '" + field + "'");
-  }
+struct WorkloadFields {
+  WorkloadInfo info = {};
+  PythonWorkload::Numbers numbers = {};
+  OptimizerSpec optimizer = {};
+};
+
+void set_field(WorkloadFields& workload, const std::string& field, const std::string& text) {
+  static const Setters<WorkloadFields> setters = {
+      {"name", [](auto& w, auto&, auto& t) { w.info.name = t; }},
+      {"summary", [](auto& w, auto&, auto& t) { w.info.summary = t; }},
+      {"scaling", [](auto& w, auto& f, auto& t) { w.info.scaling = enum_of<Scaling>(f, t); }},
+      {"batch", [](auto& w, auto& f, auto& t) { w.info.batch = number_of<int64_t>(f, t); }},
+      {"samples", [](auto& w, auto& f, auto& t) { w.numbers.samples = number_of<int64_t>(f, t); }},
+      {"test_samples", [](auto& w, auto& f, auto& t) { w.numbers.test_samples = number_of<int64_t>(f, t); }},
+      {"optimizer", [](auto& w, auto& f, auto& t) { w.optimizer.kind = kind_of(f, t); }},
+      {"learning_rate", [](auto& w, auto& f, auto& t) { w.optimizer.learning_rate = number_of<double>(f, t); }},
+      {"beta1", [](auto& w, auto& f, auto& t) { w.optimizer.beta1 = number_of<double>(f, t); }},
+      {"beta2", [](auto& w, auto& f, auto& t) { w.optimizer.beta2 = number_of<double>(f, t); }},
+      {"epsilon", [](auto& w, auto& f, auto& t) { w.optimizer.epsilon = number_of<double>(f, t); }},
+      {"weight_decay", [](auto& w, auto& f, auto& t) { w.optimizer.weight_decay = number_of<double>(f, t); }},
+      {"momentum", [](auto& w, auto& f, auto& t) { w.optimizer.momentum = number_of<double>(f, t); }},
+      {"final_fraction", [](auto& w, auto& f, auto& t) { w.optimizer.final_fraction = number_of<double>(f, t); }},
+      {"warmup_steps", [](auto& w, auto& f, auto& t) { w.optimizer.warmup_steps = number_of<int64_t>(f, t); }},
+      {"decay_steps", [](auto& w, auto& f, auto& t) { w.optimizer.decay_steps = number_of<int64_t>(f, t); }}};
+  set_field(setters, "a workload has no field", workload, field, text);
 }
 
 }  // namespace
@@ -149,33 +174,17 @@ void register_strategy(int64_t id, const Fields& fields, bool promises, const st
 }
 
 void register_workload(int64_t id, const Fields& fields) {
-  WorkloadInfo info;
+  WorkloadFields workload;
+  for (const auto& field : fields) set_field(workload, field.key(), field.value());
+  auto& [info, numbers, optimizer] = workload;
   info.python = true;
-  PythonWorkload::Numbers numbers{.id = id};
-  OptimizerSpec spec;
-  for (const auto& entry : fields) {
-    const std::string &field = entry.key(), &text = entry.value();
-    if (field == "name")
-      info.name = text;
-    else if (field == "summary")
-      info.summary = text;
-    else if (field == "scaling")
-      info.scaling = enum_of<Scaling>(field, text);
-    else if (field == "batch")
-      info.batch = number_of<int64_t>(field, text);
-    else if (field == "samples")
-      numbers.samples = number_of<int64_t>(field, text);
-    else if (field == "test_samples")
-      numbers.test_samples = number_of<int64_t>(field, text);
-    else
-      set_field(spec, field, text);
-  }
+  numbers.id = id;
   if (numbers.samples < 1) refuse("samples", std::to_string(numbers.samples), "1 or more");
-  info.make = [numbers, spec](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+  info.make = [numbers = numbers, optimizer = optimizer](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
     if (checked_scale(options) != 1) throw UsageError("--scale: a model in Python has one size");
     PythonWorkload::Numbers all = numbers;
     all.smooth = options.smooth;
-    return std::make_unique<PythonWorkload>(all, spec);
+    return std::make_unique<PythonWorkload>(all, optimizer);
   };
   const RegisterWorkload registered{info};
   require_valid_registrations("workload '" + info.name + "'");

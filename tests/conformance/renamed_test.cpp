@@ -28,7 +28,7 @@ StrategyInfo renamed(const StrategyInfo& info_of_original) {
   info.name = "stranger";
   for (ParamInfo& param : info.params) param.name = "own_" + param.name;
   Settings& settings = info.settings;
-  for (ParamValues* values : {&settings.small_buckets, &settings.allow_unused, &settings.allow_no_rows,
+  for (ParamValues* values : {&settings.revealing, &settings.allow_unused, &settings.allow_no_rows,
                               &settings.short_interval, &settings.unrecorded})
     *values = renamed(*values);
   info.promise = [info_of_original](StrategyInfo& promises, const Params& params) {
@@ -112,7 +112,7 @@ TEST(RenamedStrategy, GetsDifferentChecksIfARegisteredSettingIsRemoved) {
     ParamValues Settings::* values;
     RenamedCase of;
   };
-  for (const auto& [values, of] : {Setting{&Settings::small_buckets, {"ddp", "probe-mlp-sgd"}},
+  for (const auto& [values, of] : {Setting{&Settings::revealing, {"ddp", "probe-mlp-sgd"}},
                                    {&Settings::allow_unused, {"ddp", "probe-branch"}},
                                    {&Settings::allow_no_rows, {"ddp", "probe-mlp-sgd"}},
                                    {&Settings::short_interval, {"local-sgd", "probe-mlp"}}}) {

@@ -18,9 +18,15 @@ double learning_rate(const OptimizerSpec& spec, int64_t step) {
 
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions) { return dimensions >= 2 ? spec.weight_decay : 0; }
 
-std::vector<std::string> state_slots(const OptimizerSpec& spec) {
-  if (spec.kind == OptimizerSpec::Kind::adam) return {"momentum", "variance", "step"};
-  return spec.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"};
+std::vector<Slot> state_slots(const OptimizerSpec& spec) {
+  if (spec.kind == OptimizerSpec::Kind::adam) return {Slot::momentum, Slot::variance, Slot::step};
+  return spec.momentum == 0 ? std::vector<Slot>{} : std::vector<Slot>{Slot::momentum_buffer};
+}
+
+StateName split_state_name(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {name, std::nullopt};
+  return {name.substr(0, dot), parse_name<Slot>(name.substr(dot + 1))};
 }
 
 }  // namespace dpbench

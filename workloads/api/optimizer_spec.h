@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "workloads/base/names.h"
 
 namespace dpbench {
 
@@ -27,7 +30,22 @@ double learning_rate(const OptimizerSpec& spec, int64_t step);
 inline bool is_scheduled(const OptimizerSpec& spec) { return spec.warmup_steps > 0 || spec.decay_steps > 0; }
 // Returns the weight decay for a parameter, which depends on its number of dimensions.
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions);
-// Returns the slots of a parameter's optimizer-state tensors, which are named "<parameter>.<slot>".
-std::vector<std::string> state_slots(const OptimizerSpec& spec);
+
+// The kinds of optimizer-state tensors: momentum_buffer is SGD's, the others are Adam's.
+enum class Slot { momentum_buffer, momentum, variance, step };
+template <>
+inline constexpr auto enum_names<Slot> =
+    std::to_array<std::string_view>({"momentum_buffer", "momentum", "variance", "step"});
+
+// Returns the slots of each parameter's optimizer state.
+std::vector<Slot> state_slots(const OptimizerSpec& spec);
+// Returns the name of an optimizer-state tensor, "<parameter>.<slot>".
+inline std::string state_name(const std::string& parameter, Slot slot) { return parameter + "." + slot; }
+// Splits the name of an optimizer-state tensor. `slot` is empty if it is not one of the slots above.
+struct StateName {
+  std::string parameter;
+  std::optional<Slot> slot;
+};
+StateName split_state_name(const std::string& name);
 
 }  // namespace dpbench

@@ -19,6 +19,11 @@ struct AxisSize {
 };
 using MeshShape = std::vector<AxisSize>;
 
+// The axis of all ranks without the flag --mesh.
+inline constexpr const char* default_axis = "dp";
+// Stands for all ranks of a mesh of several axes, where a function or a report takes the name of an axis.
+inline constexpr const char* world_axis = "world";
+
 // An axis that the flag --mesh accepts.
 struct KnownAxis {
   const char* name;
@@ -28,7 +33,7 @@ struct KnownAxis {
 
 inline const std::vector<KnownAxis>& known_axes() {
   static const std::vector<KnownAxis> axes = {
-      {"dp", true, "data parallel: each place trains on its own samples, with all parameters"},
+      {default_axis, true, "data parallel: each place trains on its own samples, with all parameters"},
       {"shard", true,
        "sharded data parallel: each place trains on its own samples and stores a part of each parameter"},
       {"cp", false, "context parallel: each place has a part of the sequence"},
@@ -122,7 +127,9 @@ inline std::string text_of(const MeshShape& shape) {
 }
 
 // True if the mesh has no axis other than dp, as without the flag --mesh.
-inline bool is_plain(const MeshShape& shape) { return shape.empty() || (shape.size() == 1 && shape[0].name == "dp"); }
+inline bool is_plain(const MeshShape& shape) {
+  return shape.empty() || (shape.size() == 1 && shape[0].name == default_axis);
+}
 
 inline int ranks_of(const MeshShape& shape) {
   int ranks = 1;

@@ -20,8 +20,8 @@ struct Collective {
   int64_t bytes = 0;
   bool floating = true;
   std::vector<at::Tensor> input = {}, output = {};
-  std::string axis = "dp";   // mesh axis of the process group that ran the collective
-  bool by_accessor = false;  // true if an accessor called it, after the step
+  std::string axis = default_axis;  // mesh axis of the process group that ran the collective
+  bool by_accessor = false;         // true if an accessor called it, after the step
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }

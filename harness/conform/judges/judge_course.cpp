@@ -279,32 +279,32 @@ class Comparison {
                                                               ", expected " + c10::str(due.sizes()) + at_rank(rank));
     // If the gradient is zero by cancellation, the slot holds only rounding errors. Therefore the bound is relative to
     // the largest slot of the same kind.
-    double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
-    if (name.ends_with(".step")) bound = 0.5;  // a step count must be equal
-    if (rounded_ && !name.ends_with(".step"))
+    const StateName split = split_state_name(name);
+    double bound = relative_ * std::max(largest_slot(rank, split.slot), 1e-30);
+    if (split.slot == Slot::step) bound = 0.5;  // a step count must be equal
+    if (rounded_ && split.slot != Slot::step)
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
         bound += course_factor * distance(*rough, due);
     add(
         distance(found->reshape(due.sizes()), due) / bound,
         [&] { return "state " + name + ", " + first_difference(*found, due) + at_rank(rank) + after(); },
-        [&] { return slot_mistake(rank, name, *found); });
+        [&] { return slot_mistake(rank, split, *found); });
   }
 
-  double largest_slot(size_t rank, const std::string& kind) const {
+  double largest_slot(size_t rank, std::optional<Slot> kind) const {
     double most = 0;
     for (const auto& [name, tensor] : expected_.ranks[rank].state)
-      if (name.ends_with(kind)) most = std::max(most, largest_element(tensor));
+      if (split_state_name(name).slot == kind) most = std::max(most, largest_element(tensor));
     return most;
   }
 
-  std::string slot_mistake(size_t rank, const std::string& name, const at::Tensor& found) const {
-    if (name.ends_with(".step"))
+  std::string slot_mistake(size_t rank, const StateName& name, const at::Tensor& found) const {
+    if (name.slot == Slot::step)
       return "counts steps in which the parameter had no gradient, or leaves out steps in which it had one";
     const auto& all = expected_.ranks[rank].state;
-    const std::string parameter = name.substr(0, name.rfind('.'));
-    for (const char* other : {".momentum", ".variance"})
-      if (const at::Tensor* due = find(all, parameter + other);
-          due && !name.ends_with(other) && relative_error(found, *due, 0) < 1e-3)
+    for (const Slot other : {Slot::momentum, Slot::variance})
+      if (const at::Tensor* due = find(all, state_name(name.parameter, other));
+          due && name.slot != other && relative_error(found, *due, 0) < 1e-3)
         return "momentum and variance are swapped";
     return "another gradient, another decay, or a step left out or taken twice";
   }

@@ -44,7 +44,7 @@ NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
   const auto& own = trial.bench.strategy.own;
   NamedTensors rest;
   for (const auto& [name, tensor] : tensors)
-    if (!is_in(own, name) && !is_in(own, name.substr(0, name.rfind('.')))) rest.emplace_back(name, tensor);
+    if (!is_in(own, name) && !is_in(own, split_state_name(name).parameter)) rest.emplace_back(name, tensor);
   return rest;
 }
 

@@ -82,7 +82,7 @@ std::vector<AxisCalls> calls_of_axes(const Trial& trial, size_t step) {
   }
   std::vector<int> everyone(trial.ranks.size());
   std::iota(everyone.begin(), everyone.end(), 0);
-  if (mesh.size() > 1) all.push_back({"world", {calls_of_group(trial, step, "world", everyone)}});
+  if (mesh.size() > 1) all.push_back({world_axis, {calls_of_group(trial, step, world_axis, everyone)}});
   return all;
 }
 

@@ -64,9 +64,9 @@ class Walk {
     }
   }
 
-  const at::Tensor* slot(size_t rank, size_t p, const std::string& name) const {
+  const at::Tensor* stored(size_t rank, size_t p, Slot slot) const {
     for (const auto& alias : trial_.aliases[p])
-      if (const at::Tensor* found = find(trial_.ranks[rank].state, alias + "." + name)) return found;
+      if (const at::Tensor* found = find(trial_.ranks[rank].state, state_name(alias, slot))) return found;
     return nullptr;
   }
 
@@ -77,16 +77,17 @@ class Walk {
     replays.assign(trial_.names.size(), {});
     if (trial_.scenario.first == 0) return "";
     for (size_t p = 0; p < trial_.names.size(); ++p)
-      for (const std::string& name : state_slots(spec_)) {
-        const at::Tensor* found = slot(rank, p, name);
+      for (const Slot slot : state_slots(spec_)) {
+        const at::Tensor* found = stored(rank, p, slot);
         const at::Tensor parameter = trial_.scenario.sample.of(*find(trial_.ranks[rank].parameters, trial_.names[p]));
-        if (!found) return "state() has no \"" + trial_.names[p] + "." + name + "\", so no later step can be computed";
-        if (name == "step" ? found->numel() != 1 : found->sizes() != parameter.sizes())
+        if (!found)
+          return "state() has no \"" + state_name(trial_.names[p], slot) + "\", so no later step can be computed";
+        if (slot == Slot::step ? found->numel() != 1 : found->sizes() != parameter.sizes())
           return "the state of \"" + trial_.names[p] + "\" has other sizes than the parameter";
-        if (name == "step")
+        if (slot == Slot::step)
           replays[p].steps = std::llround(found->item<double>());
         else
-          (name == "variance" ? replays[p].variance : replays[p].momentum) = found->to(at::kDouble);
+          (slot == Slot::variance ? replays[p].variance : replays[p].momentum) = found->to(at::kDouble);
       }
     return "";
   }
@@ -167,10 +168,10 @@ class Walk {
     const auto& replays = replays_[rank < replays_.size() ? rank : 0];
     const NamedTensors& parameters = trial_.ranks[rank].steps.back().parameters;
     for (size_t p = 0; p < trial_.names.size(); ++p)
-      for (const std::string& name : state_slots(spec_)) {
-        const at::Tensor& tensor = name == "variance" ? replays[p].variance : replays[p].momentum;
-        state.emplace_back(trial_.names[p] + "." + name,
-                           name == "step"     ? at::scalar_tensor(replays[p].steps, at::kDouble)
+      for (const Slot slot : state_slots(spec_)) {
+        const at::Tensor& tensor = slot == Slot::variance ? replays[p].variance : replays[p].momentum;
+        state.emplace_back(state_name(trial_.names[p], slot),
+                           slot == Slot::step ? at::scalar_tensor(replays[p].steps, at::kDouble)
                            : tensor.defined() ? tensor
                                               : at::zeros_like(*find(parameters, trial_.names[p]), at::kDouble));
       }

@@ -26,7 +26,7 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
 Params params_of(const Bench& bench, const Scenario& scenario) {
   const Settings& settings = bench.strategy.settings;
   ParamValues given = bench.params;  // values that the user set stay, because insert() below does not overwrite
-  if (scenario.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
+  if (scenario.revealing) given.insert(settings.revealing.begin(), settings.revealing.end());
   if (scenario.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
   return {bench.strategy.params, given, bench.strategy.name};
 }

@@ -144,7 +144,7 @@ class Driver {
     });
   }
 
-  // Returns the ranks of this rank's group on an axis; all ranks for "world".
+  // Returns the ranks of this rank's group on an axis; all ranks for world_axis.
   std::vector<int> ranks_of_group(const std::string& axis) const {
     const MeshShape mesh = bench_.layout.mesh_of_ranks();
     for (size_t i = 0; i < mesh.size(); ++i)

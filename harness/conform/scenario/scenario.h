@@ -39,7 +39,7 @@ struct Scenario {
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
   bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
   bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
-  bool small_buckets = false;      // if true, a strategy with a parameter for it uses small gradient buckets
+  bool revealing = false;          // if true, the strategy runs with Settings::revealing
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
@@ -65,7 +65,7 @@ struct Layout {
 
   // Returns the number of processes; 1 if all replicas run in a single process.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }
-  MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{"dp", owners()}} : mesh; }
+  MeshShape mesh_of_ranks() const { return mesh.empty() ? MeshShape{{default_axis, owners()}} : mesh; }
   // replica_of() returns the replica to which a rank belongs. rank_of() returns the first rank of a replica.
   int replica_of(int rank) const { return data_place(mesh, world, rank).replica; }
   int rank_of(int replica) const {

@@ -34,10 +34,9 @@ int64_t count_or(const Json& value, int64_t fallback) { return value.is_number()
 
 Json context(const Report& report) {
   const Json usable = field_of(report.env, "/cpu/usable"), mhz = field_of(report.env, "/cpu/max_mhz");
-  const Json governor = field_of(report.env, "/cpu/governor");
   return {{"date", date_of(report.id)},      {"host_name", report.id},
           {"executable", "dpbench"},         {"num_cpus", count_or(usable, 1)},
-          {"mhz_per_cpu", count_or(mhz, 0)}, {"cpu_scaling_enabled", governor.is_string() && governor != "performance"},
+          {"mhz_per_cpu", count_or(mhz, 0)}, {"cpu_scaling_enabled", !varying_governor(report.env).empty()},
           {"caches", Json::array()},         {"load_avg", Json::array()},
           {"library_build_type", "release"}, {"json_schema_version", 1}};
 }

@@ -60,9 +60,10 @@ Json case_json(const DuelCase& record) {
   return json;
 }
 
-std::string gate_word(const DuelReport& report) {
+// failed: the word for a gate that does not let the change pass.
+std::string gate_word(const DuelReport& report, const char* failed) {
   if (report.count(DuelStatus::failed) + report.count(DuelStatus::wrong) + report.count(Verdict::slower) > 0)
-    return "FAILED";
+    return failed;
   return report.inconclusive() ? "inconclusive" : "passed";
 }
 
@@ -96,7 +97,7 @@ Json to_json(const DuelReport& report) {
           {"id", report.id},
           {"status", name_of(report.status)},
           {"order_seed", report.order_seed > 0 ? Json(report.order_seed) : Json(nullptr)},
-          {"gate", gate_word(report) == "FAILED" ? "failed" : gate_word(report)},
+          {"gate", gate_word(report, "failed")},
           {"tool", report.tool},
           {"env", report.env},
           {"config", report.config},
@@ -152,7 +153,7 @@ std::string duel_summary(const DuelReport& report) {
   std::string text;
   for (const auto& [count, what] : counts)
     if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
-  return text + ". Gate: " + gate_word(report);
+  return text + ". Gate: " + gate_word(report, "FAILED");
 }
 
 }  // namespace dpbench

@@ -206,12 +206,15 @@ std::vector<std::string> host_differences(const Json& env) {
   return warnings;
 }
 
+std::string varying_governor(const Json& env) {
+  const Json governor = field_of(env, "/cpu/governor");
+  return governor.is_string() && governor != "performance" ? governor.get<std::string>() : "";
+}
+
 std::vector<std::string> environment_warnings(const Json& env) {
   std::vector<std::string> warnings = host_differences(env);
-  const Json governor = field_of(env, "/cpu/governor");
-  if (governor.is_string() && governor != "performance")
-    warnings.push_back("CPU governor is " + governor.get<std::string>() +
-                       ": run cpupower frequency-set -g performance");
+  if (const std::string governor = varying_governor(env); !governor.empty())
+    warnings.push_back("CPU governor is " + governor + ": run cpupower frequency-set -g performance");
   const Json load = field_of(env, "/load/minutes_1"), usable = field_of(env, "/cpu/usable");
   if (load.is_number() && usable.is_number() && load.get<double>() > 0.5 * usable.get<double>())
     warnings.push_back("other work is running (load " + load.dump() + " on " + usable.dump() +

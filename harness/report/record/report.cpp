@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/report/record/checks.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -79,10 +80,8 @@ void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more) {
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
   const CheckRow* skipped = nullptr;
   for (const CheckRow& row : checks) {
-    const bool proves = (row.name.starts_with("gradient-") && row.name != "gradient-layout") ||
-                        row.name.starts_with("accumulation") || row.name == "trajectory" || row.name == "audit" ||
-                        row.name == "unused-parameters";  // passes if a strategy refuses unused parameters by name
-    if (!proves) continue;
+    const CheckMeaning* known = find_check(row.name);
+    if (!known || !known->proves_gradient) continue;
     if (row.status != CheckStatus::skipped) return std::nullopt;
     if (!skipped) skipped = &row;
   }
@@ -115,23 +114,12 @@ int64_t step_of(const CheckRow& row) {
   return step;
 }
 
-// Returns the place of a failed check among the failures of one step, in order of cause and effect. 0 is closest to the
-// cause.
-int distance_from_cause(const CheckRow& row) {
-  constexpr std::pair<std::string_view, int> effects[] = {{"output", 3},           {"loss", 3},
-                                                          {"evaluation", 3},       {"buffers", 2},
-                                                          {"optimizer", 1},        {"ranks-agree-parameters", 1},
-                                                          {"ranks-agree-state", 1}};
-  for (const auto& [start, distance] : effects)
-    if (row.name.starts_with(start)) return distance;
-  return 0;
-}
-
 // Returns the sort key that orders failed checks from cause to effect. An exception and a wrong initial state come
 // first, because they explain everything else.
-std::pair<int64_t, int> order_of_cause(const CheckRow& row) {
-  if (row.name == "run-completes" || row.name == "initial-broadcast") return {-1, 0};
-  return {step_of(row), distance_from_cause(row)};
+std::pair<int64_t, Effect> order_of_cause(const CheckRow& row) {
+  const CheckMeaning* known = find_check(row.name);
+  const Effect effect = known ? known->effect : Effect::cause;
+  return {effect == Effect::explains_all ? -1 : step_of(row), effect};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ at::Tensor elements(const at::Tensor& tensor, const at::Tensor& indices) {
 
 // Returns the optimizer's step count of a parameter; -1 if its state holds none.
 double counted(const NamedTensors& state, const std::string& parameter) {
-  const at::Tensor* steps = find(state, parameter + ".step");
+  const at::Tensor* steps = find(state, state_name(parameter, Slot::step));
   return steps ? steps->item<double>() : -1;
 }
 

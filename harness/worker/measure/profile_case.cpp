@@ -223,7 +223,7 @@ class ProfiledCase {
     if (!group_.one_host()) return false;
     bool known = usable;
     std::vector<Axis> groups = mesh_.axes();
-    if (groups.size() > 1) groups.push_back({.name = "world", .group = mesh_.group()});
+    if (groups.size() > 1) groups.push_back({.name = world_axis, .group = mesh_.group()});
     for (const Axis& axis : groups) {
       if (!axis.group) continue;
       std::vector<size_t> mine;

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "harness/report/record/case.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -38,7 +39,7 @@ at::Device device_at(Device kind, int index, bool oversubscribe) {
 }  // namespace
 
 Group::Group(const Variables& variables, NoteCall note) : variables_(variables), store_(make_store(variables)) {
-  if (variables.backend == "none") {
+  if (variables.backend == no_backend) {
     check(variables.world == 1, "several ranks need a backend");
     return;
   }
@@ -67,7 +68,7 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
 const Mesh& Group::mesh(const std::string& text) const {
   const auto known = meshes_.find(text);
   if (known != meshes_.end()) return known->second;
-  if (text.empty()) return meshes_.emplace(text, Mesh("dp", group_)).first->second;
+  if (text.empty()) return meshes_.emplace(text, Mesh(default_axis, group_)).first->second;
   BackendSetup setup = setup_;
   setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text, store_);
   return meshes_.emplace(text, Mesh(parse_mesh(text), group_, variables_.backend, setup)).first->second;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <system_error>
 
+#include "harness/report/record/case.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -60,7 +61,7 @@ Variables read_variables() {
   if (v.run_dir.empty()) throw UsageError("DPBENCH_RUN_DIR is not set. Start workers with dpbench, not by hand.");
   v.group = text("DPBENCH_GROUP", "group");
   v.nonce = text("DPBENCH_NONCE", "by-hand");
-  v.backend = text("DPBENCH_BACKEND", "none");
+  v.backend = text("DPBENCH_BACKEND", no_backend);
   v.device = parse_name<Device>(text("DPBENCH_DEVICE", "cpu")).value_or(Device::cpu);
   v.runtime = parse_name<Runtime>(text("DPBENCH_RUNTIME", "fast")).value_or(Runtime::fast);
   v.progress_file = text("DPBENCH_PROGRESS");

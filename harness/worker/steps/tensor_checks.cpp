@@ -47,7 +47,7 @@ std::string fingerprint(const NamedTensors& tensors, const std::vector<std::stri
   const auto is_own = [&](const std::string& name) { return std::find(own.begin(), own.end(), name) != own.end(); };
   uint64_t hash = fnv1a_start;
   for (const auto& [name, tensor] : tensors) {
-    if (is_own(name) || is_own(name.substr(0, name.rfind('.')))) continue;
+    if (is_own(name) || is_own(split_state_name(name).parameter)) continue;
     hash = fnv1a_words(name.data(), name.size(), hash);
     if (!tensor.defined()) continue;
     const at::Tensor plain = tensor.detach().cpu().contiguous();

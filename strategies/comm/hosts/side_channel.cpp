@@ -80,7 +80,7 @@ void SideChannel::clear_flags(const std::vector<std::string>& keys) {
 
 std::optional<bool> SideChannel::flag_is_set(const std::string& key) {
   const auto answer = ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); });
-  return answer ? std::optional(*answer == "yes") : std::nullopt;
+  return answer ? std::optional(!answer->empty()) : std::nullopt;
 }
 
 void SideChannel::set(const std::string& key, const std::string& value) { store_->set(key, bytes_of(value)); }

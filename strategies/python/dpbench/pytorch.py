@@ -28,7 +28,7 @@ def ddp_promises(params):
 
 
 @dpbench.strategy("py-ddp", params=DDP_PARAMS, promise=ddp_promises,
-                  settings={"small_buckets": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
+                  settings={"revealing": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
 class Ddp(dpbench.Strategy):
     """PyTorch's DistributedDataParallel"""
 
@@ -55,7 +55,7 @@ class Ddp(dpbench.Strategy):
 
 
 @dpbench.strategy("py-zero1", params=DDP_PARAMS, promise=ddp_promises,
-                  settings={"small_buckets": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
+                  settings={"revealing": {"bucket_mb": 0.0001}, "allow_unused": {"find_unused": True}})
 class Zero1(Ddp):
     """PyTorch's DistributedDataParallel with ZeroRedundancyOptimizer"""
 

@@ -167,10 +167,10 @@ class Reference : public Strategy {
     NamedTensors result;
     const auto slots = state_slots(run_.workload.optimizer());
     for (size_t i = 0; i < run_.momenta.size(); ++i)
-      for (const std::string& slot : slots)
-        result.emplace_back(run_.names[i] + "." + slot, slot == "step"       ? run_.counts[i]
-                                                        : slot == "variance" ? run_.variances[i]
-                                                                             : run_.momenta[i]);
+      for (const Slot slot : slots)
+        result.emplace_back(state_name(run_.names[i], slot), slot == Slot::step       ? run_.counts[i]
+                                                             : slot == Slot::variance ? run_.variances[i]
+                                                                                      : run_.momenta[i]);
     run_.parts.reported_state(run_, result);
     return result;
   }
@@ -290,7 +290,7 @@ StrategyInfo strategy_of(Parts parts, Gradient gradient, Buffers buffers) {
           .gradient = gradient,
           .buffers = buffers,
           .params = {{"bucket_mb", "25", "cap of a bucket"}},
-          .settings = {.small_buckets = {{"bucket_mb", "0.0005"}}},
+          .settings = {.revealing = {{"bucket_mb", "0.0005"}}},
           .make = [parts = std::move(parts)](const Setup& setup) -> std::unique_ptr<Strategy> {
             return std::make_unique<Reference>(setup, parts);
           },

@@ -146,7 +146,7 @@ TEST(Registration, RejectsLocalGradientsWithoutAnAveragingInterval) {
 
 TEST(Registration, RejectsValuesOfUndeclaredParameters) {
   StrategyInfo info{.name = "mute", .summary = "", .make = strategy_registry().at("ddp").make};
-  info.settings.small_buckets = {{"cap", "1"}};
+  info.settings.revealing = {{"cap", "1"}};
   EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'cap'"}));
   info.settings = {};
   info.variants = {{"large", {{"size", "2"}}}};

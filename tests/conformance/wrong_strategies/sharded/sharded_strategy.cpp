@@ -123,8 +123,8 @@ class ShardedReference : public Strategy {
     for (ShardedParameter& parameter : run_.parameters) {
       parameter.shard.copy_(run_.parts.loaded(run_, *find(snapshot.parameters, parameter.name)));
       for (const auto& [slot, mine] : slots_of(parameter)) {
-        const at::Tensor& value = *find(snapshot.state, parameter.name + "." + slot);
-        at::Tensor(mine).copy_(slot == "step" ? value : run_.parts.loaded(run_, value));
+        const at::Tensor& value = *find(snapshot.state, state_name(parameter.name, slot));
+        at::Tensor(mine).copy_(slot == Slot::step ? value : run_.parts.loaded(run_, value));
       }
     }
   }
@@ -154,19 +154,19 @@ class ShardedReference : public Strategy {
     NamedTensors result;
     for (ShardedParameter& parameter : run_.parameters)
       for (const auto& [slot, mine] : slots_of(parameter))
-        result.emplace_back(parameter.name + "." + slot,
-                            slot == "step" ? mine : run_.parts.reported(run_, parameter, mine));
+        result.emplace_back(state_name(parameter.name, slot),
+                            slot == Slot::step ? mine : run_.parts.reported(run_, parameter, mine));
     return result;
   }
 
  private:
-  NamedTensors slots_of(const ShardedParameter& parameter) const {
-    NamedTensors slots;
+  std::vector<std::pair<Slot, at::Tensor>> slots_of(const ShardedParameter& parameter) const {
+    std::vector<std::pair<Slot, at::Tensor>> slots;
     if (!parameter.whole.requires_grad()) return slots;
-    for (const std::string& slot : state_slots(run_.workload.optimizer()))
-      slots.emplace_back(slot, slot == "step"       ? parameter.count
-                               : slot == "variance" ? parameter.variance
-                                                    : parameter.momentum);
+    for (const Slot slot : state_slots(run_.workload.optimizer()))
+      slots.emplace_back(slot, slot == Slot::step       ? parameter.count
+                               : slot == Slot::variance ? parameter.variance
+                                                        : parameter.momentum);
     return slots;
   }
 
