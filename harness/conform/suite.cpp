@@ -12,10 +12,10 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/distribution_checks.h"
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/evidence/tensor_difference.h"
-#include "harness/conform/layout_checks.h"
 #include "harness/conform/raw_collectives.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/applicability.h"
@@ -40,7 +40,7 @@ int64_t rows_per_rank(const CheckRequest& request, const Workload& workload) {
   return request.own_rows > 0 ? std::min(rows, std::max<int64_t>(2, request.own_rows)) : rows;
 }
 
-Layout layout_of(const CheckRequest& request, const Workload& workload) {
+Distribution distribution_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = data_place(request.mesh.shape(), request.world, 0).replicas,
           .rows_per_rank = rows_per_rank(request, workload),
@@ -77,10 +77,10 @@ class Suite {
         workload_(make_workload(request.workload, options_of(request, false))),
         twin_(make_workload(request.workload, options_of(request, true))),
         large_(!request.long_form && is_large(request, *workload_)),
-        bench_{strategy_,          *workload_,   layout_of(request, *workload_),
+        bench_{strategy_,          *workload_,   distribution_of(request, *workload_),
                request.rank,       request.mesh, request.devices,
                params_of(request), request.seed, request.enters},
-        twin_bench_{strategy_,          *twin_,       bench_.layout, request.rank, request.mesh, request.devices,
+        twin_bench_{strategy_,          *twin_,       bench_.distribution, request.rank, request.mesh, request.devices,
                     params_of(request), request.seed, request.enters} {}
 
   std::vector<CheckRow> run() {
@@ -119,7 +119,7 @@ class Suite {
   void choose_scenarios() {
     // The flag --filter enables the checks of costly scenarios too.
     const bool costly = request_.long_form || (request_.workload.thorough && !large_) || !filter_.takes_all();
-    for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly, request_.seed)) {
+    for (auto& scenario : scenarios(bench_.distribution, request_.dtype, costly, request_.seed)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
       if (large_ && !scenario.sizes) continue;
@@ -149,12 +149,13 @@ class Suite {
   void shape_as_timed(Scenario& scenario) {
     const bool probe = request_.workload.probe;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
-    scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
+    scenario.accumulate =
+        std::clamp<int64_t>(bench_.distribution.samples / bench_.distribution.world, 1, scenario.accumulate);
     scenario.small_buckets = probe && !large_;
     // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different
     // batch sizes would record in different steps.
     scenario.short_batches = !strategy_.recorded;
-    const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
+    const int64_t few = bench_.distribution.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
     const std::string shape = from_rank0([&] {
       const auto [rows, steps] = affordable_shape(scenario, few, own, probe && !large_ ? 16 : 2);
       return std::to_string(rows) + " " + std::to_string(steps);
@@ -170,7 +171,7 @@ class Suite {
       const Computing here;
       text = compute();
     }
-    if (bench_.layout.owners() == 1) return text;
+    if (bench_.distribution.owners() == 1) return text;
     return broadcast_text(*request_.store, "shared/" + std::to_string(exchanges_++), request_.rank, text);
   }
 
@@ -203,7 +204,7 @@ class Suite {
     if (!(factor * sum > 1.05 * float16_max))
       return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
     enlarged_.emplace(*workload_, factor);
-    enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.mesh, bench_.devices,
+    enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.distribution, bench_.rank, bench_.mesh, bench_.devices,
                                   bench_.params, bench_.seed, bench_.enters});
     here.reset();  // the calls below wait for other ranks, so this thread no longer counts as computing
     run_on(*enlarged_bench_, scenario);
@@ -240,15 +241,15 @@ class Suite {
   std::vector<Evidence> drive_and_gather(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
     const Evidence own = drive(bench, scenario, clip);
     if (request_.show) request_.show(bench, scenario, clip, own);
-    if (bench.layout.owners() == 1) return {own};
+    if (bench.distribution.owners() == 1) return {own};
     return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
-                           bench.layout.owners(), own);
+                           bench.distribution.owners(), own);
   }
 
   // Sends rank 0's decision whether the process group is still usable to all ranks.
   void agree_to_continue() {
     broken_ = verdicts_.broken();
-    if (bench_.layout.owners() == 1) return;
+    if (bench_.distribution.owners() == 1) return;
     const auto key = "go/" + std::to_string(exchanges_++);
     broken_ = broadcast_decision(*request_.store, key, request_.rank, broken_);
   }
@@ -256,12 +257,12 @@ class Suite {
   void judge_beside_scenarios() {
     Rows& rows = verdicts_.finish();
     // The backend's own collectives do not depend on the workload, so they are checked only with the exact probe.
-    const bool backend = workload_->sum_loss() && request_.workload.thorough && bench_.layout.owners() > 1;
+    const bool backend = workload_->sum_loss() && request_.workload.thorough && bench_.distribution.owners() > 1;
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows);
     if (request_.rank != 0 || !verdicts_.saw_steps()) return;
     const Computing here;
-    if (filter_.takes_any(layout_checks)) judge_layout(request_, rows);
+    if (filter_.takes_any(distribution_checks)) judge_distribution(request_, rows);
     if (filter_.takes_any(sampler_checks)) judge_sampler(request_, rows);
   }
 

@@ -61,7 +61,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 Seat& HostGroup::seat(int rank) const { return reinterpret_cast<Seat*>(base_ + sizeof(Segment))[rank]; }
 
 char* HostGroup::slot(int rank, uint64_t turn) const {
-  return base_ + layout_.slots_begin() + (2 * static_cast<uint64_t>(rank) + turn % 2) * layout_.slot_bytes;
+  return base_ + map_.slots_begin() + (2 * static_cast<uint64_t>(rank) + turn % 2) * map_.slot_bytes;
 }
 
 void HostGroup::announce(const Call& call, const Place& place) {
@@ -158,7 +158,7 @@ std::string HostGroup::how_gone(int rank) {
 }
 
 Mailbox& HostGroup::mailbox(int from, int to) const {
-  return reinterpret_cast<Mailbox*>(base_ + layout_.mailboxes_begin())[from * world() + to];
+  return reinterpret_cast<Mailbox*>(base_ + map_.mailboxes_begin())[from * world() + to];
 }
 
 void HostGroup::ring(int rank) {

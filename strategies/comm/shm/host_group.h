@@ -27,9 +27,9 @@ class HostGroup {
   ~HostGroup();
 
   int rank() const { return rank_; }
-  int world() const { return layout_.world; }
+  int world() const { return map_.world; }
   Home home() const { return home_; }
-  size_t slot_bytes() const { return layout_.slot_bytes; }
+  size_t slot_bytes() const { return map_.slot_bytes; }
   char* slot(int rank, uint64_t turn) const;
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
   bool crowded() const { return crowded_; }
@@ -89,7 +89,7 @@ class HostGroup {
   int rank_;
   std::vector<int> numbers_;  // global numbers of this group's ranks, for error messages
   Home home_;
-  Layout layout_;
+  SegmentMap map_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
   Descriptor memory_;  // file of the group's shared memory; kept open by the rank that created it until all have joined

@@ -88,19 +88,19 @@ bool HostGroup::has_core_per_rank() const {
 
 void HostGroup::open_segment(const BackendSetup& setup) {
   if (rank_ == 0) {
-    memory_ = create_memory("dpbench-group", layout_.bytes());
-    mapping_ = std::make_shared<Mapping>(memory_.get(), layout_.bytes());
+    memory_ = create_memory("dpbench-group", map_.bytes());
+    mapping_ = std::make_shared<Mapping>(memory_.get(), map_.bytes());
     new (mapping_->data()) Segment;
     for (int r = 0; r < world(); ++r) new (mapping_->data() + sizeof(Segment) + r * sizeof(Seat)) Seat;
     // Mailboxes need no constructor: the memory is zeroed, and touching them would allocate all of it.
     if (home_ == Home::threads) shared_mappings().add(memory_.get(), mapping_);
-    const std::string ticket = Ticket{getpid(), memory_.get(), layout_.bytes()}.text();
+    const std::string ticket = Ticket{getpid(), memory_.get(), map_.bytes()}.text();
     setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
     return;
   }
   const int mine = numbers_.at(static_cast<size_t>(rank_)), first = numbers_.at(0);
   const Ticket ticket = read_ticket(setup, mine, first);
-  check(ticket.bytes == layout_.bytes(), c10::str("rank ", mine, " expects a different group size than rank ", first));
+  check(ticket.bytes == map_.bytes(), c10::str("rank ", mine, " expects a different group size than rank ", first));
   if (home_ == Home::threads) {
     mapping_ = shared_mappings().find(ticket.fd);
     check(mapping_ != nullptr, c10::str("rank ", first, " is not a thread of this process, or has given up"));
@@ -117,7 +117,7 @@ void HostGroup::open_segment(const BackendSetup& setup) {
 HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
     : rank_(setup.local_rank),
       home_(home),
-      layout_{setup.local_world, slot_bytes},
+      map_{setup.local_world, slot_bytes},
       pidfds_(setup.local_world),
       pollfds_(setup.local_world, pollfd{-1, 0, 0}),
       died_(setup.local_world) {
