@@ -28,49 +28,57 @@ constexpr int64_t last_side = 6;  // height and width of the output of large_k a
 // With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
 class Convnet : public Model {
  public:
-  Convnet(uint64_t seed, int64_t scale, bool smooth) {
-    const auto generator = own_generator(seed);
-    const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale, units = 256 * scale;
-    const int64_t depths = scale + 4;  // number of layers: convolutions, dense1 and dense2
-    int64_t pixels_in = image_side * image_side;
-    const auto convolution = [&](const std::string& conv, const std::string& norm, const ConvShape& shape,
-                                 int64_t side) {
-      const auto layer = register_module(conv, std::make_shared<Conv>(shape, Init::glorot, generator));
-      const auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
-      const bool pixels = blocks().empty();
-      const Cutting cutting = cutting_of(static_cast<int64_t>(blocks().size()), depths);
-      layers_.push_back({.name = conv,
-                         .inputs = shape.inputs,
-                         .outputs = shape.outputs,
-                         .pixels_in = pixels_in,
-                         .pixels_out = side * side,
-                         .has_bias = shape.bias,
-                         .per_output = {norm + ".bias", norm + ".running_mean", norm + ".running_var"}});
-      pixels_in = side * side;
-      add_block({conv, {layer, after}, [=](const at::Tensor& input, const Context& context) {
-                   const at::Tensor x = pixels ? input * (1.0 / 255) : input;
-                   return activate(after->forward(divided(*layer, x, cutting, context.split.tensor.get())), smooth);
-                 }});
-    };
-    convolution("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, image_side);
-    convolution("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2}, /*side=*/12);
-    convolution(
-        "large_k", "norm3",
+  Convnet(uint64_t seed, int64_t scale, bool smooth)
+      : generator_(own_generator(seed)), layer_count_(scale + 4), smooth_(smooth) {
+    const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale;
+    add_convolution("1", "conv1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, image_side);
+    add_convolution("2", "conv2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2}, /*side=*/12);
+    add_convolution(
+        "3", "large_k",
         {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true},
         last_side);
     for (int64_t depth = 1; depth < scale; ++depth) {
       const auto number = std::to_string(depth + 3);
-      convolution("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1},
-                  last_side);
+      add_convolution(number, "conv" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1},
+                      last_side);
     }
-    const auto dense1 = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
+    add_classifier(third, 256 * scale);
+  }
+
+  TensorPlan tensor_plan(int ranks) const override { return plan_of_stack(layers_, ranks); }
+
+ private:
+  // Adds a convolution with its BatchNorm. side: height and width of the output.
+  void add_convolution(const std::string& number, const std::string& name, const ConvShape& shape, int64_t side) {
+    const std::string norm = "norm" + number;
+    const auto layer = register_module(name, std::make_shared<Conv>(shape, Init::glorot, generator_));
+    const auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
+    const bool pixels = blocks().empty();
+    const Cutting cutting = cutting_of(static_cast<int64_t>(blocks().size()), layer_count_);
+    layers_.push_back({.name = name,
+                       .inputs = shape.inputs,
+                       .outputs = shape.outputs,
+                       .pixels_in = pixels ? image_side * image_side : layers_.back().pixels_out,
+                       .pixels_out = side * side,
+                       .has_bias = shape.bias,
+                       .per_output = {norm + ".bias", norm + ".running_mean", norm + ".running_var"}});
+    add_block({name, {layer, after}, [=, smooth = smooth_](const at::Tensor& input, const Context& context) {
+                 const at::Tensor x = pixels ? input * (1.0 / 255) : input;
+                 return activate(after->forward(divided(*layer, x, cutting, context.split.tensor.get())), smooth);
+               }});
+  }
+
+  // Adds the layers dense1, with dropout, and dense2.
+  void add_classifier(int64_t features, int64_t units) {
+    const auto dense1 = register_module("dense1", std::make_shared<Linear>(features, units, Init::glorot, generator_));
     const auto dropout = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
     const auto dense2 =
-        register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator));
-    const Cutting cutting1 = cutting_of(depths - 2, depths), cutting2 = cutting_of(depths - 1, depths);
-    layers_.push_back({.name = "dense1", .inputs = third, .outputs = units});
+        register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator_));
+    const Cutting cutting1 = cutting_of(layer_count_ - 2, layer_count_),
+                  cutting2 = cutting_of(layer_count_ - 1, layer_count_);
+    layers_.push_back({.name = "dense1", .inputs = features, .outputs = units});
     layers_.push_back({.name = "dense2", .inputs = units, .outputs = digit_classes});
-    add_block({"dense1", {dense1, dropout}, [=](const at::Tensor& x, const Context& context) {
+    add_block({"dense1", {dense1, dropout}, [=, smooth = smooth_](const at::Tensor& x, const Context& context) {
                  const TensorSplit* split = context.split.tensor.get();
                  const bool cut = split && cutting1 == Cutting::outputs;
                  const int64_t unit = cut ? own_piece(units, *split).first : 0;
@@ -82,9 +90,9 @@ class Convnet : public Model {
                }});
   }
 
-  TensorPlan tensor_plan(int ranks) const override { return plan_of_stack(layers_, ranks); }
-
- private:
+  at::Generator generator_;
+  int64_t layer_count_;  // convolutions, dense1 and dense2
+  bool smooth_;
   std::vector<StackLayer> layers_;
 };
 

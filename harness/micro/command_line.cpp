@@ -10,6 +10,25 @@
 namespace dpbench::micro {
 namespace {
 
+void add_flags(CLI::App& app, MicroOptions& asked) {
+  app.add_option("--world", asked.worlds, "numbers of ranks, one process each [2]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 64));
+  app.add_option("--device", "device of the tensors; cuda: only the collectives [cpu]")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--backend", asked.backends, "backends [all that take tensors of the device]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(4, 1 << 30));
+  app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(4, 1 << 30));
+  app.add_option("--factor", asked.factor, "factor between sizes [4]")->check(CLI::Range(2, 1024));
+}
+
 void check_and_complete(CommandLine& line) {
   // Load the CUDA library before forking, so that all ranks inherit it. Loading does not initialise the driver, which
   // would break in a forked process.
@@ -47,22 +66,7 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
       "--benchmark_filter=REGEX, --benchmark_format=json, --benchmark_out=FILE, --benchmark_repetitions=N, ...");
   app.name("dpbench-micro");
   MicroOptions& asked = line.asked;
-  app.add_option("--world", asked.worlds, "numbers of ranks, one process each [2]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 64));
-  app.add_option("--device", "device of the tensors; cuda: only the collectives [cpu]")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--backend", asked.backends, "backends [all that take tensors of the device]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--factor", asked.factor, "factor between sizes [4]")->check(CLI::Range(2, 1024));
+  add_flags(app, asked);
   try {
     app.parse(ours);
     asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == "cuda";

@@ -3,7 +3,7 @@ import statistics
 
 import words
 from canvas import Chart, short
-from data import Interval, count, groups, outliers
+from data import Interval, count, groups
 from palette import LIGHT, SERIES
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
@@ -122,34 +122,26 @@ def distribution(cases, looks):
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
         axes.set_xlabel("relative to the case's median, %")
-        note += f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: only {MOST_POINTS} and all outliers drawn." if thinned else ""
-        chart.caption = (f"Dot: a sample. Band: the middle half of them. Ring: an outlier (10 sigmas of its launch and "
-                         f"5 % above its median). {words.source(rows)}{note}")
+        note += f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, the slowest among them." if thinned else ""
+        chart.caption = f"Dot: a sample. Band: the middle half of them. {words.source(rows)}{note}"
         yield chart
 
 
 def spread_of(chart, axes, row, case, looks):
     """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
-    points = [(100 * (value / middle - 1), odd, place) for place, launch in enumerate(case.launches)
-              for value, odd in zip(launch, outliers(launch))]
-    usual = sorted(value for value, _, _ in points)
+    points = sorted((100 * (value / middle - 1), place) for place, launch in enumerate(case.launches) for value in launch)
+    usual = [value for value, _ in points]
     low, high = quartiles(usual)
     colour = looks.colour(case.series, case.is_baseline)
     band = axes.barh([row], [high - low], 0.7, low, color=colour, alpha=0.25, zorder=2)[0]
-    odd = [point for point in points if point[1]]
-    kept = [point for point in points if not point[1]]
-    thin = len(kept) > MOST_POINTS
-    if thin:
-        kept = sorted(kept)[::-(-len(kept) // MOST_POINTS)]
+    drawn = points[::-len(points) // MOST_POINTS]
     number = len(case.launches)
-    for chosen, style in ((kept, {"marker": "o", "markersize": 2.6, "color": colour, "markeredgewidth": 0}),
-                          (odd, {"marker": "o", "markersize": 4.6, "markerfacecolor": "none", "markeredgecolor": LIGHT["bad"]})):
-        axes.plot([value for value, _, _ in chosen], [row + ((place + 0.5) / number - 0.5) * 0.6 for _, _, place in chosen],
-                  linestyle="none", zorder=3, **style)
+    axes.plot([value for value, _ in drawn], [row + ((place + 0.5) / number - 0.5) * 0.6 for _, place in drawn],
+              linestyle="none", zorder=3, marker="o", markersize=2.6, color=colour, markeredgewidth=0)
     chart.mark(band, f"{case.series}, world {case.world}: median {words.duration(middle)}, middle half {low:+.1f} % to {high:+.1f} %, "
-                     f"all {usual[0]:+.1f} % to {usual[-1]:+.1f} %, {count(len(odd), 'outlier')} of {count(len(points), 'sample')}")
-    return thin
+                     f"all {usual[0]:+.1f} % to {usual[-1]:+.1f} %, {count(len(points), 'sample')}")
+    return len(drawn) < len(points)
 
 
 def quartiles(ordered):

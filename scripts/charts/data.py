@@ -3,15 +3,12 @@ a chart."""
 import dataclasses
 import json
 import math
-import statistics
 
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
 BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-# Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
-MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
 
 
 def of(mapping, *keys):
@@ -182,13 +179,6 @@ class Case:
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
         words += [f"other mathematics: {self.means}"] if self.other_mathematics else []
         return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
-
-
-def outliers(launch):
-    """Returns a list with one bool for each block time of one launch (see Case.launches): True for an outlier."""
-    middle = statistics.median(launch)
-    sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
-    return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
 
 
 def label(cases):

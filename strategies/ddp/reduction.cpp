@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "strategies/ddp/compression.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::ddp {
@@ -38,6 +38,31 @@ std::vector<double> numbers_in(std::string list) {
   std::istringstream words(list);
   return std::vector<double>(std::istream_iterator<double>(words), {});
 }
+
+// c10d communication hook that reduces gradients in float16, bfloat16 or their own dtype.
+class CompressionHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  CompressionHook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<at::ScalarType> type)
+      : CppCommHookInterface(std::move(group)), type_(type) {}
+
+  // Reduces a bucket of gradients in the narrower dtype. Gradients are divided by the world size before the sum:
+  // float16's maximum is 65504, so their sum would overflow long before their mean.
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    at::Tensor wide = bucket.getBuffer();
+    std::vector<at::Tensor> narrow = {wide.to(type_.value_or(wide.scalar_type())).div_(state_->getSize())};
+    auto done = state_->allreduce(narrow)->getFuture();
+    return done->then(
+        [wide, narrow](c10::ivalue::Future& future) {
+          future.waitAndThrow();
+          if (!wide.is_same(narrow[0])) wide.copy_(narrow[0]);
+          return c10::IValue(wide);
+        },
+        c10::TensorType::get());
+  }
+
+ private:
+  std::optional<at::ScalarType> type_;
+};
 
 }  // namespace
 

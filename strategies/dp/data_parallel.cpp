@@ -95,15 +95,24 @@ class DataParallel : public BuiltInStrategy {
     phases.enter(Phase::scatter);
     if (replicas_[0]->restore_views(/*with_values=*/true)) model_writes_ = true;
     const bool resend = !first && model_writes();
-    const auto count = static_cast<int64_t>(replicas_.size());
-    dp::Pieces pieces(workload_, batch, count);
-    const int active = static_cast<int>(pieces.count());
-    std::vector<at::Tensor> outputs(pieces.count());
+    dp::Pieces pieces(workload_, batch, static_cast<int64_t>(replicas_.size()));
     if (link_) dp::broadcast_state(*link_, replicas_, first || resend);
     phases.enter(Phase::forward);
+    const auto outputs = forward_pieces(pieces, step, micros, first, resend, phases);
+    phases.enter(Phase::backward);
+    backward_pieces(loss_slopes(result, outputs, pieces.target(), micros), /*only_pass=*/micros == 1);
+    return static_cast<int>(outputs.size());
+  }
+
+  // Each replica copies the parameters that it lacks and loads its piece of the batch, then runs its forward pass.
+  // Returns the output of each piece.
+  std::vector<at::Tensor> forward_pieces(dp::Pieces& pieces, int64_t step, size_t micros, bool first, bool resend,
+                                         Phases& phases) {
+    const int active = static_cast<int>(pieces.count());
+    std::vector<at::Tensor> outputs(pieces.count());
     const auto now = [on = phases.on()] { return on ? Phases::Clock::now() : Phases::Clock::time_point{}; };
     std::atomic<int> copying = link_ ? 0 : active - 1;
-    threads_.run(static_cast<int>(count), [&](int i) {
+    threads_.run(static_cast<int>(replicas_.size()), [&](int i) {
       const auto index = static_cast<size_t>(i);
       dp::FlatReplica& mine = *replicas_[index];
       {
@@ -127,14 +136,17 @@ class DataParallel : public BuiltInStrategy {
     });
     charge_slowest(active, phases);
     dp::run_recording_passes(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
-    phases.enter(Phase::backward);
-    const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
-    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], /*only_pass=*/micros == 1); };
+    return outputs;
+  }
+
+  // slopes: gradient of the loss with respect to each piece's output.
+  void backward_pieces(const std::vector<at::Tensor>& slopes, bool only_pass) {
+    const int active = static_cast<int>(slopes.size());
+    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], only_pass); };
     threads_.run(active, [&](int i) {
       if (const auto index = static_cast<size_t>(i); !passes_[index]->records()) backward(index);
     });
     dp::run_recording_passes(passes_, active, threads_, backward);
-    return active;
   }
 
   // True if a forward pass has ever written to parameters. Parameters are then sent to the replicas before every pass

@@ -112,12 +112,10 @@ Axis Layout::axis_of(const std::string& name) const {
   return {.name = name, .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
 }
 
-void Layout::shard() {
-  if (!options_.sharded) return;
+bool Layout::choose_shard_axes() {
   const fsdp::Options& options = *options_.sharded;
-  const bool between = options.reshard == fsdp::Reshard::shard;
   const bool no_axis = mesh_.axis("shard").size == 1;
-  if (between && mesh_.group()->getSize() > 1 && no_axis)
+  if (options.reshard == fsdp::Reshard::shard && mesh_.group()->getSize() > 1 && no_axis)
     throw UsageError(options_.name + ".reshard=shard needs a mesh with an axis shard, such as --mesh dp=2,shard=2");
   if (options_.shards_over_dp) {
     shard_ = axis_of(shard_axis(mesh_.shape(), options.reshard));
@@ -126,10 +124,16 @@ void Layout::shard() {
     if (options.find_unused || options.reduce_each_micro)
       throw UsageError(options_.name + "." + (options.find_unused ? "find_unused=on" : "sync=each") +
                        " needs a mesh with an axis shard");
-    return;
+    return false;
   } else {
     shard_ = mesh_.axis("shard");
   }
+  return true;
+}
+
+void Layout::shard() {
+  if (!options_.sharded || !choose_shard_axes()) return;
+  const fsdp::Options& options = *options_.sharded;
   std::vector<fsdp::Span> spans;
   for (const pipeline::Stage& stage : stages_)
     if (stage.rank == pp_.rank) spans.push_back({stage.first, stage.last});
@@ -148,7 +152,7 @@ void Layout::shard() {
   units_.emplace(*replica_.shared_model(), names, spans, mine, options,
                  fsdp::Storage{.shard = shard_,
                                .replica = replicas_,
-                               .between = between ? mesh_.axis("shard") : Axis(),
+                               .between = options.reshard == fsdp::Reshard::shard ? mesh_.axis("shard") : Axis(),
                                .whole = options.stage == fsdp::Stage::zero2,
                                .gathered = options.gathered,
                                .reduced = options.reduced,

@@ -107,6 +107,8 @@ class Layout : public Strategy {
   Axis axis_of(const std::string& name) const;
   void refuse_parts_of_batch_statistics() const;
   void refuse_uncut_sequence() const;
+  // Sets the axes over which parameters are sharded and replicated. Returns false if the mesh shards nothing.
+  bool choose_shard_axes();
   void shard();  // no-op unless the options and the mesh require sharding
   void keep_own();
   std::vector<int64_t> part_counts(std::span<const Batch> micro) const;

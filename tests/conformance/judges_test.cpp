@@ -68,7 +68,7 @@ class ConformanceChecks : public testing::Test {
       start.parameters.emplace_back(item.key(), item.value().detach().to(at::kDouble));
     for (int rank = 0; rank < 3; ++rank)
       ranks_.emplace_back(start).steps.push_back(
-          {.ids = ids_of(scenario_, bench_.layout, bench_.seed, /*step=*/0, rank)});
+          {.ids = ids_of(scenario_, bench_.distribution, bench_.seed, /*step=*/0, rank)});
     const Trial first = make_trial(bench_, scenario_, {}, ranks_);
     for (int rank = 0; rank < 3; ++rank) {
       Evidence& evidence = ranks_[static_cast<size_t>(rank)];
@@ -135,8 +135,8 @@ TEST_F(ConformanceChecks, NameParameterIndexAndBothValuesOfAWrongGradient) {
 // Runs the check collective-order for four ranks and returns its result. bytes[r]: sizes of the all-gathers that rank r
 // calls over the axis `shard`, in order.
 CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
-  const Layout layout{Parallelism::ranks, 4, 4, workload().samples(), parse_mesh("dp=2,shard=2")};
-  const Bench bench{declared(), workload(), layout, 0, {}, {at::Device(at::kCPU)}, {}, 1};
+  const Distribution distribution{Parallelism::ranks, 4, 4, workload().samples(), parse_mesh("dp=2,shard=2")};
+  const Bench bench{declared(), workload(), distribution, 0, {}, {at::Device(at::kCPU)}, {}, 1};
   const Scenario scenario{.name = "working", .gradient_check = "", .keep_reductions = true};
   Trial trial{bench, scenario, {}, {}, {}, {}, {}};
   for (const auto& mine : bytes) {
@@ -235,7 +235,7 @@ TEST_F(ConformanceChecks, PassForGradientsThatDifferByRounding) {
 // Outputs near 1e300 make the error and its bound infinite, so their ratio is NaN. NaN must not pass.
 TEST_F(ConformanceChecks, FailIfTheErrorOfAGradientIsNotFinite) {
   const AlteredWorkload beyond(workload(), 1e300);
-  const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};
+  const Bench bench{declared(), beyond, bench_.distribution, 0, {}, bench_.devices, {}, 1};
   scenario_.smooth = true, scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-accuracy";
   for (auto& evidence : ranks_)
     for (auto& [name, gradient] : evidence.steps[0].gradients) gradient = at::Tensor();
@@ -402,14 +402,14 @@ TEST(TensorComparison, TreatsNonFiniteDifferencesAsInfinite) {
 }
 
 TEST(Scenarios, GiveEachRankItsOwnSamples) {
-  const Layout layout{Parallelism::ranks, 3, 4, 211};
-  for (const auto& scenario : scenarios(layout, at::kFloat, true, 5)) {
+  const Distribution distribution{Parallelism::ranks, 3, 4, 211};
+  for (const auto& scenario : scenarios(distribution, at::kFloat, true, 5)) {
     if (scenario.same_rows || scenario.unwatched) continue;
     std::set<int64_t> seen;
     int64_t rows = 0;
     for (int64_t step = 0; step < scenario.steps; ++step)
       for (int rank = 0; rank < 3; ++rank)
-        for (const auto& ids : ids_of(scenario, layout, 5, step, rank)) {
+        for (const auto& ids : ids_of(scenario, distribution, 5, step, rank)) {
           rows += ids.numel();
           for (int64_t i = 0; i < ids.numel(); ++i) seen.insert(ids[i].item<int64_t>());
         }
@@ -418,14 +418,14 @@ TEST(Scenarios, GiveEachRankItsOwnSamples) {
 }
 
 TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
-  const Layout layout{Parallelism::ranks, 3, 4, 211};
+  const Distribution distribution{Parallelism::ranks, 3, 4, 211};
   const Scenario scenario{.name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
   std::vector<std::vector<int64_t>> epochs(1);
   std::set<int64_t> sizes;
   for (int64_t step = 0; step < scenario.steps; ++step) {
     int64_t rows = 0;
     for (int rank = 0; rank < 3; ++rank) {
-      const auto micro = ids_of(scenario, layout, 5, step, rank);
+      const auto micro = ids_of(scenario, distribution, 5, step, rank);
       ASSERT_EQ(micro.size(), 2U);
       for (const auto& ids : micro) {
         ASSERT_GT(ids.numel(), 0);

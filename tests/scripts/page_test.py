@@ -90,11 +90,6 @@ class Data(unittest.TestCase):
         case.summary |= {"ci95_low": None, "ci95_high": None}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 100))
 
-    def test_only_times_far_above_the_median_count_as_outliers(self):
-        self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
-        # A value less than 5 % above the median is no outlier.
-        self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)
-
     def test_the_newest_successful_measurement_of_a_case_is_charted(self):
         old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         for name, report in (("20261101T000000Z-a", old), ("20261102T000000Z-b", new), ("20261103T000000Z-c", broken)):

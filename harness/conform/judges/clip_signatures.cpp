@@ -8,7 +8,7 @@ namespace dpbench {
 
 std::vector<Gradients> of_each_rank(const WrongGradient& c) {
   std::vector<Gradients> result;
-  if (c.trial.bench.layout.parallelism != Parallelism::ranks) return result;
+  if (c.trial.bench.distribution.parallelism != Parallelism::ranks) return result;
   for (int r = 0; r < c.trial.world(); ++r)
     result.push_back(c.only([r](const Shard& shard) { return shard.replica == r; }, c.trial.world()));
   return result;

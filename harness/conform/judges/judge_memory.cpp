@@ -13,7 +13,7 @@ void judge_memory(const Trial& trial, Rows& rows) {
       "memory of the model's parameters and gathers under way, at losses and collectives, with the strategy's formula";
   const auto model = first_model(trial.bench);
   const Params params = params_of(trial.bench, trial.scenario);
-  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   const auto most = strategy.live_parameters({.model = *model,
                                               .dtype = trial.scenario.dtype,
                                               .params = params,

@@ -73,7 +73,7 @@ Group calls_of_group(const Trial& trial, size_t step, const std::string& axis, c
 
 // Returns the collectives of a step on each axis, and in the group of all ranks.
 std::vector<AxisCalls> calls_of_axes(const Trial& trial, size_t step) {
-  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   std::vector<AxisCalls> all;
   for (size_t i = 0; i < mesh.size(); ++i) {
     AxisCalls& axis = all.emplace_back(AxisCalls{.axis = mesh[i].name, .groups = {}});

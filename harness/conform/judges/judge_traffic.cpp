@@ -73,7 +73,7 @@ std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Par
                                int64_t step) {
   int64_t samples = 0;
   for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
-  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   const auto formula = trial.bench.strategy.traffic({.model = model,
                                                      .dtype = trial.scenario.dtype,
                                                      .params = params,

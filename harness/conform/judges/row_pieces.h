@@ -13,8 +13,8 @@ namespace dpbench {
 // Returns the number of ranks between which a sharded strategy splits rows: the size of the mesh axis "shard" if it is
 // larger than 1, otherwise of "dp".
 inline int row_pieces(const Trial& trial) {
-  if (trial.bench.layout.parallelism != Parallelism::ranks) return 1;
-  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  if (trial.bench.distribution.parallelism != Parallelism::ranks) return 1;
+  const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   return size_of(mesh, size_of(mesh, "shard") > 1 ? "shard" : "dp");
 }
 

@@ -46,7 +46,7 @@ std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
-  const MeshShape mesh = trial.bench.layout.mesh_of_ranks();
+  const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   for (const AxisSize& axis : mesh)
     if (mesh.size() > 1 && axis.size > 1) {
       const std::string ranks = "the " + std::to_string(axis.size) + " ranks of an axis, such as " + axis.name;
@@ -100,7 +100,7 @@ bool same_forward_pass(const WrongGradient& c) {
   for (const auto& evidence : c.trial.ranks) {
     std::vector<at::Tensor> outputs;
     for (const auto& shard : c.expected.shards)
-      if (c.trial.bench.layout.owners() == 1 || shard.replica == c.trial.replica_of(evidence.rank))
+      if (c.trial.bench.distribution.owners() == 1 || shard.replica == c.trial.replica_of(evidence.rank))
         outputs.push_back(shard.output);
     const at::Tensor& seen = evidence.steps[static_cast<size_t>(c.step)].output;
     if (!outputs.empty() && !(seen.defined() && relative_error(seen, at::cat(outputs), 0) <= c.tolerance)) return false;
@@ -145,7 +145,7 @@ std::vector<Signature> time_signatures(const WrongGradient& c) {
   std::vector<double> others = before_it.shares;
   for (size_t i = 0; i < others.size(); ++i)
     if (before_it.shards[i].replica == 0) others[i] = 0;
-  if (c.trial.bench.layout.owners() == 1 && !others.empty()) {
+  if (c.trial.bench.distribution.owners() == 1 && !others.empty()) {
     replicas = combine(before_it.shards, others);
     for (size_t p = 0; p < replicas.size(); ++p) replicas[p] = replicas[p] + c.expected.gradient[p];
   }
@@ -195,7 +195,7 @@ std::string by_shares(const WrongGradient& c) {
                                  [](double a, double b) { return std::abs(a - b) < 1e-6; });
   if (as_due) return "the combination of all ranks instead of each rank's own gradient";
   const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.trial.replica_of(c.rank); };
-  bool partly = c.trial.world() > 1 && c.trial.bench.layout.owners() > 1;
+  bool partly = c.trial.world() > 1 && c.trial.bench.distribution.owners() > 1;
   for (size_t i = 0; i < seen.size(); ++i) partly = partly && mine(i) == (seen[i] > c.expected.shares[i] * (1 + 1e-6));
   return std::string(partly ? "only a part of it is reduced, the rest is this rank's own: " : "") + "the parts of " +
          (c.trial.scenario.accumulate > 1 ? "ranks' micro-batches" : "ranks or replicas") + " have the shares " +
@@ -205,7 +205,7 @@ std::string by_shares(const WrongGradient& c) {
 // Returns a diagnosis if the ranks of one replica report gradients that add up to the expected gradient, because the
 // strategy did not sum them. Otherwise returns an empty string.
 std::string by_axes(const WrongGradient& c) {
-  const MeshShape& mesh = c.trial.bench.layout.mesh;
+  const MeshShape& mesh = c.trial.bench.distribution.mesh;
   for (size_t axis = 0; axis < mesh.size(); ++axis)
     for (const std::vector<int>& group : groups_of_axis(mesh, axis)) {
       const bool one_replica = c.trial.replica_of(group.front()) == c.trial.replica_of(group.back());
@@ -324,7 +324,7 @@ std::string by_passes(const WrongGradient& c) {
   return std::string(
              "the outputs are right, the backward pass is not: a part of the loss without gradient, a layer "
              "recomputed differently, or gradients changed after it") +
-         (c.trial.bench.layout.mesh.size() > 1 ? ", or reduced over another axis" : "");
+         (c.trial.bench.distribution.mesh.size() > 1 ? ", or reduced over another axis" : "");
 }
 
 constexpr char read_too_early[] =

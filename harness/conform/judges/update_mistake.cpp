@@ -131,7 +131,7 @@ class Diagnosis {
   // Returns the gradient of this rank's own samples; undefined for a single process.
   at::Tensor own_gradient() const {
     at::Tensor sum;
-    if (trial_.bench.layout.parallelism != Parallelism::ranks) return sum;
+    if (trial_.bench.distribution.parallelism != Parallelism::ranks) return sum;
     for (const Shard& shard : expected().shards)
       if (const at::Tensor part = shard.gradient[update_.p].to(at::kDouble); shard.replica == update_.rank)
         sum = sum.defined() ? sum + part : part;

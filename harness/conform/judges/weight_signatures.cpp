@@ -68,7 +68,7 @@ std::vector<Signature> micro_signatures(const WrongGradient& c) {
        c.weighted([=](const Shard& shard) { return std::pow(count, static_cast<double>(shard.micro - last)); })},
       {"what had accumulated was added again after each micro-batch",
        c.weighted([=](const Shard& shard) { return static_cast<double>(micros - shard.micro); })}};
-  if (c.trial.bench.layout.owners() == 1) return list;
+  if (c.trial.bench.distribution.owners() == 1) return list;
   // Returns the gradient that results if the first `some` micro-batches are not reduced: this rank's own gradients of
   // them are added to the mean of the others.
   const auto without_reducing = [&](int64_t some) {

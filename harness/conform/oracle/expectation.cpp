@@ -27,19 +27,19 @@ int64_t micros_of(const Trial& trial, int64_t step) {
 }
 
 MicroBatches micro_batches(const Trial& trial, int64_t step) {
-  const Layout& layout = trial.bench.layout;
+  const Distribution& distribution = trial.bench.distribution;
   MicroBatches micro(static_cast<size_t>(micros_of(trial, step)));
-  const bool ranks = layout.parallelism == Parallelism::ranks;
-  for (int replica = 0; replica < (ranks ? layout.world : 1); ++replica) {
-    const int owner = ranks ? layout.rank_of(replica) : 0;
+  const bool ranks = distribution.parallelism == Parallelism::ranks;
+  for (int replica = 0; replica < (ranks ? distribution.world : 1); ++replica) {
+    const int owner = ranks ? distribution.rank_of(replica) : 0;
     const auto& ids = trial.ranks[static_cast<size_t>(owner)].steps[static_cast<size_t>(step)].ids;
     for (size_t k = 0; k < micro.size(); ++k) {
       const Batch batch =
-          k < ids.size() ? batch_of(trial.workload(), trial.scenario, layout, ids[k], owner, step) : Batch{};
+          k < ids.size() ? batch_of(trial.workload(), trial.scenario, distribution, ids[k], owner, step) : Batch{};
       if (ranks)
         micro[k].push_back(batch);
       else
-        micro[k] = pieces(batch, layout.world);
+        micro[k] = pieces(batch, distribution.world);
     }
   }
   return micro;
@@ -61,8 +61,8 @@ MicroBatches joined(const MicroBatches& micro) {
 std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
   std::vector<NamedTensors> result;
   for (int r = 0; r < trial.world(); ++r)
-    result.push_back(
-        trial.buffers_before(step, trial.bench.strategy.buffers == Buffers::local ? trial.bench.layout.rank_of(r) : 0));
+    result.push_back(trial.buffers_before(
+        step, trial.bench.strategy.buffers == Buffers::local ? trial.bench.distribution.rank_of(r) : 0));
   return result;
 }
 
@@ -108,7 +108,7 @@ ExpectedStep Expectation::at_step(int64_t step) {
   const bool local = strategy.gradient == Gradient::local || !strategy.own.empty();
   std::vector<NamedTensors> parameters;
   for (int r = 0; r < (local ? trial_.world() : 1); ++r)
-    parameters.push_back(trial_.parameters_before(step, trial_.bench.layout.rank_of(r)));
+    parameters.push_back(trial_.parameters_before(step, trial_.bench.distribution.rank_of(r)));
   const auto buffers = buffers_at_start(trial_, step);
   const Coupling coupling = strategy.buffers == Buffers::synchronised ? Coupling::batch
                             : strategy.gradient == Gradient::gathered ? Coupling::loss

@@ -51,7 +51,8 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
 at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
   std::vector<at::Tensor> outputs;
   for (const auto& shard : step.shards)
-    if (trial.bench.layout.owners() == 1 || shard.replica == trial.replica_of(rank)) outputs.push_back(shard.output);
+    if (trial.bench.distribution.owners() == 1 || shard.replica == trial.replica_of(rank))
+      outputs.push_back(shard.output);
   return outputs.empty() ? at::Tensor() : at::cat(outputs);
 }
 
@@ -108,11 +109,11 @@ OtherPass other_pass(const Trial& trial) {
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario) {
   const auto model = first_model(bench);
   Trial trial{bench, scenario, {}, {}, {}, {}, {}};
-  for (int rank = 0; rank < bench.layout.owners(); ++rank) {
+  for (int rank = 0; rank < bench.distribution.owners(); ++rank) {
     Evidence& start = trial.ranks.emplace_back();
     for (const auto& item : model->named_parameters()) start.parameters.emplace_back(item.key(), item.value());
     for (const auto& item : model->named_buffers()) start.buffers.emplace_back(item.key(), item.value());
-    start.steps.push_back({.ids = ids_of(scenario, bench.layout, bench.seed, 0, rank)});
+    start.steps.push_back({.ids = ids_of(scenario, bench.distribution, bench.seed, 0, rank)});
   }
   return Expectation(trial, is_exact(scenario)).at_step(0);
 }

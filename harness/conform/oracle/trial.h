@@ -46,8 +46,8 @@ struct Trial {
   std::vector<ExpectedStep> expected;
 
   const Workload& workload() const { return bench.workload; }
-  int world() const { return bench.layout.world; }  // number of replicas
-  int replica_of(int rank) const { return bench.layout.replica_of(rank); }
+  int world() const { return bench.distribution.world; }  // number of replicas
+  int replica_of(int rank) const { return bench.distribution.replica_of(rank); }
   const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
   const NamedTensors& buffers_before(int64_t step, int rank = 0) const;
   // Returns the gradient that a rank reported for a parameter; an undefined tensor if it reported none.

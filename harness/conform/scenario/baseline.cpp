@@ -19,8 +19,8 @@ ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& stra
 
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario) {
   const StrategyInfo& strategy = bench.strategy;
-  if (bench.layout.world != 1 || bench.layout.owners() != 1 || strategy.parallelism == Parallelism::single ||
-      strategy.reduced_in || strategy.used_in)
+  if (bench.distribution.world != 1 || bench.distribution.owners() != 1 ||
+      strategy.parallelism == Parallelism::single || strategy.reduced_in || strategy.used_in)
     return {};
   for (const auto& info : strategy_registry().all()) {
     const bool fits = bench.devices[0].is_cpu() ? info.cpu : info.cuda;
@@ -30,8 +30,8 @@ std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario
     const Bench baseline{single,
                          bench.workload,
                          {.parallelism = Parallelism::single,
-                          .rows_per_rank = bench.layout.rows_per_rank,
-                          .samples = bench.layout.samples},
+                          .rows_per_rank = bench.distribution.rows_per_rank,
+                          .samples = bench.distribution.samples},
                          0,
                          {},
                          {bench.devices[0]},

@@ -9,10 +9,11 @@
 
 namespace dpbench {
 
-Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
-               int owner, int64_t step) {
+Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
+               const at::Tensor& ids, int owner, int64_t step) {
   Batch batch = workload.batch(ids);
-  if (!scenario.poison || poisoned(scenario, layout) != std::pair(layout.replica_of(owner), step)) return batch;
+  if (!scenario.poison || poisoned(scenario, distribution) != std::pair(distribution.replica_of(owner), step))
+    return batch;
   // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
   // give NaN.
   const bool of_target = !batch.input.is_floating_point() ||

@@ -15,7 +15,7 @@ namespace dpbench {
 struct Bench {
   const StrategyInfo& strategy;  // the strategy's properties, adjusted to the values in `params`
   const Workload& workload;
-  Layout layout;
+  Distribution distribution;
   int rank = 0;
   Mesh mesh;  // mesh of all ranks; has no process groups unless the strategy runs one process per rank
   std::vector<at::Device> devices;
@@ -31,8 +31,8 @@ struct Bench {
 
 // Returns the batch of these sample ids for `owner` (a rank, or 0 for one process), including the NaN or infinity of a
 // poisoned sample.
-Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
-               int owner, int64_t step);
+Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
+               const at::Tensor& ids, int owner, int64_t step);
 
 // Returns the values of the strategy's parameters in a scenario.
 Params params_of(const Bench& bench, const Scenario& scenario);

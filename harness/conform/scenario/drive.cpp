@@ -80,7 +80,7 @@ class Driver {
       : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
     if (scenario.unwatched)
       mesh_ = bench.mesh;
-    else if (bench.layout.parallelism == Parallelism::ranks)
+    else if (bench.distribution.parallelism == Parallelism::ranks)
       wrap_groups();
   }
 
@@ -119,13 +119,13 @@ class Driver {
 
   void record_failure(const std::string& why) {
     evidence_.error = why;
-    evidence_.interrupted = bench_.layout.owners() > 1 && !evidence_.refused;
+    evidence_.interrupted = bench_.distribution.owners() > 1 && !evidence_.refused;
     evidence_.echo = std::ranges::any_of(agreeing_, [](const auto& one) { return one->diverged(); });
   }
 
   void wrap_groups() {
     const at::Device device = bench_.devices.at(0);
-    const bool plain = is_plain(bench_.layout.mesh);
+    const bool plain = is_plain(bench_.distribution.mesh);
     mesh_ = bench_.mesh.with_groups([&](const std::string& axis, const auto& group) {
       return wrapped_group(group, device.type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
         // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
@@ -146,11 +146,11 @@ class Driver {
 
   // Returns the ranks of this rank's group on an axis; all ranks for world_axis.
   std::vector<int> ranks_of_group(const std::string& axis) const {
-    const MeshShape mesh = bench_.layout.mesh_of_ranks();
+    const MeshShape mesh = bench_.distribution.mesh_of_ranks();
     for (size_t i = 0; i < mesh.size(); ++i)
       for (const auto& ranks : groups_of_axis(mesh, i))
         if (mesh[i].name == axis && std::ranges::count(ranks, bench_.rank) > 0) return ranks;
-    std::vector<int> everyone(static_cast<size_t>(bench_.layout.owners()));
+    std::vector<int> everyone(static_cast<size_t>(bench_.distribution.owners()));
     std::iota(everyone.begin(), everyone.end(), 0);
     return everyone;
   }
@@ -194,7 +194,7 @@ class Driver {
     const auto strategy = make(bench_.workload);
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       enter("step " + std::to_string(step));
-      StepEvidence seen{.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank)};
+      StepEvidence seen{.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank)};
       std::vector<Batch> micro;
       for (const auto& ids : seen.ids)
         micro.push_back(bench_.strategy.loads_rows ? Batch{{}, {}, ids} : bench_.workload.batch(ids));
@@ -250,9 +250,9 @@ class Driver {
     enter("step " + std::to_string(step));
     std::vector<Batch> micro;
     StepEvidence seen;
-    seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
+    seen.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank);
     for (const auto& ids : seen.ids)
-      micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
+      micro.push_back(batch_of(bench_.workload, scenario_, bench_.distribution, ids, bench_.rank, step));
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
@@ -286,7 +286,7 @@ class Driver {
   // Returns the ids of samples to evaluate. They differ between ranks, because evaluation must work on one rank alone.
   at::Tensor evaluated_ids(int64_t step) const {
     const auto first = static_cast<int64_t>(bench_.seed % 1000) * 17 + step * 5 + bench_.rank;
-    return at::arange(first, first + 3).remainder(bench_.layout.samples);
+    return at::arange(first, first + 3).remainder(bench_.distribution.samples);
   }
 
   void evaluate(Strategy& strategy, int64_t step) {

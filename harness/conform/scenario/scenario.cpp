@@ -6,8 +6,8 @@
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/scenario/epochs.h"
 #include "workloads/base/hash.h"
+#include "workloads/data/sampler.h"
 
 namespace dpbench {
 namespace {
@@ -160,11 +160,11 @@ Split split_of(const Scenario& scenario, int64_t step) {
   return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
 }
 
-int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int replica, int64_t step) {
-  const int64_t rows = layout.rows_per_rank;
+int64_t rows_of_first(const Scenario& scenario, const Distribution& distribution, int replica, int64_t step) {
+  const int64_t rows = distribution.rows_per_rank;
   const Split split = split_of(scenario, step);
-  if (layout.parallelism == Parallelism::ranks) {
-    const bool last = replica == layout.world - 1;
+  if (distribution.parallelism == Parallelism::ranks) {
+    const bool last = replica == distribution.world - 1;
     switch (split) {
       case Split::even:
         return rows;
@@ -176,42 +176,73 @@ int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int replic
   }
   switch (split) {
     case Split::even:
-      return rows * layout.world;
+      return rows * distribution.world;
     case Split::uneven:
-      return (rows - 1) * layout.world + 1;
+      return (rows - 1) * distribution.world + 1;
     case Split::few:
-      return layout.world - 1;
+      return distribution.world - 1;
   }
   return rows;
 }
 
 // Returns the number of samples of a micro-batch. As in real training, the last micro-batch is smaller than the others,
 // unless the scenario sets same_rows.
-int64_t rows_of(const Scenario& scenario, const Layout& layout, int replica, int64_t micro, int64_t step) {
-  const int64_t rows = rows_of_first(scenario, layout, replica, step);
+int64_t rows_of(const Scenario& scenario, const Distribution& distribution, int replica, int64_t micro, int64_t step) {
+  const int64_t rows = rows_of_first(scenario, distribution, replica, step);
   const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
   return rest ? (rows + 1) / 2 : rows;
 }
 
-int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro, int64_t step) {
+int64_t rows_of_all(const Scenario& scenario, const Distribution& distribution, int64_t micro, int64_t step) {
   int64_t total = 0;
-  for (int replica = 0; replica < (layout.parallelism == Parallelism::ranks ? layout.world : 1); ++replica)
-    total += rows_of(scenario, layout, replica, micro, step);
+  for (int replica = 0; replica < (distribution.parallelism == Parallelism::ranks ? distribution.world : 1); ++replica)
+    total += rows_of(scenario, distribution, replica, micro, step);
   return total;
+}
+
+struct Epoch {
+  int64_t samples, batch;  // samples of an epoch; samples of a full batch over all ranks
+
+  int64_t steps() const { return (samples + batch - 1) / batch; }
+};
+
+Epoch epoch_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed) {
+  const int64_t least = distribution.world * scenario.accumulate;  // at least one sample per replica and micro-batch
+  const int64_t rows = scenario.rows_per_rank > 0 ? scenario.rows_per_rank : distribution.rows_per_rank;
+  const int64_t batch = std::min(least * rows, distribution.samples);
+  const int64_t full = std::max<int64_t>(1, std::min(scenario.steps / 2, distribution.samples / batch));
+  // The last batch of an epoch is shorter by a number that depends on the seed.
+  const int64_t spare = full > 1 && scenario.short_batches ? batch - least : 0;
+  return {full * batch - (spare > 0 ? 1 + static_cast<int64_t>(seed) % spare : 0), batch};
+}
+
+// Returns the sample ids of the scenario `unwatched`: shuffled epochs with a short last batch, assigned to ranks as in
+// a timed run. The steps cover two epochs if there are enough samples, otherwise more than two.
+std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed,
+                                  int64_t step, int owner) {
+  const Epoch epoch = epoch_of(scenario, distribution, seed);
+  const at::Tensor order = epoch_order(epoch.samples, seed, step / epoch.steps(), /*shuffle=*/true);
+  const int64_t from = step % epoch.steps() * epoch.batch;
+  at::Tensor rows = order.slice(0, from, std::min(from + epoch.batch, epoch.samples));
+  if (distribution.parallelism == Parallelism::ranks)
+    rows = rows.slice(0, distribution.replica_of(owner), std::nullopt, distribution.world);
+  std::vector<at::Tensor> micro;
+  for (const at::Tensor& ids : rows.tensor_split(scenario.accumulate, 0)) micro.push_back(ids.contiguous());
+  return micro;
 }
 
 }  // namespace
 
 int64_t drawn_rows(uint64_t seed) { return drawn(seed, 0, 2, 7); }
 
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly, uint64_t seed) {
+std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed) {
   std::vector<Scenario> chosen;
   for (auto& scenario : table(working, seed)) {
     if (scenario.costly && !costly) continue;
-    if (layout.world == 1 && (scenario.rows != Split::even || scenario.huge)) continue;
-    if (layout.owners() == 1 && scenario.late) continue;
-    if (layout.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
-    if (layout.world > 1 || layout.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
+    if (distribution.world == 1 && (scenario.rows != Split::even || scenario.huge)) continue;
+    if (distribution.owners() == 1 && scenario.late) continue;
+    if (distribution.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
+    if (distribution.world > 1 || distribution.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
     chosen.push_back(std::move(scenario));
   }
   return chosen;
@@ -224,22 +255,23 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
   return names;
 }
 
-std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
-  if (scenario.unwatched) return epoch_ids(scenario, layout, seed, step, owner);
-  const int replica = layout.parallelism == Parallelism::ranks ? layout.replica_of(owner) : 0;
-  if (rows_of_first(scenario, layout, replica, step) == 0) return {};
-  const int64_t stride = stride_for(layout.samples, seed);
+std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
+                               int owner) {
+  if (scenario.unwatched) return epoch_ids(scenario, distribution, seed, step, owner);
+  const int replica = distribution.parallelism == Parallelism::ranks ? distribution.replica_of(owner) : 0;
+  if (rows_of_first(scenario, distribution, replica, step) == 0) return {};
+  const int64_t stride = stride_for(distribution.samples, seed);
   int64_t in_a_step = 0, before = 0;
-  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k, /*step=*/0);
+  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, distribution, k, /*step=*/0);
   std::vector<at::Tensor> micro;
   for (int64_t k = 0; k < scenario.accumulate; ++k) {
     int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
-    for (int other = 0; other < replica; ++other) start += rows_of(scenario, layout, other, k, step);
-    before += rows_of_all(scenario, layout, k, step);
-    const int64_t mine = rows_of(scenario, layout, replica, k, step);
+    for (int other = 0; other < replica; ++other) start += rows_of(scenario, distribution, other, k, step);
+    before += rows_of_all(scenario, distribution, k, step);
+    const int64_t mine = rows_of(scenario, distribution, replica, k, step);
     auto ids = at::empty({mine}, at::kLong);
     for (int64_t i = 0; i < mine; ++i)
-      ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
+      ids.data_ptr<int64_t>()[i] = (start + i) % distribution.samples * stride % distribution.samples;
     micro.push_back(ids);
   }
   return micro;
@@ -252,8 +284,8 @@ std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
   return sizes;
 }
 
-std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout) {
-  return {layout.parallelism == Parallelism::ranks && layout.world > 1 ? 1 : 0, scenario.steps - 1};
+std::pair<int, int64_t> poisoned(const Scenario& scenario, const Distribution& distribution) {
+  return {distribution.parallelism == Parallelism::ranks && distribution.world > 1 ? 1 : 0, scenario.steps - 1};
 }
 
 }  // namespace dpbench

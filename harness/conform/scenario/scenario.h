@@ -50,13 +50,13 @@ struct Scenario {
   bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
   int64_t first = 0;          // number of the scenario's first step in the training run
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
-  int64_t rows_per_rank = 0;  // samples in a rank's micro-batch; 0: Layout::rows_per_rank
+  int64_t rows_per_rank = 0;  // samples in a rank's micro-batch; 0: Distribution::rows_per_rank
   bool sizes = false;         // if true, probes with large parameters run the scenario even without --long
   bool costly = false;        // if true, only workloads marked as thorough run the scenario without --long
 };
 
 // How samples are distributed: over ranks, or over the replicas of one process.
-struct Layout {
+struct Distribution {
   Parallelism parallelism = Parallelism::ranks;
   int world = 1;  // number of replicas that get different samples
   int64_t rows_per_rank = 4;
@@ -77,7 +77,7 @@ struct Layout {
 
 // Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios. The numbers
 // of micro-batches depend on the seed.
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly, uint64_t seed);
+std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed);
 // Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
 int64_t drawn_rows(uint64_t seed);
 
@@ -89,13 +89,14 @@ std::vector<std::string> checks_of(const Scenario& scenario);
 
 // Returns the sample ids of each micro-batch of a step for `owner` (a rank, or 0 for one process). The list is empty if
 // the owner gets no samples.
-std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner);
+std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
+                               int owner);
 
 // Returns the piece sizes of a batch split like torch.chunk: pieces of ceil(rows / replicas) samples and a shorter last
 // one. There may be fewer pieces than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
 // Returns the replica (0 for a single process) and the step of the poisoned sample, which contains a NaN or infinity.
-std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout);
+std::pair<int, int64_t> poisoned(const Scenario& scenario, const Distribution& distribution);
 
 }  // namespace dpbench

@@ -38,7 +38,7 @@ class Trials {
 
   // Returns the names of the parameters that one rank does not use in any micro-batch of a step.
   std::vector<std::string> unused(const Scenario& scenario, int rank, int64_t step) {
-    return unused(ids_of(scenario, bench_.layout, bench_.seed, step, rank), step);
+    return unused(ids_of(scenario, bench_.distribution, bench_.seed, step, rank), step);
   }
 
  private:
@@ -48,10 +48,10 @@ class Trials {
 };
 
 // Returns one scenario for each different way to choose samples.
-std::vector<Scenario> with_distinct_samples(const Layout& layout, uint64_t seed) {
+std::vector<Scenario> with_distinct_samples(const Distribution& distribution, uint64_t seed) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool, bool>> seen;
-  for (auto& scenario : scenarios(layout, at::kFloat, true, seed))
+  for (auto& scenario : scenarios(distribution, at::kFloat, true, seed))
     if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows, scenario.unwatched).second)
       chosen.push_back(std::move(scenario));
   return chosen;
@@ -65,7 +65,7 @@ bool first_steps_use_all(const Bench& bench) try {
   // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
   for (const Split rows : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
-      for (int rank = 0; rank < bench.layout.owners(); ++rank)
+      for (int rank = 0; rank < bench.distribution.owners(); ++rank)
         if (!trials.unused({.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
   return true;
 } catch (const std::exception&) {
@@ -75,12 +75,12 @@ bool first_steps_use_all(const Bench& bench) try {
 UnusedPattern unused_pattern(const Bench& bench) {
   UnusedPattern pattern;
   Trials trials(bench);
-  for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed)) {
+  for (const auto& scenario : with_distinct_samples(bench.distribution, bench.seed)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // number of ranks that have samples in this step
-      for (int rank = 0; rank < bench.layout.owners(); ++rank) {
-        if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
+      for (int rank = 0; rank < bench.distribution.owners(); ++rank) {
+        if (ids_of(scenario, bench.distribution, bench.seed, step, rank).empty()) continue;
         ++ranks;
         for (const auto& name : trials.unused(scenario, rank, step)) ++counts[name];
       }
@@ -98,11 +98,12 @@ bool graph_changes(const Bench& bench) {
   const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
   std::optional<std::vector<std::string>> before;
   Trials trials(bench);
-  for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed))
+  for (const auto& scenario : with_distinct_samples(bench.distribution, bench.seed))
     for (int64_t step = 0; step < 4; ++step)
-      for (int owner = 0; owner < bench.layout.owners(); ++owner)
-        for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
-          for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
+      for (int owner = 0; owner < bench.distribution.owners(); ++owner)
+        for (const auto& ids : ids_of(scenario, bench.distribution, bench.seed, step, owner))
+          for (const auto& piece :
+               ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.distribution.world))) {
             const auto names = trials.unused({piece}, step);
             if (before && *before != names) return true;
             before = names;

@@ -56,16 +56,17 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
 // All paths include the collectives that do not overlap with computing. Each path's time is linear in computing time,
 // latency and seconds per byte; a row holds the three coefficients.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
-  const auto& traffic = shape.traffic;
+  const auto& collectives = shape.collectives;
   const double k = shape.computing(world), copying = shape.copying(world);
   Terms blocking, overlapped;
-  for (const Traffic& one : traffic)
+  for (const StepCollective& one : collectives)
     if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
-  std::vector<Row> paths(traffic.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
-  for (size_t i = traffic.size(); i-- > 0;) {
-    if (!traffic[i].hides) continue;  // a collective that does not overlap is part of every path, so it adds no path
-    overlapped = overlapped + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
-    paths[i] = {k * (traffic[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
+  std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
+  for (size_t i = collectives.size(); i-- > 0;) {
+    if (!collectives[i].hides)
+      continue;  // a collective that does not overlap is part of every path, so it adds no path
+    overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes);
+    paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};
   }
   return paths;
@@ -140,7 +141,7 @@ Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<Wor
   std::vector<std::vector<Row>> paths;
   for (const auto& time : times) paths.push_back(critical_paths(shape, algorithm, time.world));
   Fit best{.error = std::numeric_limits<double>::infinity()};
-  const size_t number = shape.traffic.size();
+  const size_t number = shape.collectives.size();
   for (const size_t first : {number > 0 ? number - 1 : 0, size_t{0}, number}) {
     const Fit fit = fit_from(shape, algorithm, times, paths, first);
     if (fit.error < best.error) best = fit;

@@ -109,14 +109,14 @@ double ready_by_bytes(const std::map<std::string, double>& phases, double part) 
   return (before + part * share_of(phases, "backward")) / computing_of(phases);
 }
 
-std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backward_end) {
+std::vector<StepCollective> collectives_of(const RankRecord& rank, int world, double backward_end) {
   double all = 0, so_far = 0, blocked = 0;
   for (const auto& one : rank.profile->collectives)
     if (hides(one)) all += whole_bytes(one, world);
   const double computing = computing_of(rank.phases_ns);
-  std::vector<Traffic> traffic;
+  std::vector<StepCollective> collectives;
   for (const auto& one : rank.profile->collectives) {
-    Traffic item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
+    StepCollective item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
     if (item.hides) {
       so_far += item.bytes;
       // Use measured start times of collectives only in world 1: in larger worlds they would include waiting for other
@@ -127,9 +127,9 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
     } else if (one.start_ns && one.end_ns) {
       blocked += *one.end_ns - *one.start_ns;
     }
-    traffic.push_back(std::move(item));
+    collectives.push_back(std::move(item));
   }
-  return traffic;
+  return collectives;
 }
 
 bool has_interval(const CaseRecord& record) {
@@ -288,7 +288,7 @@ StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores) {
     const double after = share_of(rank->phases_ns, "optimizer") / computing_of(rank->phases_ns);
     shape.backward_end = 1 - after;
     shape.fixed = shape.strong ? after : 0;
-    shape.traffic = traffic_of(*rank, record->spec.world, shape.backward_end);
+    shape.collectives = collectives_of(*rank, record->spec.world, shape.backward_end);
     break;
   }
   return shape;

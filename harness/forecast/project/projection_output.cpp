@@ -77,7 +77,7 @@ Json case_json(const ProjectedWorld& world) {
 Json series_json(const ProjectedSeries& s) {
   Json json = {{"projected", true}, {"case", to_json(s.spec)}, {"fit", parameters_json(s)}};
   json["collectives"] = Json::array();
-  for (const Traffic& one : s.shape.traffic)
+  for (const StepCollective& one : s.shape.collectives)
     json["collectives"].push_back(
         {{"op", one.op}, {"bytes", one.bytes}, {"ready", one.ready}, {"beside_computing", one.hides}});
   json["fitted"] = Json::array();
@@ -129,7 +129,7 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
   std::string worlds;
   for (const FittedWorld& one : s.fitted) worlds += (worlds.empty() ? "" : ", ") + std::to_string(one.world);
   double bytes = 0;
-  for (const Traffic& one : s.shape.traffic) bytes += one.bytes;
+  for (const StepCollective& one : s.shape.collectives) bytes += one.bytes;
   Interval95 slowest_first = s.seconds_per_byte;
   if (slowest_first) std::swap(slowest_first->low, slowest_first->high);
   std::vector<std::string> all = {
@@ -137,7 +137,7 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
           span_text(s.compute_s, ms) + "), latency " + micro(s.fit.latency_s) + " (" + span_text(s.latency_s, micro) +
           "), bandwidth " + rate(s.fit.seconds_per_byte) + " (" + span_text(slowest_first, rate) + "); off by " +
           text_of_number(100 * s.fit.error, "%.1f %%"),
-      std::to_string(s.shape.traffic.size()) + (s.shape.traffic.size() == 1 ? " collective" : " collectives") +
+      std::to_string(s.shape.collectives.size()) + (s.shape.collectives.size() == 1 ? " collective" : " collectives") +
           " a step, " + text_of_number(bytes * 1e-6, "%.4g MB")};
   if (!s.compute_s)
     all.push_back(

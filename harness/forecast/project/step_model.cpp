@@ -9,7 +9,8 @@ namespace dpbench {
 namespace {
 
 // Returns the predicted time of one collective of the step, in a world (number of replicas).
-double seconds_of(const StepShape& shape, const Traffic& one, Algorithm algorithm, int world, const Network& network) {
+double seconds_of(const StepShape& shape, const StepCollective& one, Algorithm algorithm, int world,
+                  const Network& network) {
   Network shared = network;
   shared.intra.bytes_per_s /= shape.copying(world);
   return collective_seconds(one.op, algorithm, world, one.bytes, shared);
@@ -20,7 +21,7 @@ StepTime time_with(const StepShape& shape, double compute_s, int world, const Ne
   Lanes backward, blocking;
   double last = 0;
   int hiding = 0;
-  for (const Traffic& one : shape.traffic) {
+  for (const StepCollective& one : shape.collectives) {
     const double seconds = seconds_of(shape, one, algorithm, world, network);
     if (!one.hides) {
       blocking.stop_for(seconds);

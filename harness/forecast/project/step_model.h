@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-struct Traffic {
+struct StepCollective {
   std::string op{};
   double bytes = 0;
   double ready = 0;    // fraction of the step's computing that is done when this collective can start
@@ -18,7 +18,7 @@ struct Traffic {
 };
 
 struct StepShape {
-  std::vector<Traffic> traffic{};  // collectives of a step, in order
+  std::vector<StepCollective> collectives{};  // collectives of a step, in order
   double backward_end = 1;  // fraction of the step's computing that comes before the reduced gradients are needed
   bool strong = false;      // true for strong scaling: with more devices, each has fewer samples
   double fixed = 0;         // strong scaling only: fraction of computing that does not shrink with the samples

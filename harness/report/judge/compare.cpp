@@ -21,7 +21,7 @@ int64_t fewest_launches(const Figure& figure) {
 
 // True if the rule (e.g. median:5%) can judge the case. A rule on a ratio to the baseline does not apply to the
 // baseline case itself, because that ratio is always 1.
-bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
+bool applies(const GateRule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
 
 class Comparer {
  public:
@@ -53,7 +53,7 @@ class Comparer {
     else if (!base || !base->ok())
       visit_without_base(base, now);
     else
-      for (const Rule& rule : gate_.rules_for(id)) {
+      for (const GateRule& rule : gate_.rules_for(id)) {
         if (!applies(rule, now.spec)) continue;
         rule.bound ? judge_bound(base, now, rule) : judge(*base, now, rule);
       }
@@ -66,11 +66,11 @@ class Comparer {
     else
       result_.added.push_back({now.spec.id, name_of(now.status)});
     if (!now.ok()) return;
-    for (const Rule& rule : gate_.rules_for(now.spec.id))
+    for (const GateRule& rule : gate_.rules_for(now.spec.id))
       if (rule.bound && applies(rule, now.spec)) judge_bound(nullptr, now, rule);
   }
 
-  void judge_bound(const CaseRecord* base, const CaseRecord& now, const Rule& rule) {
+  void judge_bound(const CaseRecord* base, const CaseRecord& now, const GateRule& rule) {
     const auto figure = figure_of(*rule.metric, now_, now);
     if (!figure) return add_unmeasured(now, rule, "new");
     Judgement judgement{.case_id = now.spec.id, .rule = rule, .now = figure->value, .change = {}};
@@ -84,13 +84,13 @@ class Comparer {
     result_.judged.push_back(std::move(judgement));
   }
 
-  void add_unmeasured(const CaseRecord& now, const Rule& rule, const char* run) {
+  void add_unmeasured(const CaseRecord& now, const GateRule& rule, const char* run) {
     result_.unmeasured.push_back({now.spec.id, std::string(rule.metric->name) + " needs " +
                                                    (rule.metric->within_one_run ? "the baseline's row and " : "") +
                                                    "a measured launch in the " + run + " run"});
   }
 
-  void judge(const CaseRecord& base, const CaseRecord& now, const Rule& rule) {
+  void judge(const CaseRecord& base, const CaseRecord& now, const GateRule& rule) {
     const auto before = figure_of(*rule.metric, base_, base), after = figure_of(*rule.metric, now_, now);
     if (!before || !after) return add_unmeasured(now, rule, before ? "new" : "base");
     if (!comparable_figures(*rule.metric, base, now)) {
@@ -126,7 +126,7 @@ bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate
   return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
     const auto& rules = gate.rules_for(id);
     return std::all_of(rules.begin(), rules.end(),
-                       [](const Rule& rule) { return rule.metric->within_one_run || rule.bound; });
+                       [](const GateRule& rule) { return rule.metric->within_one_run || rule.bound; });
   });
 }
 

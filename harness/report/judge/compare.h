@@ -13,7 +13,7 @@ namespace dpbench {
 
 struct Judgement {
   std::string case_id;
-  Rule rule;
+  GateRule rule;
   // The metric's value in the base and the new run, before scaling by display_scale. A rule with an absolute limit
   // needs no base.
   std::optional<double> base{};

@@ -39,7 +39,7 @@ std::string unit_names(const Metric& metric) {
 }
 
 // Parses the limit of a rule on the new run alone, such as "<0.5ms".
-Rule parse_bound(const Metric& metric, const std::string& text, const std::string& limit) {
+GateRule parse_bound(const Metric& metric, const std::string& text, const std::string& limit) {
   const char side = metric.larger_is_worse ? '<' : '>';
   const std::string example = std::string(metric.name) + ":" + side + "20" + metric.units.back().name,
                     start = "--fail-on '" + text + "': ";
@@ -57,8 +57,8 @@ Rule parse_bound(const Metric& metric, const std::string& text, const std::strin
                    "'");
 }
 
-std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
-  std::vector<Rule> rules;
+std::vector<GateRule> parse_rules(const std::vector<std::string>& texts) {
+  std::vector<GateRule> rules;
   for (const std::string& text : texts) {
     std::istringstream pieces(text);
     for (std::string piece; std::getline(pieces, piece, ',');) rules.push_back(parse_rule(piece));
@@ -79,7 +79,7 @@ void allow_only(const Json& json, const std::vector<std::string>& keys, const st
 
 }  // namespace
 
-Rule parse_rule(const std::string& text) {
+GateRule parse_rule(const std::string& text) {
   const size_t colon = text.find(':');
   const Metric* metric = find_metric(text.substr(0, colon));
   if (!metric) throw UsageError("--fail-on '" + text + "': unknown figure. Use one of " + known_metrics());
@@ -105,7 +105,7 @@ const Gate::Special* Gate::special_for(const std::string& case_id) const {
   return found == special.end() ? nullptr : &*found;
 }
 
-const std::vector<Rule>& Gate::rules_for(const std::string& case_id) const {
+const std::vector<GateRule>& Gate::rules_for(const std::string& case_id) const {
   const Special* entry = special_for(case_id);
   return entry ? entry->rules : rules;
 }

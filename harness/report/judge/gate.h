@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-struct Rule {
+struct GateRule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
   double limit = 0;  // largest accepted change, in the unit of change_between(): log ratio or percentage points
@@ -22,20 +22,20 @@ struct Rule {
 
 // Parses one rule: a change, e.g. "median:5%" or "efficiency:3" (percentage points), or an absolute limit on the new
 // run, e.g. "median:<0.5ms" or "throughput:>1000". Throws a UsageError that names the allowed values.
-Rule parse_rule(const std::string& text);
+GateRule parse_rule(const std::string& text);
 
 struct Gate {
   struct Special {
     std::string cases;  // glob over case ids, e.g. ddp/*/cpu:2/*
-    std::vector<Rule> rules;
+    std::vector<GateRule> rules;
     bool matches(const std::string& case_id) const;
   };
   std::vector<Special> special;  // rules for cases whose id matches a pattern; the first matching entry applies
-  std::vector<Rule> rules;       // rules for all other cases
+  std::vector<GateRule> rules;   // rules for all other cases
 
   // Returns the first entry of `special` that matches the case, or null if none does.
   const Special* special_for(const std::string& case_id) const;
-  const std::vector<Rule>& rules_for(const std::string& case_id) const;
+  const std::vector<GateRule>& rules_for(const std::string& case_id) const;
 };
 
 // Returns the gate for the values of --fail-on. Each text may hold several rules, separated by commas. An empty list

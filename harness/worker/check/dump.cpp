@@ -43,8 +43,8 @@ TensorFile contents(const Bench& bench, const Scenario& scenario, const Evidence
   add(file, "buffers", first ? evidence.buffers : evidence.steps[step - 1].buffers);
   add(file, "state", first ? evidence.state : evidence.steps[step - 1].state);
   for (size_t micro = 0; micro < seen.ids.size(); ++micro) {
-    const Batch batch =
-        batch_of(bench.workload, scenario, bench.layout, seen.ids[micro], evidence.rank, static_cast<int64_t>(step));
+    const Batch batch = batch_of(bench.workload, scenario, bench.distribution, seen.ids[micro], evidence.rank,
+                                 static_cast<int64_t>(step));
     const std::string group = "batch." + std::to_string(micro) + ".";
     add(file, group + "input", batch.input);
     add(file, group + "target", batch.target);
@@ -79,13 +79,13 @@ void Dump::add(const Bench& bench, const Scenario& scenario, std::optional<doubl
     fs::create_directories(path.parent_path());
     save_tensors(path.string(), contents(bench, scenario, evidence, step));
     if (rank_ != 0) continue;
-    for (int rank = 0; rank < bench.layout.owners(); ++rank)
+    for (int rank = 0; rank < bench.distribution.owners(); ++rank)
       files_.push_back({{"file", file_of(folder, bench, scenario, rank, step)},
                         {"case", spec_.id},
                         {"strategy", spec_.strategy},
                         {"workload", spec_.workload},
                         {"world", spec_.world},
-                        {"ranks", bench.layout.owners()},
+                        {"ranks", bench.distribution.owners()},
                         {"scenario", scenario.name},
                         {"dtype", name_of(scenario.dtype == at::kDouble ? Dtype::f64 : spec_.dtype)},
                         {"accumulate", scenario.accumulate},

@@ -44,7 +44,7 @@ NamedTensors copies_of(const NamedTensors& tensors, const Sample& sample) {
   return copies;
 }
 
-Layout layout_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload) {
+Distribution distribution_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload) {
   return {.parallelism = info.parallelism,
           .world = spec.replicas(),
           .samples = workload.samples(),
@@ -60,7 +60,7 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       strategy_(strategy),
       source_(source),
       timer_(timer),
-      bench_{info_,        setup.workload, layout_of(spec, info_, setup.workload),
+      bench_{info_,        setup.workload, distribution_of(spec, info_, setup.workload),
              group.rank(), setup.mesh,     setup.devices,
              spec.params,  spec.seed},
       dtype_(setup.dtype),
@@ -86,7 +86,7 @@ int64_t Audit::affordable(int64_t block_steps, double reserved_s) const {
 
 void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   int64_t steps = 0;
-  if (audits_ == 0) shortest_s_ = step_s_ = cost_of_replica * bench_.layout.world * timed_step_s;
+  if (audits_ == 0) shortest_s_ = step_s_ = cost_of_replica * bench_.distribution.world * timed_step_s;
   const double last_audit_s = shortest_s_ + step_s_;
   if (group_.rank() == 0)
     if (const int64_t most = affordable(block_steps, last_audit_s); most > 0 && random_() % 2 == 0)
@@ -139,7 +139,7 @@ void Audit::run(int64_t steps) {
   const int64_t first = timer_.step_index();
   if (samples()) sample_.seed = static_cast<uint64_t>(group_.agree(static_cast<int64_t>(random_() >> 1)));
   const Evidence mine = observed(steps);
-  const bool ranks = bench_.layout.owners() > 1;
+  const bool ranks = bench_.distribution.owners() > 1;
   auto all = ranks
                  ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
                  : std::vector<Evidence>{mine};

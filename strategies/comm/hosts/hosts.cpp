@@ -4,26 +4,19 @@
 
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
 
 namespace dpbench {
 namespace {
 
+using c10d::OpType;
+using c10d::ReduceOp;
 using Milliseconds = std::chrono::milliseconds;
-
-constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
-constexpr Milliseconds reason_grace{1000};   // another host has this much extra time to report why it is late
-// Added to the timeouts of the parts of a call, so that check_deadline() ends a part before the part itself times out.
-constexpr Milliseconds max_overrun{3000};
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
 std::string complete_key(int leader) { return c10::str("complete-", leader); }
-std::string left_key(int leader) { return c10::str("left-", leader); }
-std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
-// Key of a flag in the rendezvous store. A leader (first rank of a host) sets it while it waits for other hosts,
-// although all ranks of its own host have begun the call.
-std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
 // Returns all hosts. Each leader (first rank of a host) publishes its host's number of ranks; the ranks of a host are
 // consecutive.
@@ -59,11 +52,20 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   return leaders;
 }
 
+// Returns a flat view of a dense tensor in memory order, without a copy.
+at::Tensor flat_view(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
+
+const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, "shm: takes one tensor per rank, not ", tensors.size());
+  return tensors[0];
+}
+
 }  // namespace
 
 HostsBackend::HostsBackend(const BackendSetup& setup, shm::Home home)
     : Backend(setup.rank, setup.world), timeout_(setup.timeout), side_channel_(setup.store), pairs_(setup) {
-  for (int rank = 0; rank < setup.world; ++rank) numbers_.push_back(setup.global(rank));
+  hosts_.rank = setup.rank;
+  for (int rank = 0; rank < setup.world; ++rank) hosts_.numbers.push_back(setup.global(rank));
   try {
     join(setup, home);
   } catch (const std::exception& error) {
@@ -72,45 +74,36 @@ HostsBackend::HostsBackend(const BackendSetup& setup, shm::Home home)
 }
 
 void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
-  hosts_ = find_hosts(setup, side_channel_);
-  own_ = host_of(setup.rank);
-  const Host& here = hosts_[own_];
+  hosts_.all = find_hosts(setup, side_channel_);
+  hosts_.own = hosts_.host_of(setup.rank);
+  const Host& here = hosts_.here();
   check(here.first == setup.rank - setup.local_rank && here.count == setup.local_world,
         "the ranks of a host must be consecutive");
   local_ = c10::make_intrusive<shm::ShmBackend>(within_host(setup), home, here.first);
-  if (leads()) connect(setup);
+  if (hosts_.leads()) connect(setup);
 }
 
 // Connects the leaders (first ranks of the hosts) once all ranks of all hosts have joined. A host with missing ranks
 // reports them itself.
 void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
-  for (const Host& host : hosts_)
+  for (const Host& host : hosts_.all)
     if (!side_channel_.wait_for(complete_key(host.first), timeout_ + reason_grace))
-      throw std::runtime_error(c10::str("rank ", global(rank_), " timed out waiting for ranks ", global(host.first),
-                                        " to ", global(host.first + host.count - 1)));
-  leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
+      throw std::runtime_error(c10::str("rank ", hosts_.global(rank_), " timed out waiting for ranks ",
+                                        hosts_.global(host.first), " to ", hosts_.global(host.first + host.count - 1)));
+  leaders_ = backend_registry().at("gloo").make(between_leaders(setup, hosts_.own, hosts_.all.size()));
 }
 
-// Tells the other hosts that this leader is leaving, so that they can explain a closed connection.
 HostsBackend::~HostsBackend() {
-  if (leads()) side_channel_.set_flag(left_key(rank_));
+  waits_.leave();
   abort();
 }
 
 void HostsBackend::abort() {
-  aborted_ = true;
+  waits_.abort();
   pairs_.abort();
   local_->abort();
 }
-
-int HostsBackend::host_of(int rank) const {
-  int host = 0;
-  while (rank >= hosts_[host].first + hosts_[host].count) ++host;
-  return host;
-}
-
-std::string HostsBackend::call_name() const { return c10::str("#", current_.number, " ", describe(current_.call)); }
 
 // Stores the reason of the failure before the leaders' sockets close, so that the other hosts do not keep waiting.
 // Returns the exception to throw.
@@ -120,19 +113,17 @@ std::exception_ptr HostsBackend::give_up(const std::string& reason) {
   return std::make_exception_ptr(std::runtime_error(why));
 }
 
-HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& call, Milliseconds timeout,
-                                          Tensors outputs, std::function<void()> steps) {
-  const Current mine{call, ++calls_ + 1, timeout.count() > 0 ? timeout : timeout_};
+HostsBackend::WorkPtr HostsBackend::start(OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
+                                          std::function<void()> steps) {
+  const HostsCall mine{call, ++calls_ + 1, timeout.count() > 0 ? timeout : timeout_};
   auto work = c10::make_intrusive<CommWork>(rank_, type, mine.number - 1, std::move(outputs));
   queue_.push([this, mine, work, steps = std::move(steps)] {
     const c10::NoGradGuard guard;
-    current_ = mine;
-    current_.deadline = shm::Clock::now() + mine.limit;
-    std::swap(wait_flags_, old_wait_flags_);
+    waits_.begin(mine);
     try {
       if (failure_) std::rethrow_exception(failure_);
       require_agreement();
-      clear_old_waits();
+      waits_.clear_old_flags();
       steps();
       return work->succeed();
     } catch (const std::exception& error) {
@@ -144,109 +135,204 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
   return work;
 }
 
-void HostsBackend::await(const WorkPtr& work, WaitFor target) {
-  const auto slice = std::min(check_interval, current_.limit / 4 + Milliseconds(1));
-  while (!done_within(*work, slice, target)) {
-    if (aborted_) throw_aborted();
-    if (const std::string why = side_channel_.reason(); !why.empty()) throw std::runtime_error(why);
-    if (leads()) flag_wait(waits_key(rank_, current_.number));
-    if (target == WaitFor::other_hosts) flag_wait(ready_key(rank_, current_.number));
-    if (shm::Clock::now() >= current_.deadline) check_deadline(target);
-  }
-}
-
-// Called after the deadline of the current call; throws if this rank should stop waiting. A host that has begun the
-// call but lacks a rank gets extra time to report the missing rank. Waits within this rank's own host are skipped: they
-// time out by themselves and name the missing ranks.
-void HostsBackend::check_deadline(WaitFor target) {
-  if (target == WaitFor::own_host) return;
-  const auto over = shm::Clock::now() - current_.deadline;
-  const auto is_ready = [&](int leader) {
-    return side_channel_.flag_is_set(ready_key(leader, current_.number)).value_or(false);
+void HostsBackend::require_agreement() {
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  const auto mine = at::empty(sizeof(shm::Call), bytes),
+             all = at::empty(size_ * static_cast<int64_t>(sizeof(shm::Call)), bytes);
+  std::memcpy(mine.data_ptr(), &waits_.current().call, sizeof(shm::Call));
+  gather_across_hosts(all, mine, waits_.left());
+  const auto call_of = [&](int rank) {
+    shm::Call call;
+    std::memcpy(&call, all.const_data_ptr<uint8_t>() + rank * sizeof call, sizeof call);
+    return call;
   };
-  if (target == WaitFor::leader && (over < 2 * reason_grace || !is_ready(hosts_[own_].first))) return;
-  std::string late = late_hosts(/*begun=*/false);
-  if (late.empty() && over < reason_grace) return;
-  if (late.empty()) late = late_hosts(/*begun=*/true);
-  throw std::runtime_error(c10::str("rank ", global(rank_), " timed out waiting for ",
-                                    late.empty() ? "the other hosts" : late, " in ", call_name()));
+  for (int rank = 1; rank < size_; ++rank)
+    if (!(call_of(rank) == call_of(0)))
+      throw std::runtime_error(c10::str("ranks do not make the same call: rank ", hosts_.global(0), " #",
+                                        waits_.current().number, " ", describe(call_of(0)), ", rank ",
+                                        hosts_.global(rank), " #", waits_.current().number, " ",
+                                        describe(call_of(rank))));
 }
 
-void HostsBackend::flag_wait(const std::string& key) {
-  if (std::find(wait_flags_.begin(), wait_flags_.end(), key) != wait_flags_.end()) return;
-  if (side_channel_.set_flag(key)) wait_flags_.push_back(key);
+void HostsBackend::reduce_over(c10d::Backend& backend, const at::Tensor& flat, const ReduceOp& op) {
+  std::vector<at::Tensor> list{flat};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  options.timeout = waits_.padded_timeout();
+  waits_.await(backend.allreduce(list, options), &backend == leaders_.get() ? WaitFor::other_hosts : WaitFor::own_host);
 }
 
-// Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
-// flags are no longer read then.
-void HostsBackend::clear_old_waits() {
-  if (!old_wait_flags_.empty()) side_channel_.clear_flags(old_wait_flags_);
-  old_wait_flags_.clear();
+HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const {
+  std::vector<at::Tensor> list{flat};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.timeout = waits_.padded_timeout();
+  return backend.broadcast(list, options);
 }
 
-// Returns false if the work is still running after `time`. Throws if it has failed.
-bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, WaitFor target) {
-  try {
-    return work.wait(time);
-  } catch (const std::exception& error) {
-    if (!work.isCompleted()) return false;
-    if (!work.exception()) return true;
-    throw_failed_part(error.what(), target);
+void HostsBackend::from_leader(const at::Tensor& flat) {
+  waits_.await(broadcast_over(*local_, flat, 0), hosts_.leads() ? WaitFor::own_host : WaitFor::leader);
+}
+
+void HostsBackend::reduce_across_hosts(const at::Tensor& flat, const ReduceOp& op) {
+  const bool average = op.op_ == ReduceOp::AVG;
+  const ReduceOp inner = average ? ReduceOp(ReduceOp::SUM) : op;
+  reduce_over(*local_, flat, inner);
+  if (hosts_.leads() && flat.numel() > 0) {
+    reduce_over(*leaders_, flat, inner);
+    if (average) flat.div_(size_);
   }
+  from_leader(flat);
 }
 
-void HostsBackend::throw_aborted() const {
-  throw std::runtime_error(c10::str("rank ", global(rank_), " gave up ", call_name(), ": its backend was aborted"));
+void HostsBackend::broadcast_across_hosts(const at::Tensor& flat, int root) {
+  const int source = hosts_.host_of(root);
+  if (source == hosts_.own) waits_.await(broadcast_over(*local_, flat, root - hosts_.here().first), WaitFor::own_host);
+  if (hosts_.leads() && flat.numel() > 0) waits_.await(broadcast_over(*leaders_, flat, source), WaitFor::other_hosts);
+  if (source != hosts_.own) from_leader(flat);
 }
 
-// Throws the most specific reason known for the failure of a part of the current call. `error`: the message of the part
-// itself.
-void HostsBackend::throw_failed_part(const std::string& error, WaitFor target) {
-  const bool between_hosts = target == WaitFor::other_hosts;
-  if (aborted_) throw_aborted();
-  if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
-    throw std::runtime_error(c10::str(gone, " left the group while rank ", global(rank_), " waited in ", call_name()));
-  if (const std::string why = side_channel_.reason(between_hosts ? reason_grace : Milliseconds{}); !why.empty())
-    throw std::runtime_error(why);
-  throw std::runtime_error(between_hosts ? c10::str("rank ", global(rank_), " lost the connection to another host in ",
-                                                    call_name(), ": ", error)
-                                         : c10::str(error, ", a part of ", call_name()));
+// Gathers the ranks' shares into `whole` on every rank. limit: timeout of the part within this host.
+void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit) {
+  const int64_t count = share.numel();
+  const auto part_of = [&](const Host& host) { return whole.narrow(0, host.first * count, host.count * count); };
+  auto own_part = part_of(hosts_.here()), own_share = share;
+  c10d::AllgatherOptions options;
+  options.timeout = limit;
+  waits_.await(local_->_allgather_base(own_part, own_share, options), WaitFor::own_host);
+  std::vector<WorkPtr> parts;
+  for (size_t host = 0; hosts_.leads() && count > 0 && host < hosts_.all.size(); ++host)
+    parts.push_back(broadcast_over(*leaders_, part_of(hosts_.all[host]), static_cast<int>(host)));
+  waits_.await(parts);
+  from_leader(whole);
 }
 
-void HostsBackend::await(const std::vector<WorkPtr>& parts) {
-  for (const auto& part : parts) await(part, WaitFor::other_hosts);
+HostsBackend::WorkPtr HostsBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const auto call = shm::allreduce_job(single(tensors), options.reduceOp).call;
+  return start(OpType::ALLREDUCE, call, options.timeout, tensors,
+               [this, flat = flat_view(tensors[0]), op = options.reduceOp] { reduce_across_hosts(flat, op); });
 }
 
-// Returns the other hosts' leaders (first ranks) for which the predicate `is` holds, for example "rank 2 and rank 4".
-template <class Is>
-std::string HostsBackend::leaders_where(Is is) {
-  std::string names;
-  for (const Host& host : hosts_)
-    if (host.first != rank_ && is(host.first))
-      names += c10::str(names.empty() ? "rank " : " and rank ", global(host.first));
-  return names;
+HostsBackend::WorkPtr HostsBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const int root = shm::checked_root(options.rootRank, size_);
+  const auto call = shm::broadcast_job(single(tensors), root, rank_).call;
+  return start(OpType::BROADCAST, call, options.timeout, tensors,
+               [this, flat = flat_view(tensors[0]), root] { broadcast_across_hosts(flat, root); });
 }
 
-// Returns the hosts that are late in the current call, as text. begun = false: hosts that have not begun the call;
-// true: hosts that lack a rank. Returns an empty string if the store does not answer.
-std::string HostsBackend::late_hosts(bool begun) {
-  const auto key = begun ? ready_key : waits_key;
-  const std::string leaders = leaders_where(
-      [&](int leader) { return !side_channel_.flag_is_set(key(leader, current_.number)).value_or(true); });
-  return begun && !leaders.empty() ? "ranks of the host of " + leaders : leaders;
+HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& options) {
+  TORCH_CHECK_VALUE(
+      output.numel() == input.numel() * size_ && output.scalar_type() == input.scalar_type() && output.is_contiguous(),
+      "shm: ", shm::shape_of(output), " does not hold ", size_, " shares of ", shm::shape_of(input));
+  const auto call = shm::exchange_job(shm::Kind::allgather, {input}, {}, -1).call;
+  return start(OpType::_ALLGATHER_BASE, call, options.timeout, {output},
+               [this, whole = flat_view(output), share = flat_view(input)] {
+                 gather_across_hosts(whole, share, waits_.padded_timeout());
+               });
 }
 
-std::string HostsBackend::gone_leaders() {
-  return leaders_where([&](int leader) { return side_channel_.flag_is_set(left_key(leader)).value_or(false); });
+HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  const Tensors& all = outputs.at(0);
+  TORCH_CHECK_VALUE(static_cast<int>(all.size()) == size_, "shm: ", all.size(), " outputs for ", size_, " ranks");
+  const auto call = shm::exchange_job(shm::Kind::allgather, {single(inputs)}, all, -1).call;
+  return start(OpType::ALLGATHER, call, options.timeout, all, [this, all, share = flat_view(inputs[0])] {
+    const auto whole = at::empty(share.numel() * size_, share.options());
+    gather_across_hosts(whole, share, waits_.padded_timeout());
+    for (int r = 0; r < size_; ++r) flat_view(all[r]).copy_(whole.narrow(0, r * share.numel(), share.numel()));
+  });
 }
 
-Milliseconds HostsBackend::left() const {
-  const auto time = std::chrono::duration_cast<Milliseconds>(current_.deadline - shm::Clock::now());
-  return std::max(time, Milliseconds(1));
+HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                         const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK_VALUE(
+      input.numel() == output.numel() * size_ && input.scalar_type() == output.scalar_type() && input.is_contiguous(),
+      "shm: ", shm::shape_of(input), " does not hold ", size_, " shares of ", shm::shape_of(output));
+  const auto call = shm::reduce_scatter_job({output}, output, options.reduceOp).call;
+  const auto whole = flat_view(input), share = flat_view(output);
+  return start(OpType::_REDUCE_SCATTER_BASE, call, options.timeout, {output},
+               [this, whole, share, op = options.reduceOp] {
+                 const auto sum = whole.clone();
+                 reduce_across_hosts(sum, op);
+                 share.copy_(sum.narrow(0, rank_ * share.numel(), share.numel()));
+               });
 }
 
-// Returns the timeout for parts of a call that check_deadline() watches. It is longer than the call's own timeout, so
-// that check_deadline() fails first and gives the reason.
-Milliseconds HostsBackend::padded_timeout() const { return left() + max_overrun; }
+HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                   const c10d::ReduceScatterOptions& options) {
+  // reduce_scatter_job() is called only because it throws if the tensors do not match.
+  (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);
+  Tensors flat;
+  for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
+  auto whole = at::cat(flat);
+  return _reduce_scatter_base(outputs[0], whole, options);
+}
+
+HostsBackend::WorkPtr HostsBackend::message(const at::Tensor& tensor, int peer, int tag, bool sends) {
+  if (peer < 0 || peer >= size_ || peer == rank_)
+    throw std::invalid_argument(c10::str("shm: rank ", rank_, " cannot send to or receive from rank ", peer));
+  if (!tensor.is_contiguous()) throw std::invalid_argument("shm: sends and receives contiguous CPU tensors only");
+  const Host& own = hosts_.here();
+  if (peer < own.first || peer >= own.first + own.count)
+    return sends ? pairs_.send(tensor, peer, tag) : pairs_.receive(tensor, peer, tag);
+  Tensors list = {tensor};
+  return sends ? local_->send(list, peer - own.first, tag) : local_->recv(list, peer - own.first, tag);
+}
+
+HostsBackend::WorkPtr HostsBackend::send(Tensors& tensors, int to, int tag) {
+  return message(single(tensors), to, tag, /*sends=*/true);
+}
+
+HostsBackend::WorkPtr HostsBackend::recv(Tensors& tensors, int from, int tag) {
+  return message(single(tensors), from, tag, /*sends=*/false);
+}
+
+HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  TORCH_CHECK_VALUE(static_cast<int>(inputs.size()) == size_ && static_cast<int>(outputs.size()) == size_,
+                    "shm: ", inputs.size(), " inputs and ", outputs.size(), " outputs for ", size_, " ranks");
+  return exchange(shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call, outputs, inputs, options);
+}
+
+// Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent. call: the description of the call,
+// which is compared between ranks.
+HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
+                                             const c10d::AllToAllOptions& options) {
+  return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
+    constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
+    std::vector<WorkPtr> messages;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      if (outputs[peer].numel() > 0) messages.push_back(message(outputs[peer], peer, tag, /*sends=*/false));
+      if (inputs[peer].numel() > 0) messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
+    }
+    outputs[rank_].copy_(inputs[rank_]);
+    // await() is not used here: it waits in short intervals, and a wait that times out closes Gloo's connection.
+    for (const WorkPtr& one : messages) one->wait(waits_.padded_timeout());
+  });
+}
+
+HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                  std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+                                                  const c10d::AllToAllOptions& options) {
+  if (!output_sizes.empty() || !input_sizes.empty()) {
+    const Tensors to = shm::pieces_of_ranks(output, output_sizes, size_);
+    const Tensors from = shm::pieces_of_ranks(input, input_sizes, size_);
+    shm::require_own_piece(to, from, rank_);
+    const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // a call without sizes: they differ between ranks
+    return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call, to, from, options);
+  }
+  TORCH_CHECK_VALUE(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes() &&
+                        input.is_contiguous() && output.is_contiguous(),
+                    "shm: alltoall without sizes takes pieces of equal sizes only: input of ", shm::shape_of(input),
+                    ", output of ", shm::shape_of(output));
+  Tensors inputs = input.chunk(size_), outputs = output.chunk(size_);
+  return alltoall(outputs, inputs, options);
+}
+
+HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
+  // A barrier has no steps of its own: start() compares the calls of all ranks, which already acts as a barrier.
+  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {}, [] {});
+}
 
 }  // namespace dpbench

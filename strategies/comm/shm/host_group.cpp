@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cstring>
 #include <ctime>
 #include <stdexcept>
 
@@ -56,16 +57,60 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Returns the cores that this rank may run on; all cores if the kernel does not tell.
+cpu_set_t own_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) std::memset(&cores, 0xff, sizeof cores);
+  return cores;
+}
+
+// Returns the global numbers of the ranks of this host.
+std::vector<int> checked_numbers(const BackendSetup& setup, int first_rank) {
+  check(setup.local_rank >= 0 && setup.local_rank < setup.local_world,
+        "rank " + std::to_string(setup.local_rank) + " is not in a group of " + std::to_string(setup.local_world));
+  std::vector<int> numbers;
+  for (int rank = 0; rank < setup.local_world; ++rank) numbers.push_back(setup.global(first_rank + rank));
+  return numbers;
+}
+
 }  // namespace
 
-Seat& HostGroup::seat(int rank) const { return reinterpret_cast<Seat*>(base_ + sizeof(Segment))[rank]; }
+HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
+    : rank_(setup.local_rank),
+      numbers_(checked_numbers(setup, first_rank)),
+      home_(home),
+      segment_(setup, home, {setup.local_world, slot_bytes}, numbers_),
+      pidfds_(setup.local_world),
+      pollfds_(setup.local_world, pollfd{-1, 0, 0}),
+      died_(setup.local_world) {
+  seat(rank_).cores = own_cores();
+  seat(rank_).pid.store(getpid());
+  announce({.kind = Kind::join});
+  try {
+    meet(Clock::now() + setup.timeout);
+    require_agreement();
+  } catch (...) {
+    leave();
+    throw;
+  }
+  segment_.close_file();
+  dead_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
+  crowded_ = !has_core_per_rank();
+}
 
-char* HostGroup::slot(int rank, uint64_t turn) const {
-  return base_ + layout_.slots_begin() + (2 * static_cast<uint64_t>(rank) + turn % 2) * layout_.slot_bytes;
+HostGroup::~HostGroup() { leave(); }
+
+// True if the group has at least one core per rank. The cores of all ranks are combined, because ranks may be pinned to
+// different ones.
+bool HostGroup::has_core_per_rank() const {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int r = 0; r < world(); ++r) CPU_OR(&all, &all, &seat(r).cores);
+  return CPU_COUNT(&all) >= world();
 }
 
 void HostGroup::announce(const Call& call, const Place& place) {
-  if (segment().state.load() != Segment::sound) throw_reason();
+  if (segment_.header().state.load() != Segment::sound) throw_reason();
   seat(rank_).announcements[++sequence_ % 2] = {call, place};
 }
 
@@ -104,12 +149,13 @@ void HostGroup::sleep_until_change(int rank) {
   Seat& peer = seat(rank);
   peer.sleepers.fetch_add(1);
   const uint32_t seen = peer.phase.load();
-  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, check_interval(world()));
+  if (!arrived(rank) && segment_.header().state.load() == Segment::sound)
+    futex_wait(peer.phase, seen, check_interval(world()));
   peer.sleepers.fetch_sub(1);
 }
 
 void HostGroup::check_peers(int missing, Clock::time_point deadline) {
-  if (segment().state.load() != Segment::sound) throw_reason();
+  if (segment_.header().state.load() != Segment::sound) throw_reason();
   const std::string meanwhile = " while " + name_of(rank_) + " waited in " + call_name(rank_);
   if (seat(rank_).left.load())
     fail(name_of(rank_) + " gave up " + call_name(rank_) + ": its backend was aborted or destroyed");
@@ -148,17 +194,13 @@ std::vector<bool> HostGroup::dead_peers() {
 }
 
 void HostGroup::require_sound() {
-  if (segment().state.load() != Segment::sound) throw_reason();
+  if (segment_.header().state.load() != Segment::sound) throw_reason();
   if (seat(rank_).left.load()) fail(name_of(rank_) + " gave up: its backend was aborted or destroyed");
 }
 
 std::string HostGroup::how_gone(int rank) {
   if (seat(rank).left.load()) return "left the group";
   return dead_peers()[rank] ? "died" : "";
-}
-
-Mailbox& HostGroup::mailbox(int from, int to) const {
-  return reinterpret_cast<Mailbox*>(base_ + layout_.mailboxes_begin())[from * world() + to];
 }
 
 void HostGroup::ring(int rank) {
@@ -181,7 +223,7 @@ void HostGroup::require_agreement() {
 }
 
 void HostGroup::fail(const std::string& reason) {
-  Segment& shared = segment();
+  Segment& shared = segment_.header();
   uint32_t expected = Segment::sound;
   if (shared.state.compare_exchange_strong(expected, Segment::breaking)) {
     reason.copy(shared.reason, sizeof shared.reason - 1);
@@ -192,7 +234,7 @@ void HostGroup::fail(const std::string& reason) {
 }
 
 void HostGroup::throw_reason() {
-  const Segment& shared = segment();
+  const Segment& shared = segment_.header();
   // Time limit for a rank that is writing the failure reason. The rank only copies a text, so a longer wait means that
   // the rank has died.
   const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });

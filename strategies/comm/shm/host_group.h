@@ -5,19 +5,13 @@
 #include <poll.h>
 
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "strategies/api/backend.h"
-#include "strategies/comm/shm/segment.h"
-#include "strategies/comm/shm/shared_memory.h"
+#include "strategies/comm/shm/mapped_segment.h"
 
 namespace dpbench::shm {
-
-// The kind of ranks: processes, or threads of one process that share one mapping of the group's memory.
-enum class Home { processes, threads };
 
 using Clock = std::chrono::steady_clock;
 
@@ -27,10 +21,10 @@ class HostGroup {
   ~HostGroup();
 
   int rank() const { return rank_; }
-  int world() const { return layout_.world; }
+  int world() const { return segment_.map().world; }
   Home home() const { return home_; }
-  size_t slot_bytes() const { return layout_.slot_bytes; }
-  char* slot(int rank, uint64_t turn) const;
+  size_t slot_bytes() const { return segment_.map().slot_bytes; }
+  char* slot(int rank, uint64_t turn) const { return segment_.slot(rank, turn); }
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
   bool crowded() const { return crowded_; }
 
@@ -62,7 +56,7 @@ class HostGroup {
 
   // Returns the mailbox of messages from one rank to another. A rank that changes the mailbox rings the other rank's
   // bell.
-  Mailbox& mailbox(int from, int to) const;
+  Mailbox& mailbox(int from, int to) const { return segment_.mailbox(from, to); }
   uint32_t bell() const { return seat(rank_).bell.load(); }
   void ring(int rank);
   // Sleeps until this rank's bell differs from `seen`, at most until the next check for dead peers.
@@ -73,8 +67,7 @@ class HostGroup {
 
  private:
   [[noreturn]] void throw_reason();
-  Seat& seat(int rank) const;
-  Segment& segment() const { return *reinterpret_cast<Segment*>(base_); }
+  Seat& seat(int rank) const { return segment_.seat(rank); }
   bool arrived(int rank) const;
   bool all_arrived() const;
   void sleep_until_change(int rank);
@@ -83,16 +76,12 @@ class HostGroup {
   void require_same_call(int rank);
   std::string call_name(int rank) const;
   std::string last_seen(int rank) const;
-  void open_segment(const BackendSetup& setup);
   bool has_core_per_rank() const;
 
   int rank_;
   std::vector<int> numbers_;  // global numbers of this group's ranks, for error messages
   Home home_;
-  Layout layout_;
-  std::shared_ptr<Mapping> mapping_;
-  char* base_ = nullptr;
-  Descriptor memory_;  // file of the group's shared memory; kept open by the rank that created it until all have joined
+  MappedSegment segment_;
   std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
   std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
   std::vector<bool> died_;

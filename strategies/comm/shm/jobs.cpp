@@ -50,7 +50,7 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
          (reduction == Reduction::avg ? " by avg" : ""));
 }
 
-// Throws unless the tensor is dense without overlaps, so it can be treated as one flat array. Call.layout ensures that
+// Throws unless the tensor is dense without overlaps, so it can be treated as one flat array. Call.strides ensures that
 // all ranks use the same element order.
 void require_flat(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) refuse("takes dense tensors, not sparse ones");
@@ -59,7 +59,7 @@ void require_flat(const at::Tensor& tensor) {
     refuse("takes tensors without gaps in memory, not " + shape_of(tensor) + ": call contiguous() first");
 }
 
-uint64_t layout_of(const at::Tensor& tensor) {
+uint64_t strides_of(const at::Tensor& tensor) {
   return tensor.is_contiguous() ? 0 : c10::get_hash(tensor.strides().vec(), tensor.sizes().vec());
 }
 
@@ -72,7 +72,7 @@ Job job_for(Kind kind, const at::Tensor& share, int root = -1) {
               .dtype = static_cast<int8_t>(share.scalar_type()),
               .root = root,
               .count = share.numel(),
-              .layout = layout_of(share)};
+              .strides = strides_of(share)};
   job.item = share.element_size();
   return job;
 }
@@ -85,7 +85,7 @@ void set_reduction(Job& job, const at::Tensor& like, const Op& op) {
 void require_like(const at::Tensor& tensor, const at::Tensor& share) {
   require_flat(tensor);
   if (tensor.scalar_type() != share.scalar_type() || tensor.numel() != share.numel() ||
-      layout_of(tensor) != layout_of(share))
+      strides_of(tensor) != strides_of(share))
     refuse("all tensors of a collective must match: " + shape_of(tensor) + " differs from " + shape_of(share));
 }
 

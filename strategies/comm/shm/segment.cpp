@@ -24,7 +24,7 @@ std::string describe(const Call& call) {
     text += " of " + std::to_string(call.count) + " " + c10::toString(static_cast<c10::ScalarType>(call.dtype));
   if (kind.reduces) text += std::string(" (") + kReductionWords[int(call.reduction)] + ")";
   if (call.root >= 0) text += " with root " + std::to_string(call.root);
-  if (call.layout) text += ", strides " + std::to_string(call.layout);
+  if (call.strides) text += ", strides " + std::to_string(call.strides);
   if (call.tag) text += ", tag " + std::to_string(call.tag);
   return text;
 }

@@ -1,5 +1,5 @@
-// Layout of a segment, the memory shared by the ranks of a group: a header, one seat (status record) per rank, the
-// ranks' slots (data buffers), then the mailboxes.
+// A segment, the memory shared by the ranks of a group: a header, one seat (status record) per rank, the ranks' slots
+// (data buffers), then the mailboxes.
 #pragma once
 
 #include <sched.h>
@@ -34,9 +34,9 @@ struct Call {
   Reduction reduction = Reduction::sum;  // kind of reduction; unused by collectives that do not reduce
   int8_t dtype = 0;                      // dtype of the tensor, an at::ScalarType
   int32_t root = -1;
-  int64_t count = 0;    // number of elements of the whole tensor, or of one rank's share of it
-  uint64_t layout = 0;  // hash of the tensor's strides; 0 if it is contiguous
-  uint64_t tag = 0;     // a number from the caller that must be equal on all ranks, for example the step number
+  int64_t count = 0;     // number of elements of the whole tensor, or of one rank's share of it
+  uint64_t strides = 0;  // hash of the tensor's strides; 0 if it is contiguous
+  uint64_t tag = 0;      // a number from the caller that must be equal on all ranks, for example the step number
 
   bool operator==(const Call&) const = default;
 };
@@ -93,8 +93,8 @@ struct alignas(64) Segment {
   char reason[1024] = {};  // why the group is broken; valid once its state is `broken`
 };
 
-// Computes the size of a segment: the header, the seats, two slots per rank, then a mailbox for each pair of ranks.
-struct Layout {
+// Where the parts of a segment begin: the header, the seats, two slots per rank, then a mailbox for each pair of ranks.
+struct SegmentMap {
   int world = 1;
   size_t slot_bytes = 0;
 

@@ -11,7 +11,6 @@
 #include "harness/forecast/lanes.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
-#include "harness/forecast/plan/stage_cut.h"
 #include "harness/report/figures/summarise.h"
 #include "tests/support/contains.h"
 #include "tests/support/sample_reports.h"

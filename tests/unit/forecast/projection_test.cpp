@@ -89,7 +89,7 @@ TEST(Collectives, AllgatherAndReduceScatterCostHalfOfARingAllreduce) {
 // Returns a step that computes for 10 ms: the backward pass ends after 8 ms, then the optimizer runs. The first bucket
 // of gradients is ready after 5 ms, the second after 8 ms. Over a link of 1 GB/s, a bucket of x MB takes x ms.
 StepShape two_buckets(double first_mb, double second_mb) {
-  return {.traffic = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
+  return {.collectives = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
           .backward_end = 0.8};
 }
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
@@ -112,7 +112,7 @@ TEST(Step, IsLongerWhenTheSecondBucketWaitsForTheFirst) {
 
 TEST(Step, BlockingCollectivesExtendTheStep) {
   StepShape shape = two_buckets(3, 1);
-  shape.traffic.insert(shape.traffic.begin(), {"broadcast", 2e6, 0, false});
+  shape.collectives.insert(shape.collectives.begin(), {"broadcast", 2e6, 0, false});
   EXPECT_NEAR(step_time(shape, 10e-3, 2, slow, Algorithm::ring).step_s, 13e-3, 1e-12);
 }
 
@@ -131,8 +131,9 @@ TEST(Step, ComputationShrinksInStrongScalingAndGrowsOnSharedCores) {
 TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
   const Network far{{1e15, 0.49e-3}, {1e15, 0.49e-3}, 0};
   EXPECT_EQ(first_exposed_world(two_buckets(1, 1), 10e-3, far, Algorithm::ring), 5);
-  EXPECT_EQ(first_exposed_world({.traffic = {{"allreduce", 1, 1, true}}}, 10e-3, far, Algorithm::ring), 2);
-  EXPECT_EQ(first_exposed_world({.traffic = {{"allreduce", 1, 0.1, true}}}, 1e9, far, Algorithm::ring), std::nullopt);
+  EXPECT_EQ(first_exposed_world({.collectives = {{"allreduce", 1, 1, true}}}, 10e-3, far, Algorithm::ring), 2);
+  EXPECT_EQ(first_exposed_world({.collectives = {{"allreduce", 1, 0.1, true}}}, 1e9, far, Algorithm::ring),
+            std::nullopt);
 }
 
 TEST(Fit, FittedCoefficientsAreNeverNegative) {
@@ -144,7 +145,7 @@ TEST(Fit, FittedCoefficientsAreNeverNegative) {
 
 TEST(Fit, RecoversTheParametersOfSimulatedSteps) {
   for (const StepShape& shape :
-       {two_buckets(3, 1), two_buckets(12, 1), StepShape{.traffic = {{"allreduce", 4e6, 1, true}}}}) {
+       {two_buckets(3, 1), two_buckets(12, 1), StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
     const Network network{{2e9, 40e-6}, {2e9, 40e-6}, 0};
     std::vector<WorldTime> times;
     for (int world = 1; world <= 4; ++world)
@@ -182,7 +183,7 @@ TEST(Projection, PredictsAWorldThatWasNotFitted) {
   ASSERT_EQ(projection.series.size(), 1u);
   const ProjectedSeries& series = projection.series[0];
   EXPECT_NEAR(series.shape.backward_end, 0.9, 1e-12);
-  EXPECT_NEAR(series.shape.traffic.at(0).ready, 0.9, 1e-12);
+  EXPECT_NEAR(series.shape.collectives.at(0).ready, 0.9, 1e-12);
   EXPECT_NEAR(series.worlds.at(0).time.step_s, 17e-3, 1e-6);
   EXPECT_NEAR(series.worlds.at(0).own_efficiency, 10.0 / 17, 1e-4);
   EXPECT_NEAR(series.worlds.at(0).samples_per_s, 512 / 17e-3, 10);
@@ -307,9 +308,9 @@ TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
 TEST(Projection, BracketsHorovodsPublishedEfficiency) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
-  StepShape overlapped{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.6, 0.8, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 3, ready, true});
-  const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
+  StepShape overlapped{.collectives = {}, .backward_end = 1};
+  for (const double ready : {0.6, 0.8, 1.0}) overlapped.collectives.push_back({"allreduce", bytes / 3, ready, true});
+  const StepShape blocking{.collectives = {{"allreduce", bytes, 1, false}}};
   const double best = compute_s / step_time(overlapped, compute_s, 512, network, Algorithm::ring).step_s;
   const double worst = compute_s / step_time(blocking, compute_s, 512, network, Algorithm::ring).step_s;
   EXPECT_GT(best, 0.90);
@@ -322,9 +323,9 @@ TEST(Projection, BracketsHorovodsPublishedEfficiency) {
 TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
   const double compute_s = 0.65, bytes = 138.4e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
-  StepShape overlapped{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.6, 0.8, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 3, ready, true});
-  const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
+  StepShape overlapped{.collectives = {}, .backward_end = 1};
+  for (const double ready : {0.6, 0.8, 1.0}) overlapped.collectives.push_back({"allreduce", bytes / 3, ready, true});
+  const StepShape blocking{.collectives = {{"allreduce", bytes, 1, false}}};
   EXPECT_GT(compute_s / step_time(overlapped, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
   EXPECT_LT(compute_s / step_time(blocking, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
 }
@@ -335,9 +336,10 @@ TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
 TEST(Projection, OverlappedBucketsScaleNearLinearlyTo256Gpus) {
   const double compute_s = 32.0 / 300, bytes = 25.6e6 * 4;
   const Network network = parse_network("intra=100GB/s:5us,inter=100Gbit/s:10us", 8);
-  StepShape overlapped{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.5, 0.67, 0.83, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 4, ready, true});
-  const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
+  StepShape overlapped{.collectives = {}, .backward_end = 1};
+  for (const double ready : {0.5, 0.67, 0.83, 1.0})
+    overlapped.collectives.push_back({"allreduce", bytes / 4, ready, true});
+  const StepShape blocking{.collectives = {{"allreduce", bytes, 1, false}}};
   const double best = compute_s / step_time(overlapped, compute_s, 256, network, Algorithm::ring).step_s;
   const double worst = compute_s / step_time(blocking, compute_s, 256, network, Algorithm::ring).step_s;
   std::printf("ResNet-50 on 256 GPUs: %.1f %% with overlapped buckets, %.1f %% without\n", 100 * best, 100 * worst);

@@ -1,4 +1,4 @@
-#include "harness/conform/layout_checks.h"
+#include "harness/conform/distribution_checks.h"
 
 #include <algorithm>
 #include <exception>
@@ -89,7 +89,7 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
 
 // Records a skip or a failure if the strategy cannot run the Witness model (which outputs batch sizes), even if it runs
 // the requested workload.
-void judge_layout(const CheckRequest& request, Rows& rows) {
+void judge_distribution(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::replicas) return;
   const auto refused = [&](const std::exception& error) {
     rows.skipped("chunk-tables", pieces_compared, std::string("refused: ") + error.what());

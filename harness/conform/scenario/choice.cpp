@@ -1,0 +1,53 @@
+#include "harness/conform/scenario/choice.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace dpbench {
+namespace {
+
+// Gives the scenario `unwatched` the timed case's micro-batches, and few samples.
+void shape_as_timed(Scenario& scenario, const Bench& bench, const CaseTraits& traits) {
+  const Distribution& distribution = bench.distribution;
+  if (traits.own_micros > 0) scenario.accumulate = traits.own_micros;
+  scenario.accumulate = std::clamp<int64_t>(distribution.samples / distribution.world, 1, scenario.accumulate);
+  scenario.revealing = traits.small_probe();
+  // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different batch
+  // sizes would record in different steps.
+  scenario.short_batches = !bench.strategy.recorded;
+  scenario.rows_per_rank = distribution.rows_per_rank;
+  if (traits.own_rows > 0) scenario.rows_per_rank = std::min(scenario.rows_per_rank, traits.own_rows);
+}
+
+}  // namespace
+
+std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& traits) {
+  std::vector<Scenario> chosen;
+  for (auto& scenario : scenarios(bench.distribution, traits.dtype, traits.costly, bench.seed)) {
+    if (scenario.huge && bench.strategy.reduced_in != at::kHalf) continue;
+    if (traits.large && !scenario.sizes) continue;
+    // Brief cases run at most two steps per scenario. Mistakes in later steps are found by the workloads that run the
+    // costly scenarios, and by the scenario `unwatched`.
+    const bool brief = !traits.costly || (traits.brief && !traits.probe);
+    if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
+    // A probe (small test model) is cheap, so all of its steps are checked.
+    if (traits.probe) scenario.judged_from = 0;
+    // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.
+    if (bench.workload.sum_loss())
+      scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
+    if (scenario.unwatched) shape_as_timed(scenario, bench, traits);
+    chosen.push_back(std::move(scenario));
+  }
+  return chosen;
+}
+
+TimedShape affordable_shape(const Scenario& scenario, const CaseTraits& traits, double row_s, double limit_s) {
+  constexpr double at_most = 4;  // the least steps may take this multiple of the time limit
+  const int64_t least_steps = traits.small_probe() ? 16 : 2;
+  const double rows = at_most * limit_s / (row_s * static_cast<double>(least_steps));
+  const int64_t chosen = std::max(scenario.rows_per_rank, std::min(traits.own_rows, static_cast<int64_t>(rows)));
+  const double steps = limit_s / (row_s * static_cast<double>(chosen));
+  return {chosen, std::clamp(static_cast<int64_t>(steps), least_steps, scenario.steps)};
+}
+
+}  // namespace dpbench

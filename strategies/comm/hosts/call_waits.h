@@ -1,0 +1,96 @@
+// How a rank waits for the parts of a collective across hosts: until the call's deadline, and with the most specific
+// reason if a part fails or a host is late.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "strategies/comm/hosts/side_channel.h"
+#include "strategies/comm/shm/host_group.h"
+
+namespace dpbench {
+
+inline constexpr std::chrono::milliseconds reason_grace{1000};  // another host has this long to say why it is late
+
+// The ranks of one host: first .. first + count - 1. The first is the host's leader.
+struct Host {
+  int first = 0, count = 1;
+};
+
+// All hosts of a group, as one rank sees them.
+struct Hosts {
+  int rank = 0;              // this rank
+  std::vector<int> numbers;  // global numbers of the group's ranks, for error messages
+  std::vector<Host> all = {};
+  int own = 0;  // index of this rank's host in `all`
+
+  const Host& here() const { return all[own]; }
+  bool leads() const { return rank == here().first; }
+  int host_of(int of_rank) const;
+  int global(int of_rank) const { return numbers.at(static_cast<size_t>(of_rank)); }
+};
+
+// A collective call. Joining the group is call 1, as within one host.
+struct HostsCall {
+  shm::Call call;
+  uint64_t number = 0;  // sequence number
+  std::chrono::milliseconds limit{};
+  shm::Clock::time_point deadline = {};  // the time at which the whole call times out
+
+  std::string name() const;
+};
+
+// The ranks that a rank waits for: the ranks of its own host, its host's leader, or the leaders of other hosts. The
+// leader of a waiting rank may itself be waiting for other hosts.
+enum class WaitFor { own_host, leader, other_hosts };
+
+// Used by the work queue's thread only, except for abort() and leave().
+class CallWaits {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Milliseconds = std::chrono::milliseconds;
+
+  CallWaits(const Hosts& hosts, SideChannel& side_channel) : hosts_(hosts), side_channel_(side_channel) {}
+
+  // Begins a call; its time limit starts now.
+  void begin(const HostsCall& call);
+  const HostsCall& current() const { return current_; }
+  // Waits for one part of the current call. Throws if the part fails, or if another host gives up.
+  void await(const WorkPtr& part, WaitFor target);
+  void await(const std::vector<WorkPtr>& parts);
+  // Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
+  // flags are no longer read then.
+  void clear_old_flags();
+  Milliseconds left() const;
+  // Returns the timeout for parts of a call that check_deadline() watches. It is longer than the call's own timeout, so
+  // that check_deadline() fails first and gives the reason.
+  Milliseconds padded_timeout() const;
+
+  void abort() { aborted_ = true; }
+  // Tells the other hosts that this leader is leaving, so that they can explain a closed connection.
+  void leave();
+
+ private:
+  bool done_within(c10d::Work& work, Milliseconds time, WaitFor target);
+  void check_deadline(WaitFor target);
+  [[noreturn]] void throw_aborted() const;
+  [[noreturn]] void throw_failed_part(const std::string& error, WaitFor target);
+  void set_flag(const std::string& key);
+  template <class Is>
+  std::string leaders_where(Is is);
+  std::string late_hosts(bool begun);
+  std::string gone_leaders();
+
+  const Hosts& hosts_;
+  SideChannel& side_channel_;
+  HostsCall current_;
+  // Flags that this leader set in the store, in the current and in an earlier call.
+  std::vector<std::string> flags_, old_flags_;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace dpbench
