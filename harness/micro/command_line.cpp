@@ -6,6 +6,7 @@
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
 #include "workloads/base/error.h"
+#include "workloads/base/kinds.h"
 
 namespace dpbench::micro {
 namespace {
@@ -69,7 +70,7 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
   add_flags(app, asked);
   try {
     app.parse(ours);
-    asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == "cuda";
+    asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == name_of(Device::cuda);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return std::nullopt;

@@ -11,7 +11,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-constexpr char no_file[] = "none";
+constexpr char no_file[] = "none", even_blocks[] = "even";
 
 // Reads and verifies the user's schedule; nullopt if the user gives none. Actions other than computations, sends and
 // receives are removed: the strategy sums gradients after the schedule, and keeps or frees parameters by `reshard`.
@@ -19,7 +19,7 @@ std::optional<Schedule> given_schedule(const Params& params) {
   const std::string& path = params.text("file");
   if (path == no_file) return std::nullopt;
   const std::string name = params.owner() + ".file";
-  if (params.text("schedule") != "1f1b" || params.integer("stages") != 1)
+  if (params.text("schedule") != Options().family->name || params.integer("stages") != 1)
     throw UsageError(name + ": the file gives the schedule and the stages, so leave out " + params.owner() +
                      ".schedule and " + params.owner() + ".stages");
   Schedule schedule = read_csv_file(path);
@@ -42,7 +42,7 @@ std::vector<ParamInfo> parameters() {
           {"file", no_file, "CSV file of a schedule, instead of a built-in one"},
           {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default", "integer"},
           {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer"},
-          {"blocks", "even", "blocks of each stage, such as 2+3+1"},
+          {"blocks", even_blocks, "blocks of each stage, such as 2+3+1"},
           {"poison", "off", "fill received tensors with NaN until they arrive, for tests"}};
 }
 
@@ -52,7 +52,7 @@ Options options_of(const Params& params) {
                   .given = given_schedule(params),
                   .stages = static_cast<int>(at_least_one(params, "stages")),
                   .microbatches = at_least_one(params, "microbatches"),
-                  .blocks = params.text("blocks") == "even" ? "" : params.text("blocks"),
+                  .blocks = params.text("blocks") == even_blocks ? "" : params.text("blocks"),
                   .poison = params.flag("poison")};
   if (!options.family)
     throw UsageError(options.owner + ".schedule=" + params.text("schedule") + ": there is no such schedule");

@@ -1,6 +1,8 @@
 #include "harness/front/cli/completions.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "harness/front/cli/help.h"
 #include "harness/front/text/text.h"
@@ -27,9 +29,10 @@ bool takes_file(const Flag& flag) {
 
 // Returns the topic T for which `dpbench list T` prints the flag's allowed values; empty if there is no such topic.
 std::string listed_topic(const Flag& flag) {
-  if (flag.name == "strategy") return "strategies";
-  if (flag.name == "workload") return "workloads";
-  return flag.name == "backend" ? "backends" : "";
+  static const std::map<std::string, std::string> topics = {
+      {"strategy", "strategies"}, {"workload", "workloads"}, {"backend", "backends"}};
+  const auto found = topics.find(flag.name);
+  return found == topics.end() ? "" : found->second;
 }
 
 std::string first_words(const std::string& text) { return text.substr(0, text.find(" [")); }

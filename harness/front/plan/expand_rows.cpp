@@ -55,7 +55,7 @@ class Expansion {
       const bool used =
           std::ranges::any_of(resolved_.places, [&](const Place& place) { return place.device == device; });
       if (const StrategyEntry* strategy = baseline_on(device, catalogue_); used && strategy)
-        add_row(base, *strategy, {device, 1}, {}, "none", true);
+        add_row(base, *strategy, {device, 1}, {}, no_backend, true);
     }
   }
 
@@ -93,7 +93,7 @@ class Expansion {
 
   std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place,
                                        const WorkloadEntry& workload) const {
-    if (strategy.parallelism != Parallelism::ranks) return {"none"};
+    if (strategy.parallelism != Parallelism::ranks) return {no_backend};
     if (!selection_.check || !selection_.backends.empty()) return resolved_.backends;
     return checked_backends(selection_, catalogue_, resolved_, place, workload);
   }
@@ -111,7 +111,7 @@ class Expansion {
     spec.params = params;
     spec.mesh = place.mesh;
     // Without --mesh, all ranks are on the strategy's first axis.
-    if (!place.has_mesh && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != "dp")
+    if (!place.has_mesh && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != default_axis)
       spec.mesh = text_of(MeshShape{{strategy.axes.front(), spec.world}});
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is

@@ -1,6 +1,7 @@
 #include "harness/front/plan/mesh_hosts.h"
 
 #include <algorithm>
+#include <array>
 
 namespace dpbench {
 namespace {
@@ -12,7 +13,10 @@ bool is_within_hosts(const MeshShape& mesh, size_t axis, const std::vector<int>&
   });
 }
 
-bool exchanges_activations(const std::string& axis) { return axis == "tp" || axis == "cp" || axis == "ep"; }
+bool exchanges_activations(const std::string& axis) {
+  constexpr std::array axes{"tp", "cp", "ep"};
+  return std::ranges::count(axes, axis) > 0;
+}
 
 // Returns how many of the axes that exchange activations keep each of their groups on one host.
 int axes_within_hosts(const MeshShape& mesh, const std::vector<int>& hosts) {

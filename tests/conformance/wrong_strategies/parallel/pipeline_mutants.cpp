@@ -1,5 +1,6 @@
 // Wrong pipelines, with mistakes in the division by the number of micro-batches, in transfers, tied parameters,
-// clipping or buffers. Also contains right pipelines.
+// clipping, buffers or delayed weight gradients. Also contains right pipelines.
+#include <memory>
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -11,6 +12,7 @@
 #include "strategies/pipeline/owned.h"
 #include "strategies/pipeline/stages.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
+#include "workloads/layers/delayed_weights.h"
 
 namespace dpbench::wrong {
 namespace pipeline_mistakes {
@@ -44,6 +46,11 @@ enum class Mistake {
   replicas_not_averaged,
   averaged_over_all_ranks,
   buffers_of_each_replica,
+  // The weight gradients of linear layers are computed after all other gradients.
+  split,  // no mistake
+  split_last_dropped,
+  split_after_the_average,
+  split_with_the_next_input,
 };
 
 // A pipeline with one stage on each rank. All forward passes come before all backward passes.
@@ -79,12 +86,14 @@ class PipelineReference : public Strategy {
       backward_pass(micro.size(), is(Mistake::backward_in_reverse) ? micro.size() - 1 - k : k);
     for (Transfer& sent : sent_) sent.wait();
     sent_.clear();
+    if (!is(Mistake::split_after_the_average)) compute_weights();
     if (!is(Mistake::tie_not_summed) && !is(Mistake::tie_summed_each_micro_batch)) sum_tied();
     if (!is(Mistake::replicas_not_averaged)) {
       std::vector<at::Tensor> gradients;
       for (const Parameter& one : own_) gradients.push_back(one.tensor.grad().detach());
       sum_over(replicas_, gradients, replicas_.size * (is(Mistake::averaged_over_all_ranks) ? axis_.size : 1));
     }
+    if (is(Mistake::split_after_the_average)) compute_weights();
     if (clip_norm_) clip();
     if (!(is(Mistake::first_stage_not_trained) && axis_.rank == 0)) optimizer_->step(step);
     StepResult result;
@@ -152,9 +161,11 @@ class PipelineReference : public Strategy {
  private:
   struct Live {
     at::Tensor input, output, loss;
+    std::shared_ptr<DelayedWeights> weights = std::make_shared<DelayedWeights>();
   };
 
   bool is(Mistake mistake) const { return mistake_ == mistake; }
+  bool splits() const { return mistake_ >= Mistake::split; }
   bool is_last() const { return axis_.rank + 1 == axis_.size; }
   bool mine(const Placed& one) const { return std::ranges::count(one.stages, axis_.rank) > 0; }
 
@@ -170,6 +181,7 @@ class PipelineReference : public Strategy {
     const at::Tensor& ids = is(Mistake::ids_of_the_first) && micro[0].rows() >= batch.rows()
                                 ? micro[0].ids.narrow(0, 0, batch.rows())
                                 : batch.ids;
+    const DelayedWeights::Scope scope(splits() ? here.weights : nullptr);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
     if (!is_last()) {
@@ -211,6 +223,17 @@ class PipelineReference : public Strategy {
       sent_.push_back(links_.send_like(back, axis_.rank - 1, static_cast<int>(2 * k + 1)));
     }
     if (is(Mistake::tie_summed_each_micro_batch)) sum_tied();
+  }
+
+  void compute_weights() {
+    for (size_t k = 0; k < live_.size(); ++k) {
+      if (is(Mistake::split_last_dropped) && k + 1 == live_.size() && k > 0) continue;
+      // A buffer of inputs that is reused before the weight gradients are computed.
+      if (is(Mistake::split_with_the_next_input) && k + 1 < live_.size() &&
+          live_[k].input.sizes() == live_[k + 1].input.sizes())
+        live_[k].input.data().copy_(live_[k + 1].input.data());
+      live_[k].weights->compute();
+    }
   }
 
   void sum_tied() {
@@ -304,6 +327,12 @@ std::vector<Mutant> pipeline_mutants() {
              "dp=2,pp=2"),
       mutant("pipeline-buffers-of-each-replica", buffers_of_each_replica, "buffers", "not broadcast", "convnet",
              "dp=2,pp=2"),
+      mutant("pipeline-drops-the-last-weight-gradients", split_last_dropped, "accumulation", "TERM1"),
+      mutant("pipeline-weight-gradients-after-the-average", split_after_the_average, "gradient-meaning", "TERM2", "gpt",
+             "dp=2,pp=2"),
+      mutant("pipeline-reuses-an-input-before-the-weight-gradients", split_with_the_next_input, "accumulation",
+             "TERM3"),
+      mutant("pipeline-with-split-backward-passes", split, "", "", "gpt"),
       mutant("pipeline-right-on-a-grid", none, "", "", "gpt", "dp=2,pp=2"),
       mutant("pipeline-right", none, "", ""),
       mutant("pipeline-right-tied", none, "", "", "gpt"),
