@@ -94,6 +94,10 @@ struct Table<CaseSpec> {
 // model, scale, accumulation or recomputation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
+// Returns "/name=value", with `sign` for "=", for the mesh, model, scale, accumulation and recomputation if they differ
+// from their defaults.
+std::string named_settings(const CaseSpec& spec, char sign);
+
 // Returns the settings that the cases of a table section share, e.g. "mnist-mlp · CPU · weak scaling, 64 samples per
 // device · f32 · torch runtime · 1 thread per replica".
 std::string setting_text(const CaseSpec& spec, bool with_batch = true);
@@ -177,17 +181,18 @@ struct Table<RankRecord> {
       later(Field{"flop_per_sample", "operations", &R::flop_per_sample,
                   "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.6",
                   range::not_negative}),
-      Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
-            range::positive},
-      unless_empty(
-          Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5", range::not_negative}),
-      unless_empty(Field{"switches", "switches", &R::switches,
-                         "involuntary context switches of the process in each block; since 1.5", range::not_negative}),
-      unless_empty(
+      per_block(Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
+                      range::positive}),
+      per_block(unless_empty(
+          Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5", range::not_negative})),
+      per_block(unless_empty(Field{"switches", "switches", &R::switches,
+                                   "involuntary context switches of the process in each block; since 1.5",
+                                   range::not_negative})),
+      per_block(unless_empty(
           Field{"queue_ns", "ns", &R::queue_ns,
                 "longest time in each block for which a thread was ready to run but had no core; absent if the "
                 "kernel does not tell; since 1.5",
-                range::not_negative}),
+                range::not_negative})),
       later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "median of single step times, by the host clock",
                   range::not_negative}),
       later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "90th percentile of single step times, by the host clock",
@@ -218,6 +223,10 @@ struct Table<RankRecord> {
       later(Field{"gpus", "-", &R::gpus, "GPUs that this rank used; since 1.3"}),
       later(Field{"warnings", "-", &R::warnings, "warnings of this rank"})};
 };
+
+using BlockSeries = std::vector<int64_t> RankRecord::*;
+// Returns the members with one number per timed block, which the table marks with per_block().
+std::vector<BlockSeries> block_series();
 
 // Load on the cores during a launch (start of the case's processes), without the load of dpbench itself.
 struct OtherLoad {
