@@ -67,22 +67,22 @@ class Expansion {
 
  private:
   Row base_row(const WorkloadEntry& workload, int64_t batch, Dtype dtype, Runtime runtime) const {
-    return {.spec = {.id = "",
-                     .strategy = "",
-                     .workload = workload.name,
-                     .scaling = selection_.scaling.value_or(workload.scaling),
-                     .batch = batch,
-                     .dtype = dtype,
-                     .runtime = runtime,
-                     .params = {},
-                     .model = model_of(workload),
-                     .scale = selection_.scale,
-                     .accumulate = selection_.accumulate,
-                     .recompute = selection_.recompute,
-                     .clip_norm = selection_.clip_norm,
-                     .seed = selection_.seed,
-                     .data_dir = selection_.data_dir},
-            .workload = &workload};
+    Row row;
+    row.workload = &workload;
+    CaseSpec& spec = row.spec;
+    spec.workload = workload.name;
+    spec.scaling = selection_.scaling.value_or(workload.scaling);
+    spec.batch = batch;
+    spec.dtype = dtype;
+    spec.runtime = runtime;
+    spec.model = model_of(workload);
+    spec.scale = selection_.scale;
+    spec.accumulate = selection_.accumulate;
+    spec.recompute = selection_.recompute;
+    spec.clip_norm = selection_.clip_norm;
+    spec.seed = selection_.seed;
+    spec.data_dir = selection_.data_dir;
+    return row;
   }
 
   // Returns the case's model; empty for the workload's default.

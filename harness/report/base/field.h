@@ -59,6 +59,18 @@ constexpr Field<T, Member> per_block(Field<T, Member> field) {
   return field;
 }
 
+// Returns the fields whose member is declared in T, out of the fields of a struct that derives from T.
+template <class T, class... Fields>
+constexpr auto fields_of(const std::tuple<Fields...>& all) {
+  const auto if_own = []<class Owner, class Member>(const Field<Owner, Member>& field) {
+    if constexpr (std::is_same_v<Owner, T>)
+      return std::tuple(field);
+    else
+      return std::tuple();
+  };
+  return std::apply([&](const auto&... field) { return std::tuple_cat(if_own(field)...); }, all);
+}
+
 // The field table of a report struct, specialised next to that struct. Members: `name`, used in the JSON Schema, and
 // `fields`, a tuple of fields in writing order.
 template <class T>

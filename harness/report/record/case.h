@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,25 +21,33 @@ namespace dpbench {
 
 inline constexpr const char* no_backend = "none";  // backend name of a case that runs in a single process
 
-struct CaseSpec {
-  std::string id{}, strategy{}, workload{};
-  Device device = Device::cpu;
-  int world = 1, processes = 1;
+// The settings with which a case's processes are started. Cases with equal settings can share a group of processes.
+struct ProcessSettings {
   std::string backend = no_backend;
+  Device device = Device::cpu;
+  int processes = 1, threads = 1;
+  Runtime runtime = Runtime::torch;
+  bool python = false;  // each rank runs in a Python interpreter; this flag is not in the report
+
+  auto operator<=>(const ProcessSettings&) const = default;
+};
+
+struct CaseSpec : ProcessSettings {
+  std::string id{}, strategy{}, workload{};
+  int world = 1;
   Scaling scaling = Scaling::weak;
   int64_t batch = 64;
   Dtype dtype = Dtype::f32;
-  Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
   std::string mesh{}, model{};
   int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm{};
   uint64_t seed = 1;
   std::string data_dir{};
-  int threads = 1;
   bool oversubscribe = false, baseline = false;
-  bool python = false;  // each rank runs in a Python interpreter; this flag is not in the report
 
+  // Compares all members, not only those of ProcessSettings.
+  auto operator<=>(const CaseSpec&) const = default;
   // Number of replicas that train on different samples: all ranks, or fewer if ranks along some axes of the mesh share
   // samples.
   int replicas() const { return data_place(parse_mesh(mesh), world, 0).replicas; }
@@ -88,6 +97,15 @@ struct Table<CaseSpec> {
       later(Field{"oversubscribe", "-", &S::oversubscribe,
                   "ranks may share GPUs: rank r runs on GPU r mod (number of GPUs)"}),
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
+};
+
+// The fields of Table<CaseSpec> whose members are in ProcessSettings, and the member that reports leave out.
+template <>
+struct Table<ProcessSettings> {
+  static constexpr const char* name = "process_settings";
+  static constexpr auto fields = std::tuple_cat(
+      fields_of<ProcessSettings>(Table<CaseSpec>::fields),
+      std::tuple(later(Field{"python", "-", &ProcessSettings::python, "each rank runs in a Python interpreter"})));
 };
 
 // Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter,
