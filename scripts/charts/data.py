@@ -7,6 +7,7 @@ import math
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
+WORDED = ("model", "scale", "accumulate", "recompute")  # settings for which Case.setting has words of its own
 BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
@@ -56,6 +57,14 @@ class Run:
         return " and ".join(gpus + ([f"{count(cores, 'core')} of {model}"] if cores else [model]))
 
 
+def settings_in(case_id, params):
+    """Returns (name, value) of each setting that a case's id names because it is not the default; no mesh, no
+    parameters."""
+    of_params = "".join(f"/{name}={value}" for name, value in params.items())
+    pairs = [word.split("=", 1) for word in case_id.removesuffix(of_params).split("/") if "=" in word]
+    return tuple((name, value) for name, value in pairs if name != "mesh")
+
+
 @dataclasses.dataclass
 class Interval:
     middle: float
@@ -85,6 +94,7 @@ class Case:
             setattr(self, key, raw[key])
         self.reason = raw.get("reason") or ""
         self.params = raw.get("params") or {}
+        self.named_settings = settings_in(raw["id"], self.params)
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.means = raw.get("means") or ""
@@ -164,7 +174,7 @@ class Case:
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.dtype,
                 raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0),
                 raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
-                raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
+                raw.get("oversubscribe", False), self.means if self.other_mathematics else "", self.named_settings)
 
     @property
     def setting(self):
@@ -177,6 +187,7 @@ class Case:
         words += [f"recomputes every {raw['recompute']} blocks"] if raw.get("recompute") else []
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
+        words += [f"{name} {value}" for name, value in self.named_settings if name not in WORDED]
         words += [f"other mathematics: {self.means}"] if self.other_mathematics else []
         return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
 

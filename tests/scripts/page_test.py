@@ -107,6 +107,16 @@ class Data(unittest.TestCase):
         data.label(run.cases)
         self.assertEqual([case.series for case in run.cases], ["ddp shm", "ddp gloo", "dp x=1", "dp x=2", "cpu"])
 
+    def test_a_setting_that_only_the_id_names_is_compared_and_shown(self):
+        usual, scaled, added = (sample_runs.case(params={"bucket_mb": "1"}) for _ in range(3))
+        scaled |= {"id": scaled["id"].replace("/bucket", "/mesh=dp=2,tp=2/scale=2/bucket"), "scale": 2}
+        added["id"] = added["id"].replace("/bucket", "/denormals=flushed/bucket")
+        cases = data.Run(sample_runs.report([usual, scaled, added])).cases
+        self.assertEqual([case.named_settings for case in cases], [(), (("scale", "2"),), (("denormals", "flushed"),)])
+        self.assertEqual(len(data.groups(cases)), 3)
+        self.assertEqual(cases[1].setting.count("scale 2"), 1)
+        self.assertIn(" · denormals flushed · ", cases[2].setting)
+
     def test_cases_share_a_chart_only_if_their_settings_are_equal(self):
         made = [sample_runs.case("ddp", world=2), sample_runs.case("dp"), sample_runs.case("ddp", scaling="strong"),
                 sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2)]

@@ -9,13 +9,8 @@
 
 namespace dpbench {
 
-struct GroupSpec {
-  std::string name;  // name of the group, unique in the run
-  std::string backend;
-  Device device = Device::cpu;
-  int processes = 1, threads = 1;
-  Runtime runtime = Runtime::torch;
-  bool python = false;     // true: the ranks are processes of a Python interpreter
+struct GroupSpec : ProcessSettings {
+  std::string name;        // name of the group, unique in the run
   std::string nonce = {};  // prefix of the group's rendezvous keys; random, or taken from the outside launcher
 };
 

@@ -73,6 +73,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_GROUP", spec.name},
                                             {"DPBENCH_NONCE", spec.nonce},
                                             {reaper_variable, mark},
+                                            {"DPBENCH_SETTINGS", to_json(spec).dump()},
+                                            // Workers of older builds read these four instead.
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},

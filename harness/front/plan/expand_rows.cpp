@@ -135,17 +135,20 @@ std::string model_of(const WorkloadEntry& workload, const Selection& selection) 
 }  // namespace
 
 Row base_row(const Selection& selection, const WorkloadEntry& workload) {
-  return {.spec = {.workload = workload.name,
-                   .scaling = selection.scaling.value_or(workload.scaling),
-                   .batch = workload.batch,
-                   .model = model_of(workload, selection),
-                   .scale = selection.scale,
-                   .accumulate = selection.accumulate,
-                   .recompute = selection.recompute,
-                   .clip_norm = selection.clip_norm,
-                   .seed = selection.seed,
-                   .data_dir = selection.data_dir},
-          .workload = &workload};
+  Row row;
+  row.workload = &workload;
+  CaseSpec& spec = row.spec;
+  spec.workload = workload.name;
+  spec.scaling = selection.scaling.value_or(workload.scaling);
+  spec.batch = workload.batch;
+  spec.model = model_of(workload, selection);
+  spec.scale = selection.scale;
+  spec.accumulate = selection.accumulate;
+  spec.recompute = selection.recompute;
+  spec.clip_norm = selection.clip_norm;
+  spec.seed = selection.seed;
+  spec.data_dir = selection.data_dir;
+  return row;
 }
 
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,

@@ -33,7 +33,7 @@ double sampled_seconds(const CaseRecord& record) {
 void drop_blocks(CaseOutcome& outcome) {
   if (!outcome.ranks.empty()) outcome.disturbed_blocks += static_cast<int>(outcome.ranks.front().samples_ns.size());
   for (RankRecord& rank : outcome.ranks) {
-    for (auto* blocks : {&rank.samples_ns, &rank.cpu_ns, &rank.switches, &rank.queue_ns}) blocks->clear();
+    for (const BlockSeries series : block_series()) (rank.*series).clear();
     rank.step_p50_ns = rank.step_p90_ns = rank.step_p99_ns = 0;
     rank.phases_ns.clear();
     rank.profile.reset();

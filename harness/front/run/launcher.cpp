@@ -11,22 +11,13 @@ constexpr int tick_milliseconds = 100;
 
 }  // namespace
 
-GroupKey group_key(const CaseSpec& spec) {
-  return {.backend = spec.backend,
-          .device = spec.device,
-          .processes = spec.processes,
-          .threads = spec.threads,
-          .runtime = spec.runtime,
-          .python = spec.python};
-}
-
 Launcher::Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say)
     : settings_(std::move(settings)), signals_(signals), answer_(answer), log_(std::move(say)) {
   if (settings_.logs.empty()) settings_.logs = scratch_.path() / "logs";
 }
 
 CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler) {
-  const GroupKey key = group_key(spec);
+  const ProcessSettings& key = spec;
   if (group_ && key != key_) end_group();
   if (!group_) open_group(key);
   command["case"] = to_json(spec);
@@ -56,15 +47,9 @@ std::vector<std::string> Launcher::where_ranks_are(const CaseSpec& spec) const {
   return where;
 }
 
-void Launcher::open_group(const GroupKey& key) {
+void Launcher::open_group(const ProcessSettings& key) {
   const std::string name = "group" + std::to_string(++groups_);
-  GroupSpec spec{.name = name + "-" + key.device + "-x" + std::to_string(key.processes),
-                 .backend = key.backend,
-                 .device = key.device,
-                 .processes = key.processes,
-                 .threads = key.threads,
-                 .runtime = key.runtime,
-                 .python = key.python};
+  GroupSpec spec{key, name + "-" + key.device + "-x" + std::to_string(key.processes)};
   if (key.python) spec.name += "-python";
   if (key.backend != no_backend) spec.name += "-" + key.backend;
   log_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads per replica");

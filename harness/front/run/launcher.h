@@ -12,18 +12,6 @@
 
 namespace dpbench {
 
-// The settings with which worker processes are started. Cases with equal settings can share a group of processes.
-struct GroupKey {
-  std::string backend;
-  Device device = Device::cpu;
-  int processes = 1, threads = 1;
-  Runtime runtime = Runtime::torch;
-  bool python = false;
-  auto operator<=>(const GroupKey&) const = default;
-};
-
-GroupKey group_key(const CaseSpec& spec);
-
 // Interface that runs a single case. Launcher implements it; tests use a fake.
 class CaseRunner {
  public:
@@ -66,7 +54,7 @@ class Launcher : public CaseRunner {
 
  private:
   std::vector<std::string> where_ranks_are(const CaseSpec& spec) const;
-  void open_group(const GroupKey& key);
+  void open_group(const ProcessSettings& key);
   CaseOutcome watch(const std::string& case_id, CaseWatch& watch);
   void explain(CaseOutcome& outcome) const;
   void drop_group();
@@ -78,7 +66,7 @@ class Launcher : public CaseRunner {
   Say log_;
   std::function<void(const std::string&, const std::string&)> tell_;
   std::unique_ptr<RankGroup> group_;
-  GroupKey key_;
+  ProcessSettings key_;
   bool ready_ = false;
   int groups_ = 0;
 };

@@ -36,8 +36,8 @@ std::vector<size_t> side_by_side(const std::vector<CaseSpec>& cases, const std::
 
 std::vector<std::vector<size_t>> launch_order(const std::vector<CaseSpec>& cases, const std::vector<size_t>& which,
                                               int launch, uint64_t seed) {
-  std::map<GroupKey, std::vector<size_t>> groups;
-  for (const size_t index : which) groups[group_key(cases[index])].push_back(index);
+  std::map<ProcessSettings, std::vector<size_t>> groups;
+  for (const size_t index : which) groups[cases[index]].push_back(index);
   std::mt19937_64 random(seed * 1000003 + static_cast<uint64_t>(launch));
   std::vector<std::vector<size_t>> order;
   for (auto& [key, members] : groups) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <tuple>
+#include <type_traits>
 
 namespace dpbench {
 
@@ -27,6 +28,7 @@ struct Field {
   bool required = true;        // false: an absent or null key leaves the member's default
   bool null_if_empty = false;  // strings only: "" is written as null
   bool omit_if_empty = false;  // lists only: the JSON key is omitted for an empty list
+  bool per_block = false;      // lists only: one number per timed block
 };
 
 // Marks a JSON key as optional, because older reports or some kinds of report do not have it.
@@ -48,6 +50,25 @@ template <class T, class Member>
 constexpr Field<T, Member> unless_empty(Field<T, Member> field) {
   field.omit_if_empty = true;
   return later(field);
+}
+
+// Marks a list that has one number per timed block.
+template <class T, class Member>
+constexpr Field<T, Member> per_block(Field<T, Member> field) {
+  field.per_block = true;
+  return field;
+}
+
+// Returns the fields whose member is declared in T, out of the fields of a struct that derives from T.
+template <class T, class... Fields>
+constexpr auto fields_of(const std::tuple<Fields...>& all) {
+  const auto if_own = []<class Owner, class Member>(const Field<Owner, Member>& field) {
+    if constexpr (std::is_same_v<Owner, T>)
+      return std::tuple(field);
+    else
+      return std::tuple();
+  };
+  return std::apply([&](const auto&... field) { return std::tuple_cat(if_own(field)...); }, all);
 }
 
 // The field table of a report struct, specialised next to that struct. Members: `name`, used in the JSON Schema, and

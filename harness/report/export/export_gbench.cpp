@@ -15,12 +15,7 @@ std::string benchmark_name(const CaseSpec& spec) {
   name += "/" + spec.workload + "/" + spec.device + ":" + std::to_string(spec.world) +
           "/global_batch:" + std::to_string(spec.global_batch()) + "/dtype:" + spec.dtype;
   if (spec.runtime != Runtime::torch) name += "/runtime:" + name_of(spec.runtime);
-  if (!spec.mesh.empty()) name += "/mesh:" + spec.mesh;
-  if (!spec.model.empty()) name += "/model:" + spec.model;
-  if (spec.scale != 1) name += "/scale:" + std::to_string(spec.scale);
-  if (spec.accumulate != 1) name += "/accumulate:" + std::to_string(spec.accumulate);
-  if (spec.recompute != 0) name += "/recompute:" + std::to_string(spec.recompute);
-  return name;
+  return name + named_settings(spec, ':');
 }
 
 // Converts the start of a run id to a date: 20261121T063057Z-... becomes 2026-11-21T06:30:57+00:00.

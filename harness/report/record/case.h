@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,25 +21,33 @@ namespace dpbench {
 
 inline constexpr const char* no_backend = "none";  // backend name of a case that runs in a single process
 
-struct CaseSpec {
-  std::string id{}, strategy{}, workload{};
-  Device device = Device::cpu;
-  int world = 1, processes = 1;
+// The settings with which a case's processes are started. Cases with equal settings can share a group of processes.
+struct ProcessSettings {
   std::string backend = no_backend;
+  Device device = Device::cpu;
+  int processes = 1, threads = 1;
+  Runtime runtime = Runtime::torch;
+  bool python = false;  // each rank runs in a Python interpreter; this flag is not in the report
+
+  auto operator<=>(const ProcessSettings&) const = default;
+};
+
+struct CaseSpec : ProcessSettings {
+  std::string id{}, strategy{}, workload{};
+  int world = 1;
   Scaling scaling = Scaling::weak;
   int64_t batch = 64;
   Dtype dtype = Dtype::f32;
-  Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
   std::string mesh{}, model{};
   int64_t scale = 1, accumulate = 1, recompute = 0;
   std::optional<double> clip_norm{};
   uint64_t seed = 1;
   std::string data_dir{};
-  int threads = 1;
   bool oversubscribe = false, baseline = false;
-  bool python = false;  // each rank runs in a Python interpreter; this flag is not in the report
 
+  // Compares all members, not only those of ProcessSettings.
+  auto operator<=>(const CaseSpec&) const = default;
   // Number of replicas that train on different samples: all ranks, or fewer if ranks along some axes of the mesh share
   // samples.
   int replicas() const { return data_place(parse_mesh(mesh), world, 0).replicas; }
@@ -90,9 +99,22 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
+// The fields of Table<CaseSpec> whose members are in ProcessSettings, and the member that reports leave out.
+template <>
+struct Table<ProcessSettings> {
+  static constexpr const char* name = "process_settings";
+  static constexpr auto fields = std::tuple_cat(
+      fields_of<ProcessSettings>(Table<CaseSpec>::fields),
+      std::tuple(later(Field{"python", "-", &ProcessSettings::python, "each rank runs in a Python interpreter"})));
+};
+
 // Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter,
 // model, scale, accumulation or recomputation that differs from its default.
 std::string case_id(const CaseSpec& spec);
+
+// Returns "/name=value", with `sign` for "=", for the mesh, model, scale, accumulation and recomputation if they differ
+// from their defaults.
+std::string named_settings(const CaseSpec& spec, char sign);
 
 // Returns the settings that the cases of a table section share, e.g. "mnist-mlp · CPU · weak scaling, 64 samples per
 // device · f32 · torch runtime · 1 thread per replica".
@@ -177,17 +199,18 @@ struct Table<RankRecord> {
       later(Field{"flop_per_sample", "operations", &R::flop_per_sample,
                   "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.6",
                   range::not_negative}),
-      Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
-            range::positive},
-      unless_empty(
-          Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5", range::not_negative}),
-      unless_empty(Field{"switches", "switches", &R::switches,
-                         "involuntary context switches of the process in each block; since 1.5", range::not_negative}),
-      unless_empty(
+      per_block(Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
+                      range::positive}),
+      per_block(unless_empty(
+          Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5", range::not_negative})),
+      per_block(unless_empty(Field{"switches", "switches", &R::switches,
+                                   "involuntary context switches of the process in each block; since 1.5",
+                                   range::not_negative})),
+      per_block(unless_empty(
           Field{"queue_ns", "ns", &R::queue_ns,
                 "longest time in each block for which a thread was ready to run but had no core; absent if the "
                 "kernel does not tell; since 1.5",
-                range::not_negative}),
+                range::not_negative})),
       later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "median of single step times, by the host clock",
                   range::not_negative}),
       later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "90th percentile of single step times, by the host clock",
@@ -218,6 +241,10 @@ struct Table<RankRecord> {
       later(Field{"gpus", "-", &R::gpus, "GPUs that this rank used; since 1.3"}),
       later(Field{"warnings", "-", &R::warnings, "warnings of this rank"})};
 };
+
+using BlockSeries = std::vector<int64_t> RankRecord::*;
+// Returns the members with one number per timed block, which the table marks with per_block().
+std::vector<BlockSeries> block_series();
 
 // Load on the cores during a launch (start of the case's processes), without the load of dpbench itself.
 struct OtherLoad {

@@ -8,12 +8,20 @@
 
 namespace dpbench {
 
+Json to_json(const ProcessSettings& settings) { return write_value(settings); }
 Json to_json(const CaseSpec& spec) { return write_value(spec); }
 Json to_json(const Sampling& sampling) { return write_value(sampling); }
 Json to_json(const RankRecord& record) { return write_value(record); }
 Json to_json(const CheckRow& row) { return write_value(row); }
 Json to_json(const TrainOptions& options) { return write_value(options); }
 Json to_json(const TrainingRecord& record) { return write_value(record); }
+
+ProcessSettings process_settings_from_json(const Json& json, const std::string& path) {
+  const auto settings = read_value<ProcessSettings>(json, path);
+  if (settings.processes < 1 || settings.threads < 1)
+    throw UsageError(path + ": processes and threads must be at least 1");
+  return settings;
+}
 
 CaseSpec case_from_json(const Json& json) {
   const auto spec = read_value<CaseSpec>(json, "case");

@@ -37,7 +37,10 @@
 //   DPBENCH_STORE                  HOST:PORT of the rendezvous store under an external launcher (torchrun, ...); else
 //                                  empty
 //   DPBENCH_SERVES                 1: this relay process (dpbench-worker --relay) serves that store
-//   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_RUNTIME, DPBENCH_TIMEOUT_S
+//   DPBENCH_SETTINGS               the group's ProcessSettings, as JSON
+//   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_RUNTIME
+//                                  read only without DPBENCH_SETTINGS, which older builds do not know
+//   DPBENCH_TIMEOUT_S
 //   DPBENCH_PLUGINS                separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs
@@ -63,12 +66,14 @@ using Json = nlohmann::ordered_json;
 struct TrainOptions;
 struct TrainingRecord;
 
+Json to_json(const ProcessSettings& settings);
 Json to_json(const CaseSpec& spec);
 Json to_json(const Sampling& sampling);
 Json to_json(const RankRecord& record);
 Json to_json(const CheckRow& row);
 Json to_json(const TrainOptions& options);
 Json to_json(const TrainingRecord& record);
+ProcessSettings process_settings_from_json(const Json& json, const std::string& path);
 CaseSpec case_from_json(const Json& json);
 Sampling sampling_from_json(const Json& json);
 RankRecord rank_record_from_json(const Json& json);

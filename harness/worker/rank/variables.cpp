@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "harness/report/record/case.h"
+#include "harness/report/record/protocol.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -45,25 +46,31 @@ std::vector<int> core_list(const std::string& joined) {
   return cores;
 }
 
+ProcessSettings process_settings() {
+  if (const std::string given = text("DPBENCH_SETTINGS"); !given.empty())
+    return process_settings_from_json(parse_json(given, "DPBENCH_SETTINGS"), "DPBENCH_SETTINGS");
+  return {.backend = text("DPBENCH_BACKEND", no_backend),
+          .device = parse_name<Device>(text("DPBENCH_DEVICE", "cpu")).value_or(Device::cpu),
+          .threads = number("DPBENCH_THREADS", 1, 1, 4096),
+          .runtime = parse_name<Runtime>(text("DPBENCH_RUNTIME", "fast")).value_or(Runtime::fast)};
+}
+
 }  // namespace
 
 Variables read_variables() {
   constexpr int most_ranks = 1024;
   Variables v;
+  static_cast<ProcessSettings&>(v) = process_settings();
   v.world = number("WORLD_SIZE", 1, 1, most_ranks);
   v.rank = number("RANK", 0, 0, v.world - 1);
   v.local_world = number("LOCAL_WORLD_SIZE", v.world, 1, v.world);
   v.local_rank = number("LOCAL_RANK", v.rank, 0, v.local_world - 1);
   v.channel = number("DPBENCH_FD", std::nullopt, 3, 1 << 20);
-  v.threads = number("DPBENCH_THREADS", 1, 1, 4096);
   v.timeout = std::chrono::seconds(number("DPBENCH_TIMEOUT_S", 30, 1, 1 << 20));
   v.run_dir = text("DPBENCH_RUN_DIR");
   if (v.run_dir.empty()) throw UsageError("DPBENCH_RUN_DIR is not set. Start workers with dpbench, not by hand.");
   v.group = text("DPBENCH_GROUP", "group");
   v.nonce = text("DPBENCH_NONCE", "by-hand");
-  v.backend = text("DPBENCH_BACKEND", no_backend);
-  v.device = parse_name<Device>(text("DPBENCH_DEVICE", "cpu")).value_or(Device::cpu);
-  v.runtime = parse_name<Runtime>(text("DPBENCH_RUNTIME", "fast")).value_or(Runtime::fast);
   v.progress_file = text("DPBENCH_PROGRESS");
   v.rendezvous = parse_rendezvous(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
   v.serves = text("DPBENCH_SERVES") == "1";

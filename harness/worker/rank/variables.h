@@ -5,18 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/record/case.h"
 #include "harness/worker/rank/rendezvous.h"
-#include "workloads/base/kinds.h"
 
 namespace dpbench {
 
-struct Variables {
+struct Variables : ProcessSettings {
   int rank = 0, world = 1, local_rank = 0, local_world = 1;
   int channel = -1;  // descriptor of the socket to the front (the dpbench process)
-  int threads = 1;
-  std::string run_dir, group, nonce, backend, progress_file;
-  Device device = Device::cpu;
-  Runtime runtime = Runtime::fast;
+  std::string run_dir, group, nonce, progress_file;
   Rendezvous rendezvous;  // rendezvous address under an external launcher; empty: the ranks use a file in run_dir
   bool serves = false;    // relay process only: true if it serves the rendezvous store
   std::vector<std::string> plugins;

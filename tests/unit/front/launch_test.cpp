@@ -135,8 +135,7 @@ TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
       .program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {}, .timeout_s = 4, .logs = root_ / "logs"};
   std::set<std::string> nonces;
   for (int i = 0; i < 3; ++i) {
-    const WorkerGroup group({.name = "g" + std::to_string(i), .backend = "shm", .device = Device::cpu, .processes = 1},
-                            settings, scratch_);
+    const WorkerGroup group({{.backend = "shm"}, "g" + std::to_string(i)}, settings, scratch_);
     EXPECT_EQ(group.spec().nonce.size(), 32u) << "128 bits";
     EXPECT_EQ(group.spec().nonce.find_first_not_of("0123456789abcdef"), std::string::npos);
     nonces.insert(group.spec().nonce);

@@ -102,7 +102,8 @@ TEST(Layouts, ThatFailAreShrunkToWhatMakesThemFail) {
     const MeshShape mesh = parse_mesh(one.mesh);
     return size_of(mesh, "pp") > 1 && size_of(mesh, "tp") > 1 && one.model.find("tied=on") != std::string::npos;
   };
-  CaseSpec spec{.strategy = "grid", .workload = "blocks", .world = 8};
+  CaseSpec spec;
+  spec.strategy = "grid", spec.workload = "blocks", spec.world = 8;
   spec.mesh = "dp=2,tp=2,pp=2";
   spec.model = "layers=4,heads=3,hidden=9,tied=on";
   spec.params = {{"parts", "3"}, {"schedule", "gpipe"}};
@@ -118,7 +119,8 @@ TEST(Layouts, ThatFailAreShrunkToWhatMakesThemFail) {
 }
 
 TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
-  CaseSpec spec{.strategy = "grid", .workload = "blocks", .world = 8};
+  CaseSpec spec;
+  spec.strategy = "grid", spec.workload = "blocks", spec.world = 8;
   spec.mesh = "dp=2,tp=4";
   spec.params = {{"parts", "3"}};
   spec.recompute = 1;

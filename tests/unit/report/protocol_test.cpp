@@ -12,29 +12,29 @@ namespace dpbench {
 namespace {
 
 CaseSpec spec_without_defaults() {
-  CaseSpec spec{.id = "",
-                .strategy = "ddp",
-                .workload = "mnist-mlp",
-                .device = Device::cuda,
-                .world = 4,
-                .processes = 4,
-                .backend = "nccl",
-                .scaling = Scaling::strong,
-                .batch = 30,
-                .dtype = Dtype::f64,
-                .runtime = Runtime::fast,
-                .params = {{"bucket_mb", "1"}, {"overlap", "off"}},
-                .mesh = "dp=2,tp=2",
-                .model = "tiny",
-                .scale = 3,
-                .accumulate = 2,
-                .recompute = 4,
-                .clip_norm = 0.5,
-                .seed = 18446744073709551615u,
-                .data_dir = "/data/mnist",
-                .threads = 7,
-                .oversubscribe = true,
-                .baseline = true};
+  CaseSpec spec;
+  spec.strategy = "ddp";
+  spec.workload = "mnist-mlp";
+  spec.device = Device::cuda;
+  spec.world = 4;
+  spec.processes = 4;
+  spec.backend = "nccl";
+  spec.scaling = Scaling::strong;
+  spec.batch = 30;
+  spec.dtype = Dtype::f64;
+  spec.runtime = Runtime::fast;
+  spec.params = {{"bucket_mb", "1"}, {"overlap", "off"}};
+  spec.mesh = "dp=2,tp=2";
+  spec.model = "tiny";
+  spec.scale = 3;
+  spec.accumulate = 2;
+  spec.recompute = 4;
+  spec.clip_norm = 0.5;
+  spec.seed = 18446744073709551615u;
+  spec.data_dir = "/data/mnist";
+  spec.threads = 7;
+  spec.oversubscribe = true;
+  spec.baseline = true;
   spec.id = case_id(spec);
   return spec;
 }
@@ -68,6 +68,16 @@ TEST(Protocol, ACaseSurvivesConversionToJsonAndBack) {
   EXPECT_EQ(back.clip_norm, 0.5);
   EXPECT_EQ(to_json(back), to_json(spec));
   expect_no_defaults(to_json(spec), to_json(CaseSpec{}));
+}
+
+TEST(Protocol, ProcessSettingsSurviveConversionToJsonAndBack) {
+  CaseSpec spec = spec_without_defaults();
+  spec.python = true;
+  const ProcessSettings& settings = spec;
+  const Json json = to_json(settings);
+  EXPECT_TRUE(process_settings_from_json(through_text(json), "settings") == settings) << json;
+  expect_no_defaults(json, to_json(ProcessSettings{}));
+  EXPECT_FALSE(to_json(spec).contains("python"));
 }
 
 TEST(Protocol, AMissingClipNormSurvivesConversionToJsonAndBack) {

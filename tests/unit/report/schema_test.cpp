@@ -185,17 +185,17 @@ TEST_P(Golden, ReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
   const fs::path file = source / "tests/golden" / GetParam();
   ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";
   const Json before = parse_json(read_text(file, 1 << 20), "golden");
-  const std::string version = "1." + std::to_string(before["schema_version"]["minor"].get<int>()) + ".json";
-  EXPECT_TRUE(GetParam().ends_with("-" + version)) << version;
+  const int minor = before["schema_version"]["minor"];
+  EXPECT_TRUE(GetParam().ends_with("-1." + std::to_string(minor) + ".json")) << minor;
   const Json after = to_json(read_report(file));
   const Json lost = Json::diff(before, after);
   for (const Json& change : lost) {
     const std::string path = change["path"];
     // In version 1.0, `baseline` marked only baseline cases that dpbench had added. The reader converts `baseline` to
     // its present meaning.
-    const bool of_1_0 = version == "1.0.json" && path.ends_with("/baseline");
+    const bool of_1_0 = minor == 0 && path.ends_with("/baseline");
     // Versions before 1.5 had only the runtime `fast`, which their ids do not name. The reader adds it.
-    const bool of_id = version < "1.5.json" && path.ends_with("/id") && path.starts_with("/cases/");
+    const bool of_id = minor < 5 && path.ends_with("/id") && path.starts_with("/cases/");
     EXPECT_TRUE(change["op"] == "add" || of_1_0 || of_id || path.starts_with("/schema_version")) << change;
   }
   EXPECT_EQ(problems_of(before), std::vector<std::string>{});

@@ -205,6 +205,18 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
+TEST_F(WorkerVariables, OfOlderBuildsAreReadOnlyWithoutTheSettings) {
+  setenv("DPBENCH_THREADS", "3", 1);
+  EXPECT_EQ(read_variables().threads, 3);
+  EXPECT_EQ(read_variables().runtime, Runtime::fast);
+  const ProcessSettings settings{.backend = "shm", .processes = 2, .threads = 4};
+  setenv("DPBENCH_SETTINGS", to_json(settings).dump().c_str(), 1);
+  const Variables v = read_variables();
+  expect_contains(complaint("DPBENCH_SETTINGS", "{}"), {"DPBENCH_SETTINGS.device is missing"});
+  for (const char* name : {"DPBENCH_SETTINGS", "DPBENCH_THREADS"}) unsetenv(name);
+  EXPECT_TRUE(static_cast<const ProcessSettings&>(v) == settings);
+}
+
 TEST_F(WorkerVariables, InvalidValueIsReportedWithTheNameOfTheVariable) {
   expect_contains(complaint("RANK", "2"), {"RANK='2'", "0 to 1"});
   expect_contains(complaint("RANK", "-1"), {"RANK='-1'", "0 to 1"});

@@ -18,7 +18,6 @@
 #include "harness/front/text/text.h"
 #include "harness/report/machine/environment.h"
 #include "harness/report/machine/gpu_survey.h"
-#include "harness/report/record/codec.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -137,13 +136,7 @@ class Agent : public RankEvents {
   void open(const Json& message) {
     group_.reset();
     const Json& group = message.at("spec");
-    const GroupSpec spec{.name = group.at("name"),
-                         .backend = group.at("backend"),
-                         .device = read_value<Device>(group.at("device"), "device"),
-                         .processes = group.at("processes"),
-                         .threads = group.at("threads"),
-                         .runtime = read_value<Runtime>(group.at("runtime"), "runtime"),
-                         .python = group.at("python")};
+    const GroupSpec spec{process_settings_from_json(group, "spec"), group.at("name")};
     const WorkerSettings settings{.program = worker_,
                                   .python = python_,
                                   .plugins = plugins_,

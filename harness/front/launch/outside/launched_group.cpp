@@ -16,12 +16,6 @@ namespace {
 // ended.
 constexpr double closing_seconds = 12;
 
-Json to_json(const GroupSpec& spec) {
-  return {{"name", spec.name},           {"backend", spec.backend}, {"device", name_of(spec.device)},
-          {"processes", spec.processes}, {"threads", spec.threads}, {"runtime", name_of(spec.runtime)},
-          {"python", spec.python}};
-}
-
 }  // namespace
 
 Seat seat_of(const Placement& placement, const std::string& directory) {
@@ -60,9 +54,11 @@ LaunchedGroup::LaunchedGroup(const GroupSpec& spec, const WorkerSettings& settin
       states_(static_cast<size_t>(spec.processes)),
       closed_(states_.size(), false) {
   ++world_.open_groups;
+  Json group = to_json(spec);
+  group["name"] = spec.name;
   for (int rank = 1; rank < world_.ranks(); ++rank)
     world_.tell(rank, {{"do", name_of(AgentOrder::open)},
-                       {"spec", to_json(spec)},
+                       {"spec", group},
                        {"timeout_s", settings.timeout_s},
                        {"directory", world_.directory_of(rank)}});
 }

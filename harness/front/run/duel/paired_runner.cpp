@@ -134,13 +134,9 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   end.versions = std::move(outcome.versions);
   if (!ran(end)) return end;
   if (profile_starved(spec, end.ranks, rules_.cores) && others_count()) drop_profile_times(end.ranks);
-  for (size_t rank = 0; rank < end.ranks.size(); ++rank)
-    for (const auto& one : series.blocks) {
-      append(end.ranks[rank].samples_ns, one[rank].samples_ns);
-      append(end.ranks[rank].cpu_ns, one[rank].cpu_ns);
-      append(end.ranks[rank].switches, one[rank].switches);
-      append(end.ranks[rank].queue_ns, one[rank].queue_ns);
-    }
+  for (const BlockSeries numbers : block_series())
+    for (size_t rank = 0; rank < end.ranks.size(); ++rank)
+      for (const auto& one : series.blocks) append(end.ranks[rank].*numbers, one[rank].*numbers);
   if (series.reference_ns.size() == series.blocks.size()) end.reference_ns = std::move(series.reference_ns);
   end.disturbed_blocks = static_cast<int>(series.tried - series.blocks.size());
   auto& warnings = end.ranks.front().warnings;
