@@ -145,7 +145,7 @@ struct Settings {
   ParamValues allow_unused = {};    // values with which StrategyInfo::allows_unused becomes true
   ParamValues allow_no_rows = {};   // values with which StrategyInfo::allows_no_rows becomes true
   ParamValues short_interval = {};  // values with which average_every is small enough for a test of four steps
-  ParamValues unrecorded = {};      // values with which StrategyInfo::recorded becomes false
+  ParamValues unrecorded = {};      // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
 };
 
 struct StrategyInfo {

@@ -17,7 +17,7 @@ struct ShardedParameter {
   std::string name;
   at::Tensor parameter;      // the parameter's tensor in the model
   at::Tensor rows;           // this rank's rows of the parameter; may be empty
-  at::Tensor gradient = {};  // gradient of the rows; undefined if not trained, or before a step
+  at::Tensor gradient = {};  // gradient of `rows`; undefined before a step, or if the parameter is not trained
   bool trained = false, used = false;
 };
 

@@ -195,7 +195,7 @@ class Faults(FaultyRuns):
                 self.on_a_mesh(self.failed, "other-unit", r"rank 2 .*allgather of (\d+) Float.* rank 3 .*allgather of (?!\1 )", backend=backend, step=0,
                                silent=TIMEOUT, within=DIFFERS)
 
-    def test_a_failed_case_does_not_change_the_parameters_of_the_next_case(self):
+    def test_a_case_after_a_failed_one_ends_with_the_usual_model_parameters(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:

@@ -88,7 +88,7 @@ class Dump(unittest.TestCase):
             self.assertIn(("clip", 0), reached)
             self.assertNotIn(("clip-unreached", 0), reached)
 
-    def test_the_flag_dump_refuses_to_overwrite_a_file_or_directory(self):
+    def test_the_flag_dump_refuses_a_file_and_a_directory_that_is_not_empty(self):
         with tempfile.TemporaryDirectory() as scratch:
             with open(os.path.join(scratch, "mine"), "w", encoding="utf-8") as file:
                 file.write("x")

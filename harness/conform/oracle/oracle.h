@@ -32,8 +32,8 @@ enum class Coupling { none, loss, batch };
 // turn.
 class Oracle {
  public:
-  // Settings of a strategy that change how its replicas compute. onednn: float32 matrix products use oneDNN. used_in:
-  // see StrategyInfo::used_in. device: where the oracle computes; gradients are on the CPU.
+  // Settings of a strategy that change how its replicas compute, and the device of the oracle. onednn: float32 matrix
+  // products use oneDNN. used_in: see StrategyInfo::used_in. Gradients are returned on the CPU.
   struct Replicas {
     bool onednn = false;
     std::optional<at::ScalarType> used_in = {};

@@ -47,8 +47,8 @@ struct ProjectedSeries {
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if the measured step times determine latency and bandwidth separately. Step times of a ring over devices that
-  // share CPU cores determine only their sum.
+  // True if the fit can tell the time per message (latency) from the time per byte (bandwidth). False for a ring over
+  // devices that share CPU cores: both times then grow as world - 1, so only their sum can be fitted.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};

@@ -14,7 +14,7 @@ namespace dpbench {
 
 // A schedule with the faults that the verifier found and, if there are none, its simulated times.
 struct ExaminedSchedule {
-  pipeline::Schedule schedule;  // the schedule; sends and receives are added if it has no faults
+  pipeline::Schedule schedule;  // as given; sends and receives are added if it has neither these nor faults
   std::vector<pipeline::Fault> faults = {};
   pipeline::Costs costs;  // times of 1/P of the model on P ranks, as the user gave them
   pipeline::Simulation simulation = {};

@@ -31,7 +31,7 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true, unproven_on_gpu = false;
-  std::vector<std::string> axes = {};  // mesh axes that the strategy uses
+  std::vector<std::string> axes = {};  // mesh axes that the strategy supports
   std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
   bool python = false;  // true: each rank runs in a Python interpreter

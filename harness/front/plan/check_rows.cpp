@@ -67,9 +67,9 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   if (!draws_worlds(selection, places)) return places;
   const std::string key = std::to_string(selection.seed) + strategy.name;
   const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
-  // Successive workloads get successive pairs of places, so that each strategy runs in every world. Every fourth
+  // Consecutive workloads get consecutive pairs of places, so that each strategy runs in every world. Only every fourth
   // workload runs in the largest world, which takes longest. Each pair has a world of several ranks that is not the
-  // largest: it runs over every backend.
+  // largest, because only there can backend_matters() be true.
   const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
   if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
   return {places[turn % 3], places[(turn + 1) % 3]};

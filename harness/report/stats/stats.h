@@ -1,4 +1,4 @@
-// Statistics (median, quantiles, confidence intervals) as pure functions. Results have the unit of the input.
+// Statistics (median, quantiles, confidence intervals) as pure functions.
 #pragma once
 
 #include <array>

@@ -7,7 +7,8 @@
 
 namespace dpbench {
 
-// Watches the autograd nodes of all threads during the object's lifetime. Only one may exist at a time.
+// Counts the autograd nodes that torch's engine runs on any thread while this object exists. Only one EngineWatch may
+// exist at a time.
 class EngineWatch {
  public:
   EngineWatch();

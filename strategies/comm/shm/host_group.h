@@ -38,8 +38,8 @@ class HostGroup {
   void arrive();
   // Spins for a short time, until all ranks have arrived at the barrier. Returns false if some rank has not.
   bool wait_briefly();
-  // Waits until all ranks have arrived. Throws the same text on all ranks if a rank died, left, timed out or made a
-  // different call.
+  // Waits until all ranks have arrived. Throws the same text on all ranks if a rank dies, leaves or times out before.
+  // May return although the ranks made different calls; require_agreement() finds that.
   void wait(Clock::time_point deadline);
   void meet(Clock::time_point deadline) { arrive(), wait(deadline); }
 

@@ -27,36 +27,36 @@ std::string met(Rule rule, Spreads... spreads) {
 
 bool refused(const std::string& text, const std::string& why) { return text.find(why) != std::string::npos; }
 
-TEST(TypesOfActivations, AreKeptByOperationsOnTensorsOfOneType) {
+TEST(ActivationDistribution, AreKeptByOperationsOnTensorsOfOneType) {
   for (const Spread spread : {invariant, replicated, varying})
     for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
       EXPECT_EQ(met(rule, spread, spread), text_of(spread));
   EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
 }
 
-TEST(TypesOfActivations, NonlinearOperationsRefuseAPartialTensor) {
+TEST(ActivationDistribution, NonlinearOperationsRefuseAPartialTensor) {
   EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
   EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
 }
 
-TEST(TypesOfActivations, AReplicatedBiasIsNotAddedToAPartialTensor) {
+TEST(ActivationDistribution, AReplicatedBiasIsNotAddedToAPartialTensor) {
   EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "which each rank would add"));
   EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
 }
 
-TEST(TypesOfActivations, AnInvariantTensorIsNotMixedWithOthers) {
+TEST(ActivationDistribution, AnInvariantTensorIsNotMixedWithOthers) {
   for (const Spread other : {replicated, varying, partial})
     EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
 }
 
-TEST(TypesOfActivations, AContractionOverAShardedDimensionGivesAPartialSum) {
+TEST(ActivationDistribution, AContractionOverAShardedDimensionGivesAPartialSum) {
   EXPECT_EQ(met(Rule::contraction, varying, varying), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
 }
 
-TEST(TypesOfActivations, EachCollectiveRefusesTensorsOfOtherTypes) {
+TEST(ActivationDistribution, EachCollectiveAcceptsOnlyOneDistribution) {
   const Cut cut{0, {2}};
   using Call = std::function<Activation(const Activation&)>;
   const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {
@@ -85,7 +85,7 @@ TEST(TypesOfActivations, EachCollectiveRefusesTensorsOfOtherTypes) {
     }
 }
 
-TEST(TypesOfActivations, OfAnotherAxisAreRejected) {
+TEST(ActivationDistribution, OfAnotherAxisAreRejected) {
   EXPECT_THROW(partial_to_invariant(ones(partial, {.name = "cp"}), tp), std::logic_error);
   EXPECT_THROW(computed(Rule::sum, "f", tp, add, ones(varying), ones(varying, {.name = "cp"})), std::logic_error);
 }

@@ -44,7 +44,7 @@ TEST_P(Collectives, AllreduceOfLargeMessagesIsExactInPrivateAndSharedMemory) {
 class BeyondASlot : public Collectives {};
 
 // Messages fill two or three slots (shared-memory buffers of 1 MiB), the last slot only partly.
-TEST_P(BeyondASlot, AllreduceOfMessagesAbove1MebibyteIsExactForEveryTypeAndOperation) {
+TEST_P(BeyondASlot, AllreduceOfMessagesAbove1MebibyteIsExact) {
   constexpr int64_t slot = 1 << 20;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : kDtypes)

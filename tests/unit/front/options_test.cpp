@@ -391,7 +391,7 @@ TEST_F(Config, FileIsValidatedLikeTheCommandLine) {
   expect_contains(refusal({"--config", "/dev"}), {"/dev"});
 }
 
-TEST(Text, RemovesEscapesAndInvalidUtf8) {
+TEST(Text, RemovesControlCharactersAndReplacesInvalidUtf8) {
   EXPECT_EQ(sanitised("\x1B[31mred\x1B[0m \x07\x80 né\xE2\x80\xAE!\xC2\x9B"), "red ? né!");
   EXPECT_EQ(sanitised("\xED\xA0\x80"), "???");
   EXPECT_EQ(one_line("a\nb\tc", 10), "a b c");

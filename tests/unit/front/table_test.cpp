@@ -71,7 +71,7 @@ TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
   EXPECT_NE(line.find("100±10 %"), std::string::npos) << line;
 }
 
-TEST(Table, MarksAnEfficiencyAboveItsIdealInItsCell) {
+TEST(Table, MarksAnEfficiencyIfItsIntervalIsAbove100Percent) {
   Report all = report();
   all.cases[0].derived.efficiency = 1.35, all.cases[0].derived.efficiency_high = 1.45;
   for (const auto& [low, mark] : {std::pair(0.9, " %  "), std::pair(1.25, " % !  ")}) {
@@ -306,7 +306,7 @@ TEST(Progress, FormatsDurationsShort) {
   EXPECT_EQ(duration_text(7500), "2h05m");
 }
 
-TEST(Machine, ReadsCgroupLimits) {
+TEST(Machine, RoundsTheCpuLimitOfACgroupUpToWholeCores) {
   EXPECT_EQ(cores_of_cpu_max("150000 100000\n"), 2);
   EXPECT_EQ(cores_of_cpu_max("50000 100000\n"), 1);
   EXPECT_EQ(cores_of_cpu_max("max 100000\n"), 0);

@@ -71,7 +71,7 @@ TEST_F(Environment, ReadsTheProcessor) {
   EXPECT_EQ(cpu["caches"], Json::array({{{"level", 1}, {"type", "Data"}, {"bytes", 49152}, {"shared_by", 2}}}));
 }
 
-TEST_F(Environment, ReadsMemorySystemAndLoad) {
+TEST_F(Environment, ReadsMemorySizesOperatingSystemAndLoad) {
   EXPECT_EQ(env()["memory"], Json({{"total_bytes", 1048576}, {"available_bytes", 524288}, {"swap_bytes", 0}}));
   EXPECT_EQ(env()["os"]["kernel"], "6.1.0-18-amd64");
   EXPECT_EQ(env()["os"]["distribution"], "Debian GNU/Linux 12 (bookworm)");

@@ -208,7 +208,7 @@ TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
 }
 
-TEST(DataParallel, DiscardsAReplicasWritesToItsParameters) {
+TEST(DataParallel, KeepsOnlyTheFirstReplicasWritesToParameters) {
   const Toy toy({.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.1}, /*writes_from=*/0);
   const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, 1);
   const auto found = parameters_after(*make_strategy("dp", toy, 3), toy, 1);

@@ -61,7 +61,7 @@ TEST_F(MemoryByPart, ListedTensorsAreInTheirPartsAndOthersInTheBuffers) {
   expect({2, 1, 4, 0, 3, 0});
 }
 
-TEST_F(MemoryByPart, TensorsOfAStepFollowItsPhases) {
+TEST_F(MemoryByPart, ATensorsPartFollowsFromThePhaseOfItsAllocation) {
   begin();
   enter(Phase::data);
   const at::Tensor moved = of_mebibytes(1);
@@ -114,14 +114,14 @@ TEST_F(MemoryByPart, CopiesOfGradientsThatTheStrategyListsDoNotCount) {
   expect({2, 0, 4, 1, 0, 2});
 }
 
-TEST_F(MemoryByPart, SharedMemoryOfAListedTensorCounts) {
+TEST_F(MemoryByPart, KeptTensorsInSharedMemoryCount) {
   std::vector<char> shared(2 * mebibyte);
   strategy_.gradient = at::from_blob(shared.data(), {2 * mebibyte}, at::kByte);
   begin();
   expect({2, 2, 4, 0, 0, 0});
 }
 
-TEST_F(MemoryByPart, EachBlockCountsOnce) {
+TEST_F(MemoryByPart, EachAllocationCountsOnce) {
   strategy_.gradient = strategy_.moment.narrow(0, 0, 10);
   begin();
   expect({2, 4, 0, 0, 0, 0});

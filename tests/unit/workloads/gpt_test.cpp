@@ -382,7 +382,7 @@ TEST_F(TokenFiles, MayHoldBytesUint16OrSafetensors) {
   EXPECT_TRUE(at::equal(Tokens(stored, 70001).at(first), at::tensor({7, 8, 70000}, at::kLong)));
 }
 
-TEST_F(TokenFiles, GenerateTokenNumbersAfterUint16Tokens) {
+TEST_F(TokenFiles, ContinuedUint16TokensArePrintedAsNumbers) {
   const Gpt workload(parse_shape("tiny,vocab=300"), write("ids.bin", std::string(800, '\1')));
   EXPECT_TRUE(workload.continued(always(256, 300), 2, 1).ends_with(" 257 256 256"));
 }

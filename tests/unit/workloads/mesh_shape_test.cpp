@@ -15,7 +15,7 @@ TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
   EXPECT_EQ(groups_of_axis(shape, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
 }
 
-TEST(MeshText, IsParsedIntoAxesWithSeveralRanks) {
+TEST(MeshText, IsParsedAndAxesOfOneRankAreDropped) {
   EXPECT_EQ(parse_mesh("dp=2,tp=3"), (MeshShape{{"dp", 2}, {"tp", 3}}));
   EXPECT_EQ(parse_mesh("shard=2,dp=1,tp=1"), (MeshShape{{"shard", 2}}));
   EXPECT_EQ(parse_mesh(""), MeshShape{});

@@ -47,7 +47,8 @@ CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json c
   return runner.run(spec, command);
 }
 
-// Runs one block of the case and one of its reference, in random order. Returns the outcome that ends the case, if any.
+// Runs one block of the case and one of its reference (if it has one), in random order. Returns the outcome that ends
+// the case, if any.
 std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& series) {
   const bool reference_first = random_() % 2 == 0;
   CaseOutcome own, other;

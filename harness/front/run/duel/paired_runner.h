@@ -1,5 +1,6 @@
-// Measures a case in timed blocks that alternate with blocks of its reference, so that both run under the same load. A
-// block in which replicas lost cores to other programs is dropped and repeated.
+// Measures a case in timed blocks that alternate with blocks of its reference, so that both run under the same load.
+// The reference is the case against which the speed-up is measured, by default the baseline. A block in which replicas
+// lost cores to other programs is dropped and repeated.
 #pragma once
 
 #include <cstdint>

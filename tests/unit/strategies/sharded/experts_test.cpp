@@ -41,8 +41,8 @@ std::vector<Setting> settings() {
     all.push_back({"layout", mesh, "gpt", "tiny-experts", {{"poison", "on"}}, 0.01, near});
   }
   all.push_back({"layout", "dp=2,shard=2,ep=2", "gpt-exact-experts"});
-  // On one rank of ep, a micro-batch of one sample cannot be cut into two parts. So the other ranks of ep do not cut
-  // theirs.
+  // The pipeline cuts each micro-batch into two parts. A micro-batch of one sample on one rank of ep cannot be cut, so
+  // the other ranks of ep do not cut theirs.
   all.push_back({"layout", "ep=2,pp=2", "gpt", "tiny-experts", {{"microbatches", "2"}}, {}, near});
   return all;
 }
