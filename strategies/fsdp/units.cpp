@@ -126,8 +126,8 @@ at::Tensor Units::forward(size_t stage, const at::Tensor& x, bool last, const Co
   return y;
 }
 
-void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Phases& phases) {
-  const bool reduces = options_.reduce_each_micro || last;
+void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce when, Phases& phases) {
+  const bool reduces = when == Reduce::after_each_unit && (options_.reduce_each_micro || last);
   const auto [first, end] = plan_.units_of(stage);
   bool runs = true;
   const auto run = [&](const GraphPiece& piece) {
@@ -147,6 +147,13 @@ void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool l
     if (reduces) reduce(units_[u], last, phases);
   }
   if (reduces && stage == 0) reduce(root_, last, phases);
+}
+
+void Units::reduce_stage(size_t stage, bool last, bool all, Phases& phases) {
+  if (!options_.reduce_each_micro && !last) return;
+  const auto [first, end] = plan_.units_of(stage);
+  for (size_t u = end; u-- > first;) reduce(units_[u], last, phases);
+  if (all) reduce(root_, last, phases);
 }
 
 void Units::clear_gradients() {

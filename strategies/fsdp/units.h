@@ -29,9 +29,14 @@ class Units {
   using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
   at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
                      Phases& phases);
+  // When the gradients of a stage's units are reduced: as soon as a unit's backward pass ends, or by reduce_stage().
+  enum class Reduce { after_each_unit, later };
   // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
   // the last piece's output; an undefined tensor if that is the loss. last: true in the step's last micro-batch.
-  void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Phases& phases);
+  void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce reduce, Phases& phases);
+  // Reduces the gradients of a stage's units after Reduce::later. all: true if no other stage of this rank will add
+  // gradients of the same micro-batch.
+  void reduce_stage(size_t stage, bool last, bool all, Phases& phases);
 
   void clear_gradients();
   // Frees the root unit, which stays gathered for a whole step, and waits for all gradient reductions.

@@ -91,9 +91,6 @@ Layout::Layout(const Setup& setup, Options options)
   parameters_ = placed_parameters(model, stages_);
   buffers_ = placed_buffers(model, stages_);
   refuse_parts_of_batch_statistics();
-  if (options_.sharded && pp_.size > 1 && schedules_.split_backward() && mesh_.axis("shard").size > 1)
-    throw UsageError(options_.name + ": a schedule that computes weight gradients later, as zb-h1 does, cannot run " +
-                     "with an axis shard, which sums the gradients of a unit in its backward pass. Use schedule=1f1b");
   refuse_uncut_sequence();
   tensors_.cut(model);
   experts_.cut(model);

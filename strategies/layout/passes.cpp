@@ -38,6 +38,7 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});
   delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);
+  undone_.assign(parts_.size(), number_on_rank(stages_.size()));
   results_.assign(parts_.size(), {});
   for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)]) try {
       execute(action, phases);
@@ -174,9 +175,10 @@ void Passes::backward(int stage, int microbatch, Phases& phases) {
   }
   phases.enter(Phase::backward);
   here.output.reset();
-  const bool last = microbatch + 1 == static_cast<int>(parts_.size());
   if (units_) {
-    units_->backward(number_on_rank(static_cast<size_t>(stage)), here.pieces, slope, last, phases);
+    const auto reduce = delayed_.empty() ? fsdp::Units::Reduce::after_each_unit : fsdp::Units::Reduce::later;
+    units_->backward(number_on_rank(static_cast<size_t>(stage)), here.pieces, slope, is_last_part(microbatch), reduce,
+                     phases);
   } else if (const at::Tensor output = std::move(here.pieces.front().output); output.requires_grad()) {
     slope.defined() ? dpbench::backward(output, slope) : dpbench::backward(output);
   }
@@ -187,6 +189,9 @@ void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
   if (delayed_.empty()) return;
   phases.enter(Phase::backward);
   std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
+  if (!units_) return;
+  const bool all = --undone_[static_cast<size_t>(microbatch)] == 0;
+  units_->reduce_stage(number_on_rank(static_cast<size_t>(stage)), is_last_part(microbatch), all, phases);
 }
 
 }  // namespace dpbench::layout

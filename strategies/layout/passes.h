@@ -57,6 +57,7 @@ class Passes {
   size_t number_on_rank(size_t stage) const;  // index of the stage among the stages of its rank
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }
   bool is_last(int stage) const { return stage + 1 == static_cast<int>(stages_.size()); }
+  bool is_last_part(int microbatch) const { return microbatch + 1 == static_cast<int>(parts_.size()); }
   Part& part(int microbatch) { return parts_[static_cast<size_t>(microbatch)]; }
   size_t place_of(int stage, int microbatch) const {
     return static_cast<size_t>(stage) * parts_.size() + static_cast<size_t>(microbatch);
@@ -85,6 +86,7 @@ class Passes {
   std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
   // Weight gradients not yet computed, in the order of live_; empty if the schedule does not split backward passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
+  std::vector<size_t> undone_;       // number of this rank's stages without weight gradients, by micro-batch
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
   std::vector<pipeline::Transfer> sent_;

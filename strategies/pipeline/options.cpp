@@ -84,10 +84,6 @@ std::vector<int> Schedules::rank_of_stages() const {
   return options_.given ? options_.given->rank_of : computations_of(ranks_).rank_of;
 }
 
-bool Schedules::split_backward() const {
-  return splits_backward(options_.given ? *options_.given : computations_of(ranks_));
-}
-
 const Schedule& Schedules::of(int microbatches) {
   const auto known = made_.find(microbatches);
   if (known != made_.end()) return known->second;

@@ -37,7 +37,6 @@ class Schedules {
   // Returns the schedule for this number of micro-batches, with its transfers. Throws UsageError if the user's schedule
   // has another number.
   const Schedule& of(int microbatches);
-  bool split_backward() const;  // True if the schedules split backward passes.
 
  private:
   Schedule computations_of(int microbatches) const;

@@ -194,7 +194,9 @@ std::vector<Case> laid_out() {
   const Variant sequence{"sequence", {{"sequence", "on"}, {"chunks", "2"}}},
       gpipe{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
       interleaved{"interleaved", {{"schedule", "interleaved"}, {"microbatches", "2"}}},
-      each{"each", {{"sync", "each"}, {"poison", "on"}}}, kept{"kept", {{"reshard", "off"}, {"prefetch", "2"}}},
+      zb_h1{"zb_h1", {{"schedule", "zb-h1"}, {"microbatches", "2"}, {"poison", "on"}}},
+      zbv{"zbv", {{"schedule", "zbv"}, {"sync", "each"}}}, each{"each", {{"sync", "each"}, {"poison", "on"}}},
+      kept{"kept", {{"reshard", "off"}, {"prefetch", "2"}}},
       narrow{"narrow", {{"gather", "bf16"}, {"reduce", "bf16"}, {"sync", "each"}}},
       ulysses{"ulysses", {{"kind", "ulysses"}}};
   const std::vector<std::string> models = {"gpt", "gpt-exact", "convnet"};
@@ -204,6 +206,9 @@ std::vector<Case> laid_out() {
   add("shard=2,pp=2", {"gpt"}, kept);
   add("shard=2,pp=2", {"gpt"}, narrow, at::kBFloat16);
   add("shard=2,pp=2", {"gpt"}, interleaved);
+  add("shard=2,pp=2", {"gpt"}, zb_h1);
+  add("pp=2,shard=2", {"gpt", "probe-tied"}, zbv);
+  add("pp=2,tp=2", {"gpt"}, zb_h1);
   add("shard=3", {"probe-strided", "probe-frozen"}, each);
   add("cp=2,tp=2", {"gpt", "gpt-exact", "probe-llama"}, sequence);
   add("cp=2,pp=2", {"gpt", "gpt-exact"}, interleaved);
