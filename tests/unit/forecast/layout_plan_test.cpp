@@ -89,7 +89,7 @@ TEST(StageCut, MakesTheLongestStageAsShortAsPossible) {
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
 // of two hosts. A ring over dp may use the links of both these ranks between the hosts.
-TEST(GroupLink, UsesTheLinksThatTheRanksOfAnAxisHave) {
+TEST(GroupLink, AnAxisAcrossHostsAddsUpTheLinksOfItsRanksOnAHost) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
@@ -164,7 +164,7 @@ TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
-TEST(Speed, TheOverlapIsTheMeanOfTheMeasuredOnes) {
+TEST(Speed, TheOverlapIsTheMeanOverStrategiesThatOverlapOnGpus) {
   Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
   EXPECT_EQ(measured_overlap(report), std::nullopt);
   for (const auto& [strategy, overlap] :
@@ -209,7 +209,7 @@ TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
   EXPECT_LT(timed(fsdp, slow).data_s, 0.8 * freed_s);
 }
 
-TEST(PredictedTime, OfTensorParallelismAddsFourSumsForEachLayer) {
+TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
   const Time time = timed(layout_on({{"tp", 2}}, 1), request_for(2).machine);
   const double sum_s = 2e-6 + 4.0 * 16 * 32 * 64 / 100e9;
   EXPECT_NEAR(time.tensor_s, (4 * 8 + 2) * sum_s, 1e-9);
@@ -217,7 +217,7 @@ TEST(PredictedTime, OfTensorParallelismAddsFourSumsForEachLayer) {
 }
 
 // For P equal stages, M micro-batches and free messages, the bubble is (P - 1) / M of the busy time.
-TEST(PredictedTime, OfAPipelineHasTheBubbleOfItsFormula) {
+TEST(PredictedTime, OfA1f1bPipelineHasABubbleOfStagesMinusOneOverMicroBatches) {
   const gpt::Shape even = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=32,vocab=1,style=llama,mlp=256");
   Machine machine = request_for(4).machine;
   machine.network.intra = {1e30, 0};
@@ -265,7 +265,7 @@ TEST(PredictedMemory, ShrinksWithEachKindOfSharding) {
 
 // Peak memory. One device needs most memory just after it has computed the loss. Under fsdp a rank needs most in the
 // backward pass of the last layer: this layer and the next are gathered, and this layer has gradients.
-TEST(PredictedMemory, OfFsdpHasTheUnitsOfABackwardPass) {
+TEST(PredictedMemory, OfFsdpHoldsTwoGatheredLayersAndTheGradientsOfOne) {
   const gpt::Shape shape = gpt::parse_shape("layers=6,hidden=256,heads=8,seq=128,vocab=2048");
   const auto bytes = [&](gpt::Part part) { return 4 * static_cast<double>(gpt::parameters(shape, part, {})); };
   const Layout one{.strategy = "cpu", .rows = 2};
@@ -293,7 +293,7 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
   }
 }
 
-TEST(LayoutPlan, TheFrontHasNoLayoutThatAnotherBeatsInTimeAndMemory) {
+TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {
   const LayoutPlan plan = plan_layouts(request_for(8));
   for (const Prediction& one : plan.front)
     for (const Prediction& other : plan.fitting)
@@ -301,7 +301,7 @@ TEST(LayoutPlan, TheFrontHasNoLayoutThatAnotherBeatsInTimeAndMemory) {
           << text_of(other.layout) << " beats " << text_of(one.layout);
 }
 
-TEST(LayoutPlan, LeavesOutLayoutsThatNeedMoreMemory) {
+TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   const LayoutPlan all = plan_layouts(request_for(8));
   const double limit = all.front.back().memory.total() * 1.001;  // just above the memory of the smallest layout
   const LayoutPlan plan = plan_layouts(request_for(8, limit));
@@ -326,7 +326,7 @@ TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
   for (const Prediction& one : plan_layouts(asked).fitting) EXPECT_NE(one.layout.size("tp"), 4) << text_of(one.layout);
 }
 
-TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanRanks) {
+TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanTensorRanks) {
   PlanRequest asked = request_for(16);
   asked.shape = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=8,vocab=512");
   const auto some_cut = [&](const MeshShape& mesh) {
@@ -339,7 +339,7 @@ TEST(LayoutPlan, HasNoSequenceParallelismWithFewerTokensThanRanks) {
   EXPECT_TRUE(some_cut({{"dp", 2}, {"cp", 2}, {"tp", 4}}));
 }
 
-TEST(LayoutPlan, ListsEveryOptionOfAMeshThatWasAskedFor) {
+TEST(LayoutPlan, ListsEachExaminedLayoutOfARequestedMeshOnce) {
   PlanRequest asked = request_for(4);
   asked.meshes = {{{"tp", 2}, {"pp", 2}}};
   const LayoutPlan plan = plan_layouts(asked);
@@ -350,7 +350,7 @@ TEST(LayoutPlan, ListsEveryOptionOfAMeshThatWasAskedFor) {
   EXPECT_TRUE(names.contains("layout pp=2,tp=2, 1f1b, 4 x 4 rows, sequence, recompute"));
 }
 
-TEST(LayoutPlan, PrintsTheCommandsOfALayout) {
+TEST(LayoutPlan, PrintsTheFlagsThatRunAndCheckALayout) {
   Layout layout = layout_on({{"shard", 4}, {"pp", 2}, {"tp", 2}}, 4);
   layout.sharding = Sharding::parameters, layout.sequence = true, layout.recompute = 1, layout.reshard = false;
   layout.rows = 1;
@@ -363,7 +363,7 @@ TEST(LayoutPlan, PrintsTheCommandsOfALayout) {
             "--param layout.sequence=on --param layout.reshard=off");
 }
 
-TEST(LayoutMap, MarksTheBestAndTheLimit) {
+TEST(LayoutMap, MarksTheFastestLayoutAndTheMemoryLimitWithinTheWidth) {
   const LayoutPlan plan = plan_layouts(request_for(8, 40e6));
   const std::string text = map_text(plan, 80);
   expect_contains(text, {"o fits", "|: 0.040 GB", "1"});

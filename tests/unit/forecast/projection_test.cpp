@@ -80,7 +80,7 @@ TEST(Allreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
               1e-12);
 }
 
-TEST(Collectives, AllgatherAndReduceScatterCostHalfOfARingAllreduce) {
+TEST(Collectives, AllgatherAndReduceScatterCostHalfARingAllreduceAndBroadcastHalfATreeOne) {
   EXPECT_NEAR(collective_seconds("allgather", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("reduce_scatter", Algorithm::tree, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
@@ -94,7 +94,7 @@ StepShape two_buckets(double first_mb, double second_mb) {
 }
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
-TEST(Step, HidesCommunicationThatEndsBeforeGradientsAreNeeded) {
+TEST(Step, HidesTheFirstBucketAndExposesTheLast) {
   // The first bucket is reduced from 5 to 8 ms, the second from 8 to 9 ms.
   const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
@@ -136,7 +136,7 @@ TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
             std::nullopt);
 }
 
-TEST(Fit, FittedCoefficientsAreNeverNegative) {
+TEST(Fit, ACoefficientThatWouldBeNegativeIsZero) {
   const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
@@ -193,7 +193,7 @@ TEST(Projection, PredictsAWorldThatWasNotFitted) {
   EXPECT_EQ(series.fitted.size(), 3u);
 }
 
-TEST(Projection, UsesTheLatencyAndRateOfTheGivenLinks) {
+TEST(Projection, UsesTheRatesOfTheGivenLinks) {
   // 8 hosts have 8 devices each. Communication takes 2 x 7 / 8 x 4 MB / (40 GB/s) = 175 us within hosts and 2 x 7 / 8 x
   // 0.5 MB / (4 GB/s) = 218.75 us between hosts.
   const Projection projection = project(scaled_run(), {.to = {64},
@@ -236,7 +236,7 @@ TEST(Projection, HasNoIntervalIfAFittedStepTimeHasNone) {
   EXPECT_EQ(projection_rows(series).back()[3], "-");
 }
 
-TEST(Projection, LeavesOutWorldsWithFewerSamplesThanRanks) {
+TEST(Projection, LeavesOutWorldsWithMoreRanksThanSamplesOfAMicroBatch) {
   Report report = scaled_run();
   for (CaseRecord& record : report.cases) {
     record.spec.scaling = Scaling::strong, record.spec.batch = 6, record.spec.accumulate = 2;
@@ -249,7 +249,7 @@ TEST(Projection, LeavesOutWorldsWithFewerSamplesThanRanks) {
   expect_contains(projection.left_out[0], {"6", "4 ranks", "2 micro-batches"});
 }
 
-TEST(Projection, LeavesOutWorldsWhoseRanksCrowdTheCoresOverGloo) {
+TEST(Projection, LeavesOutGlooWorldsWithThreeRanksPerCoreUnlessALinkIsGiven) {
   Report report = scaled_run();
   report.env["cpu"]["usable"] = 2;
   for (CaseRecord& record : report.cases) record.spec.device = Device::cpu, record.spec.threads = 1;
@@ -264,7 +264,7 @@ TEST(Projection, LeavesOutWorldsWhoseRanksCrowdTheCoresOverGloo) {
   EXPECT_EQ(project(report, {.to = {6}, .network = Network{{1e9, 1e-6}, {1e9, 1e-6}, 0}}).left_out.size(), 0u);
 }
 
-TEST(Projection, IsMarkedAsProjectedInAllOutputs) {
+TEST(Projection, IsMarkedAsProjectedInJsonHeadingAndTable) {
   const Projection projection = project(scaled_run(), {.to = {8}});
   const Json json = to_json(projection);
   EXPECT_EQ(json["projected"], true);
@@ -284,7 +284,7 @@ std::string refused(const Report& report, const ProjectionRequest& asked) {
   return "";
 }
 
-TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
+TEST(Projection, RefusesTooFewWorldsUnmatchedFiltersPartialHostsAndRunsWithoutCollectives) {
   Report report = scaled_run();
   report.cases.pop_back();
   expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
@@ -305,7 +305,7 @@ TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
 // has 90 % efficiency at 512 GPUs, and 16 GPUs process 1656.82 samples/s. The test assumes 44.5 million float32
 // parameters in three equal buckets, which are ready after 60, 80 and 100 % of the step. The projection must give more
 // than 90 % with full overlap and less without overlap.
-TEST(Projection, BracketsHorovodsPublishedEfficiency) {
+TEST(Projection, BracketsHorovodsPublishedResnetEfficiency) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
   StepShape overlapped{.collectives = {}, .backward_end = 1};

@@ -311,7 +311,7 @@ TEST(CaseWatch, BlamesTheRankThatIsOneCollectiveBehind) {
                   {"step 5", "#8: rank 0 (allreduce of 12 Float (sum))", "#7: rank 1 (barrier)"});
 }
 
-TEST(CaseWatch, MismatchedCollectivesExplainBackendErrors) {
+TEST(CaseWatch, MismatchedCollectivesAreTheCauseOfErrorsAndAbortsButNotOfASigkill) {
   const std::vector<RankState> states = {at_call(143, 77, "allreduce of 12 Float (sum)"),
                                          at_call(143, 78, "allreduce of 1 Long (max)")};
   CaseWatch echo = watch_of(2), aborted = watch_of(2), killed = watch_of(2);

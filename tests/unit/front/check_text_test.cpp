@@ -46,7 +46,7 @@ TEST(CheckText, GroupsFailuresOfAllCasesByTheirCause) {
   EXPECT_EQ(times(every_check(report), "output-shape"), 1u);
 }
 
-TEST(CheckText, CountsCasesThatDidNotRunByReason) {
+TEST(CheckText, CountsSkippedAndFailedCasesByReason) {
   Report report;
   for (const char* workload : {"one", "two", "three"})
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));

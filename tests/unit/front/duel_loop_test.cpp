@@ -65,12 +65,12 @@ class DuelLoopTest : public testing::Test {
 
 TEST_F(DuelLoopTest, UndisturbedPairsAreMeasuredOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
 
-TEST_F(DuelLoopTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDisturbed) {
+TEST_F(DuelLoopTest, PairsThatWaitedForCoresOnAQuietMachineAreNotRepeated) {
   now_.queue_ns = 300'000;
   EXPECT_EQ(repeated(times_with(0.02)), 0);
 }
 
-TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUnlessTheMachineIsQuiet) {
+TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUpToALimitUnlessKeptOnRequest) {
   base_.queue_ns = 300'000;
   const int most = 4 * 2 * options_.pairs_per_launch;  // limit: in each of 4 launches, twice its number of pairs
   EXPECT_EQ(repeated(times_with(0.5)), most);

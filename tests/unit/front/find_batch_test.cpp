@@ -26,7 +26,7 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
     }
 }
 
-TEST(FindBatch, EndsAtTheMostAndAtAStop) {
+TEST(FindBatch, EndsAtTheLargestAllowedBatchOrWhenATrialSaysStop) {
   const auto yes = [](int64_t) { return BatchTrial::fits; };
   EXPECT_EQ(largest_batch(3, {.most = 50}, yes), 50);
   EXPECT_EQ(largest_batch(80, {.most = 50}, yes), 50);
@@ -35,7 +35,7 @@ TEST(FindBatch, EndsAtTheMostAndAtAStop) {
   EXPECT_EQ(trials, 3);
 }
 
-TEST(FindBatch, TriesNoBatchBelowTheLeast) {
+TEST(FindBatch, TriesNoBatchBelowTheSmallestAllowed) {
   for (const int64_t limit : {0, 5, 6, 7}) {
     const auto fits = [&](int64_t batch) {
       EXPECT_GE(batch, 6);
@@ -45,7 +45,7 @@ TEST(FindBatch, TriesNoBatchBelowTheLeast) {
   }
 }
 
-TEST(FindBatch, SaysWhatTheBatchTakesAndWhyOneMoreDoesNotFit) {
+TEST(FindBatch, TableShowsTheBytesOfTheBatchAndWhyOneMoreSampleDoesNotFit) {
   FoundBatch found;
   found.spec.strategy = "fsdp", found.spec.workload = "gpt", found.spec.world = 2, found.batch = 37;
   found.spec.params = {{"reshard", "off"}};

@@ -89,7 +89,7 @@ class LaunchLoopTest : public testing::Test {
   ProgressStyle style_ = ProgressStyle::none;
 };
 
-TEST(Schedule, RunsEveryCaseOnceAndGroupsCasesWithTheSameProcesses) {
+TEST(LaunchOrder, HasEveryCaseOnceAndGroupsCasesWithEquallyManyProcesses) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
   for (int i = 0; i < 12; ++i) cases.push_back(spec_of(numbered(i), 1 + i % 3)), which.push_back(i);
@@ -104,7 +104,7 @@ TEST(Schedule, RunsEveryCaseOnceAndGroupsCasesWithTheSameProcesses) {
   EXPECT_EQ(seen.size(), 12u);
 }
 
-TEST(Schedule, CasesMeasuredAgainstTheSameReferenceRunOneAfterAnother) {
+TEST(LaunchOrder, CasesMeasuredAgainstTheSameReferenceRunOneAfterAnother) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
   for (int i = 0; i < 24; ++i) {
@@ -125,7 +125,7 @@ TEST(Schedule, CasesMeasuredAgainstTheSameReferenceRunOneAfterAnother) {
   EXPECT_GT(firsts.size(), 1u) << "their order is random";
 }
 
-TEST(Schedule, OrderOfCasesDependsOnlyOnLaunchNumberAndSeed) {
+TEST(LaunchOrder, DependsOnTheLaunchNumberAndTheSeedAndIsOtherwiseFixed) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
   for (int i = 0; i < 12; ++i) cases.push_back(spec_of(numbered(i))), which.push_back(i);
@@ -149,7 +149,7 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
   }
 }
 
-TEST_F(LaunchLoopTest, RunsTheChosenCasesUntilNoneIsChosen) {
+TEST_F(LaunchLoopTest, RunsTheCasesThatTheCallbackChoosesUntilItChoosesNone) {
   std::vector<bool> measured;  // for each choice of the next launch: true if dp has a step time by then
   choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
     measured.push_back(record("dp").ok() && record("dp").step_time_ns);
@@ -236,7 +236,7 @@ TEST_F(LaunchLoopTest, AnInterruptionEndsTheRunAndKeepsFinishedLaunches) {
   EXPECT_EQ(launches, 4u);
 }
 
-TEST_F(LaunchLoopTest, ASignalBetweenCasesEndsTheRun) {
+TEST_F(LaunchLoopTest, ASignalBeforeTheFirstCaseEndsTheRun) {
   runner_.signal = 2;
   EXPECT_EQ(run().signal, 2);
   EXPECT_TRUE(runner_.calls.empty());
@@ -318,7 +318,7 @@ TEST_F(LaunchLoopTest, PlainProgressPrintsOneLinePerCaseAfterItsLastLaunch) {
   EXPECT_TRUE(lines[2].starts_with("3/3 · ")) << lines[2];
 }
 
-TEST_F(LaunchLoopTest, LaunchesAddedForNoisePrintNoProgressLines) {
+TEST_F(LaunchLoopTest, PlainProgressPrintsOneLineForACaseWithLaunchesAddedForNoise) {
   style_ = ProgressStyle::plain;
   make_dp_noisy();
   testing::internal::CaptureStderr();
@@ -360,7 +360,7 @@ TEST_F(LaunchLoopTest, RecordsTheLoadByOtherProgramsInEachLaunch) {
   EXPECT_EQ(record("dp").status, CaseStatus::ok) << "its one replica had its core";
 }
 
-TEST_F(LaunchLoopTest, CasesWithMoreReplicasThanCoresAreDisturbedByAnyOtherProgram) {
+TEST_F(LaunchLoopTest, ACaseWithMoreReplicasThanCoresIsDisturbedByAnotherProgram) {
   for (CaseRecord& one : report_.cases) one.spec.world = 4;
   CpuTimes now;
   load_ = [&] { return now; };

@@ -45,7 +45,7 @@ std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   return make_plan(what, all, machine(4)).cases;
 }
 
-TEST(Layouts, UseTheStrategyWithTheMostAxesAndTheWorkloadWithSizesToDraw) {
+TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithDrawnSizesUnlessNamed) {
   Selection what, named = of_grid(with_layouts());
   name_layouts(what, with_layouts());
   EXPECT_EQ(what.strategies, std::vector<std::string>{"grid"});
@@ -67,7 +67,7 @@ TEST(Layouts, AreDrawnFromTheSeed) {
   EXPECT_NE(ids_of(drawn(50, 7)), ids_of(drawn(50, 8)));
 }
 
-TEST(Layouts, HaveUpTo8RanksOnTheAxesOfTheStrategy) {
+TEST(Layouts, Have2To8RanksAndCoverMeshesModelsAndParameters) {
   std::set<std::string> meshes, values, models;
   for (const CaseSpec& one : drawn(300, 3)) {
     const MeshShape mesh = parse_mesh(one.mesh);
@@ -97,7 +97,7 @@ CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails
   return spec;
 }
 
-TEST(Layouts, ThatFailAreShrunkToWhatMakesThemFail) {
+TEST(Layouts, ThatFailAreShrunkToTheSmallestThatStillFails) {
   const auto fails = [](const CaseSpec& one) {
     const MeshShape mesh = parse_mesh(one.mesh);
     return size_of(mesh, "pp") > 1 && size_of(mesh, "tp") > 1 && one.model.find("tied=on") != std::string::npos;

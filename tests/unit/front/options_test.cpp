@@ -71,7 +71,7 @@ TEST(Options, FlagsWithoutACommandMeanTheRunCommand) {
   EXPECT_EQ(bare.what.strategies, named.what.strategies);
 }
 
-TEST(Options, DefaultsGiveAQuickAndSmallRun) {
+TEST(Options, ARunIsQuickAndSmallUnlessAStrategyIsNamed) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
@@ -91,7 +91,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   EXPECT_EQ(chosen.sampling.min_sample_s, 0.1);
 }
 
-TEST(Options, ExplicitFlagsOverrideTheQuickFlag) {
+TEST(Options, AGivenNumberOfLaunchesOverridesTheQuickFlag) {
   const RunOptions options = parse({"--quick", "--launches", "4"});
   EXPECT_EQ(options.launches, 4);
   EXPECT_EQ(options.sampling.samples, 9);
@@ -112,7 +112,7 @@ TEST(Options, RefusesTheNameAllTogetherWithOtherNames) {
   EXPECT_TRUE(parse({"--workload", "all,all"}).what.workloads.empty());
 }
 
-TEST(Options, ReadsEveryKindOfValue) {
+TEST(Options, ReadsNumbersNamesListsParametersAndSwitches) {
   const RunOptions o = parse(
       {"--gpus",      "1,8",     "--batch=32,64",      "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm",
        "0.5",         "--param", "ddp.bucket_mb=1,25", "--param",   "mode=a", "--check", "off",      "--no-baseline",
@@ -167,7 +167,7 @@ TEST(Options, SuggestsTheNearestCommand) {
   expect_contains(refusal({"hlep"}), {"'hlep'", "'help'", "dpbench --help"});
 }
 
-TEST(Options, RefusesAnUnknownValueWithAListAndTheNearestValidValue) {
+TEST(Options, RefusesAnUnknownValueAndShowsTheValidValues) {
   expect_contains(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
   expect_contains(refusal({"-o", "xml"}), {"xml", "table, json, csv, markdown, none"});
   expect_contains(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
@@ -193,7 +193,7 @@ TEST(Options, RefusesInvalidNumbers) {
     expect_contains(refusal({flag, value}), {flag, value});
 }
 
-TEST(Options, RefusesAnEmptyListValueAndShowsTheCorrectedList) {
+TEST(Options, RefusesAListWithAnEmptyElementAndShowsTheCorrectedList) {
   const auto expect_refused = [](const std::vector<std::string>& arguments, const std::string& flag,
                                  const std::string& list, const std::string& instead) {
     std::string message = refusal(arguments);
@@ -227,7 +227,7 @@ TEST(Options, RefusesAScaleAbove64) {
   expect_contains(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
 }
 
-TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
+TEST(Options, CheckAcceptsAndListsExactlyItsFlagsAndHasItsOwnDefaults) {
   const std::set<std::string> accepted = {
       "--runtime", "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",
       "--scale",   "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",
@@ -251,7 +251,7 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   EXPECT_FALSE(parse({"run"}).what.whole_epochs);
 }
 
-TEST(Options, CheckAddsMeshesOfSeveralAxesOrRandomLayouts) {
+TEST(Options, CheckAddsMeshesOfTwoOrThreeAxesOrDrawsTheRequestedLayouts) {
   EXPECT_EQ(parse<CheckingOptions>({"check"}).what.check->products, 2);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.check->products, 3);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.check->products, 0);
@@ -263,7 +263,7 @@ TEST(Options, CheckAddsMeshesOfSeveralAxesOrRandomLayouts) {
   EXPECT_GT(parse<CheckingOptions>({"check", "--workload", "gpt"}).what.check->whole_worlds, 8);
 }
 
-TEST(Options, RefusesEmptyNames) {
+TEST(Options, RefusesEmptyPathsAndNames) {
   for (const std::string flag : {"--data", "--out", "--save-baseline"}) {
     expect_contains(refusal({flag, ""}), {flag, "''"});
     expect_contains(refusal({flag + "=", "-n"}), {"'" + flag + "='"});
@@ -275,7 +275,7 @@ TEST(Options, RefusesEmptyNames) {
   EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
 }
 
-TEST(Options, TagsAreKeptInTheReport) {
+TEST(Options, TagsAreStoredInTheReportAndInvalidTagsRefused) {
   const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
   EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));
   for (const std::string wrong : {"pr", "=12", "a b=1", ""})
@@ -296,7 +296,7 @@ TEST(Options, WorldsMayBeRangesAndSequences) {
   EXPECT_EQ(parse({"--gpus", "1-3"}).what.gpus, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(Options, RefusesInvalidRangesNamingFlagAndValue) {
+TEST(Options, RefusesInvalidRangesAndSequencesOfWorlds) {
   expect_contains(refusal({"--cpus", "8-1"}), {"--cpus", "'8-1'", "1-8"});
   expect_contains(refusal({"--cpus", "1-5000"}), {"'1-5000'"});
   for (const std::string list : {"1,2,..,8", "..,8", "1,2,4,..", "1,2,4,..,x"})
@@ -342,7 +342,7 @@ TEST(Options, HelpShowsFlagsCommandsAndExitCodes) {
   EXPECT_EQ(text_of({"run", "--help"}), help);
 }
 
-TEST(Options, HelpLinesFitATerminal) {
+TEST(Options, HelpLinesHaveAtMost100Columns) {
   for (const auto& command : commands())
     for (const auto& line : split(text_of({command.name, "--help"}), '\n'))
       EXPECT_LE(display_width(line), 100u) << line;
@@ -359,12 +359,12 @@ TEST(Options, TheFirstScreenOfHelpShowsTheMainFlags) {
   }
 }
 
-TEST(Options, VersionIsOneLine) {
+TEST(Options, BothVersionFlagsPrintTheProgramNameFirst) {
   EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench "));
   EXPECT_EQ(text_of({"-V"}), text_of({"--version"}));
 }
 
-TEST_F(Config, FileSetsFlagsThatTheCommandLineOverrides) {
+TEST_F(Config, FileSetsFlagsUnlessTheCommandLineSetsThemToo) {
   const auto file = write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nbaseline = false\n");
   EXPECT_NE(refusal({"--config", file}).find("baseline"), std::string::npos);
   write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nquick = true\n");
@@ -376,7 +376,7 @@ TEST_F(Config, FileSetsFlagsThatTheCommandLineOverrides) {
   EXPECT_EQ(o.sampling.samples, 9);
 }
 
-TEST_F(Config, FileIsValidatedLikeTheCommandLine) {
+TEST_F(Config, FileWithInvalidValuesFlagsOrSyntaxIsRefused) {
   expect_contains(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
   expect_contains(refusal({"--config", write("stratgy = \"ddp\"\n")}), {file_, "'stratgy'", "'strategy'"});
   expect_contains(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});
@@ -419,7 +419,7 @@ TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
-TEST(Training, RunsOneCaseOnceWithoutABaseline) {
+TEST(Training, HasOneLaunchNoBaselineAndTheValuesOfItsFlags) {
   const auto options =
       parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3",
                               "--save", "m", "--checkpoint-every", "100", "--target-accuracy", "0.95", "--eval"});
@@ -433,7 +433,7 @@ TEST(Training, RunsOneCaseOnceWithoutABaseline) {
       << "unset: the workload's default";
 }
 
-TEST(Training, RefusesContradictingFlags) {
+TEST(Training, RefusesMissingContradictingAndInvalidFlags) {
   const std::vector<std::string> one = {"train", "--workload", "mnist-mlp", "--strategy", "dp"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), one.begin(), one.end());

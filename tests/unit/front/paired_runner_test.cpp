@@ -79,12 +79,12 @@ TEST_F(PairedRunnerTest, AlternatesBlocksOfTheCaseAndItsReference) {
   EXPECT_EQ(calls_.back(), "case end");
 }
 
-TEST_F(PairedRunnerTest, LaterBlocksHaveAsManyStepsAsTheFirst) {
+TEST_F(PairedRunnerTest, LaterBlocksOfTheReferenceHaveAsManyStepsAsItsFirst) {
   run(spec_of("ddp", 2));
   EXPECT_EQ(references_.steps, 10);
 }
 
-TEST_F(PairedRunnerTest, TheReferenceStaysSetUpForTheNextCaseOfTheLaunch) {
+TEST_F(PairedRunnerTest, TheReferenceIsWarmedUpOncePerLaunchAndAgainAfterAFailure) {
   const CaseSpec reference = spec_of("cpu");
   PairedRunner runner(cases_, references_, [&](const CaseSpec&) { return &reference; }, {.cores = 2});
   const auto blocks_of_reference = [&] {
@@ -103,7 +103,7 @@ TEST_F(PairedRunnerTest, TheReferenceStaysSetUpForTheNextCaseOfTheLaunch) {
   EXPECT_EQ(blocks_of_reference(), 1 + 4) << "it failed";
 }
 
-TEST_F(PairedRunnerTest, ACaseWithLongStepsHasFewerBlocks) {
+TEST_F(PairedRunnerTest, ACaseWithOneLongStepPerBlockHasFewerBlocks) {
   const auto blocks = [&](int64_t steps_per_block, int64_t ns, const Sampling& sampling = {.samples = 9}) {
     cases_.steps_per_block = steps_per_block, cases_.ns = ns;
     PairedRunner runner(cases_, references_, [](const CaseSpec&) { return nullptr; }, {.cores = 2, .long_blocks = 6});
@@ -125,7 +125,7 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
   EXPECT_EQ(references_.blocks, 0);
 }
 
-TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
+TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
   cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // disturbs the first block that counts
   references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // disturbs the third block that counts
   const CaseOutcome outcome = run(spec_of("ddp", 2));
@@ -143,7 +143,7 @@ ReadCpuTimes times_with(double load) {
   };
 }
 
-TEST_F(PairedRunnerTest, ReplicasWaitingForOneAnotherOnAQuietMachineAreNotDisturbed) {
+TEST_F(PairedRunnerTest, BlocksThatWaitedForACoreAreDisturbedUnlessOtherProgramsAreKnownToBeQuiet) {
   cases_.queue_ns = [](int) { return 300; };
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
@@ -155,7 +155,7 @@ Profile starved_profile() {
   return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
 }
 
-TEST_F(PairedRunnerTest, AProfileThatLostItsCoresReportsNoTimes) {
+TEST_F(PairedRunnerTest, AProfileOfRanksThatWaitedForACoreReportsCountsButNoTimes) {
   cases_.profile = starved_profile();
   const RankRecord rank = run(spec_of("ddp", 2)).ranks.at(0);
   EXPECT_TRUE(rank.profile->disturbed);
@@ -165,7 +165,7 @@ TEST_F(PairedRunnerTest, AProfileThatLostItsCoresReportsNoTimes) {
   EXPECT_TRUE(cases_.retakes);
 }
 
-TEST_F(PairedRunnerTest, AProfileIsKeptIfItHadItsCoresOrOthersWereQuiet) {
+TEST_F(PairedRunnerTest, AProfileIsKeptOnRequestOrIfOtherProgramsDidNotCauseItsWait) {
   const auto dropped = [&](const CaseSpec& spec, const PairedRunner::Rules& rules) {
     return run(spec, rules).ranks.at(0).profile->disturbed;
   };

@@ -81,7 +81,7 @@ TEST(Placement, IgnoresSlurmVariablesOutsideASlurmStep) {
   EXPECT_FALSE(placed(batch));
 }
 
-TEST(Placement, RendezvousPortIsTheSameForAllRanksAndDiffersBetweenLaunches) {
+TEST(Placement, MpirunRanksShareARendezvousPortThatDiffersBetweenLaunches) {
   Variables other = kMpi;
   other["OMPI_COMM_WORLD_RANK"] = "0";
   EXPECT_EQ(placed(kMpi)->master_port, placed(other)->master_port);

@@ -34,13 +34,13 @@ TEST(Plan, UnderALauncherTheWorldIsTheNumberOfStartedRanks) {
   expect_contains(plan.skipped[1].reason, {"torchrun", "2", "4"});
 }
 
-TEST(Plan, UnderALauncherRefusesAWorldOtherThanTheStartedRanks) {
+TEST(Plan, UnderALauncherRefusesASelectionWithoutTheWorldOfTheStartedRanks) {
   Selection what = launched(2, 2);
   what.cpus = {4};
   expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
 }
 
-TEST(Plan, UnderALauncherComparesTheGpusOfThisHostWithItsRanks) {
+TEST(Plan, UnderALauncherAHostNeedsAGpuForEachOfItsRanks) {
   Selection what = launched(16, 8);
   what.gpus = {16};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
@@ -101,7 +101,7 @@ TEST(Plan, SkipsADefaultBatchThatIsTooSmallAndSuggestsOne) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"random-linear", "30", "64", "--batch 64"});
 }
 
-TEST(Plan, CommandsThatChooseTheirOwnSamplesAcceptAnyBatch) {
+TEST(Plan, CheckSkipsNoCaseWithADefaultBatchSmallerThanTheWorld) {
   Selection what;
   what.cpus = {64};
   what.check = CheckSelection{};
@@ -171,7 +171,7 @@ TEST(Plan, AcceptsAnyBatchWhenTheNumberOfSamplesIsUnknown) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
-TEST(Plan, ComparesTheBatchWithAPluginsSamplesOnlyForTheQueriedScaleAndData) {
+TEST(Plan, ABatchIsComparedWithTheSamplesOfAWorkloadOnlyIfTheyAreKnownForTheScaleAndData) {
   Selection what;
   what.strategies = {"cpu"};
   what.batches = {100000};
@@ -240,7 +240,7 @@ TEST(Plan, NotesWhyTheAutomaticBackendIsNotNccl) {
                    {"gloo", "8 ranks", "4 GPUs", "nccl"});
 }
 
-TEST(Plan, CpuRanksUseSharedMemoryUnlessEveryHostHasOneRank) {
+TEST(Plan, CpuRanksUseShmUnlessSeveralHostsHaveOneRankEach) {
   struct Launch {
     int world, here, hosts;
     const char* backend;
@@ -348,7 +348,7 @@ TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {
   }
 }
 
-TEST(Plan, ReducedChecksUseAllBackendsOnlyForWorkloadsMarkedThorough) {
+TEST(Plan, ReducedChecksUseOneBackendForProbesNotMarkedThoroughAndForOneRank) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
   Selection what;

@@ -9,7 +9,7 @@ namespace {
 
 using namespace test;
 
-TEST(Plan, AnEmptySelectionRunsEverythingThatThisMachineCanRun) {
+TEST(Plan, WithoutGpusAnEmptySelectionRunsEveryWorkloadExceptProbesOnCpus) {
   Selection what;
   what.default_worlds = {1, 2};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
@@ -20,7 +20,7 @@ TEST(Plan, AnEmptySelectionRunsEverythingThatThisMachineCanRun) {
                  "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
-TEST(Plan, AnEmptySelectionUsesTheGpusOfTheMachine) {
+TEST(Plan, WithoutADeviceFlagARunUsesTheGpusOfTheMachine) {
   Selection what;
   what.default_worlds = {1, 2};
   what.workloads = {"mnist-mlp"};
@@ -74,7 +74,7 @@ TEST(Plan, OnlyMultiProcessStrategiesHaveABackendAndAProcessPerReplica) {
   }
 }
 
-TEST(Plan, AutomaticBackendIsTheMostPreferredOneOfTheDevice) {
+TEST(Plan, AutomaticBackendIsTheMostPreferredOneThatCanConnectTheRanks) {
   Catalogue all = catalogue();
   all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
   // Returns the backend that `auto` chooses, followed in parentheses by the note that explains the choice, if any.
@@ -99,7 +99,7 @@ TEST(Plan, AutomaticBackendIsTheMostPreferredOneOfTheDevice) {
   EXPECT_EQ(auto_backend(2, 0, 0), "shm");
 }
 
-TEST(Plan, ACaseOnGpusNamesTheStrategyOrBackendUncheckedOnGpus) {
+TEST(Plan, ANoteNamesAStrategyOrBackendThatHasNotPassedItsChecksOnGpus) {
   Catalogue all = catalogue();
   all.backends[2].unproven_on_gpu = true;
   all.strategies[2].unproven_on_gpu = true;
@@ -209,7 +209,7 @@ TEST(Plan, ABaselineStrategyWithANonDefaultParameterIsNoBaseline) {
   EXPECT_TRUE(!plan.cases[1].params.empty() && !plan.cases[1].baseline) << plan.cases[1].id;
 }
 
-TEST(Plan, RefusesUnknownParameters) {
+TEST(Plan, RefusesUnknownAndMalformedParameters) {
   Selection what = ddp_on_mlp();
   what.params = {"ddp.buckt_mb=1"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
@@ -279,7 +279,7 @@ TEST(Plan, ProbeModelsRunOnlyWhenNamed) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases[0].workload, "probe");
 }
 
-TEST(Plan, RefusesTooManyCases) {
+TEST(Plan, RefusesMoreThan10000Cases) {
   Selection what = ddp_on_mlp();
   for (int world = 1; world <= max_world; ++world) what.cpus.push_back(world);
   what.batches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};

@@ -56,7 +56,7 @@ TEST(Table, ShowsMeasurementsUnderTheirTitles) {
                                                        "-", "1.2", "%", "-", "ok", "baseline"}));
 }
 
-TEST(Table, ShowsTokensBesideTheSamples) {
+TEST(Table, ShowsTokensPerSecondBesideSamplesPerSecond) {
   Report all = report();
   all.cases[0].derived.tokens_per_s = 4096000;
   EXPECT_NE(report_table(all, false).find(" 32000 (4096000 tokens) "), std::string::npos) << report_table(all, false);
@@ -89,7 +89,7 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
   EXPECT_EQ(split(report_table(all, false), '\n')[2].find("100 %"), std::string::npos);
 }
 
-TEST(Table, StrategiesWithOtherMathematicsHaveTheirOwnSection) {
+TEST(Table, StrategiesThatDoNotComputeTheBatchMeanHaveTheirOwnSection) {
   Report all = report();
   all.cases[0].means = batch_mean;
   all.cases.push_back(all.cases[0]);
@@ -143,26 +143,26 @@ TEST(Table, GroupsRowsByWorkload) {
   EXPECT_LT(text.find("\ndp "), text.find("other · "));
 }
 
-TEST(Table, ShowsTheFirstLineOfAReasonWithoutEscapes) {
+TEST(Table, ShowsOnlyTheFirstLineOfTheReasonForAFailure) {
   const std::string text = report_table(report(), false);
   EXPECT_NE(text.find("rank 1 was ended by signal 9"), std::string::npos);
   EXPECT_EQ(text.find("last words"), std::string::npos);
   EXPECT_EQ(text.find('\x1B'), std::string::npos);
 }
 
-TEST(Table, AlignsColumnsWithTitles) {
+TEST(Table, AlignsTheCheckColumnWithItsTitle) {
   const auto lines = split(report_table(report(), false), '\n');
   const size_t check = lines[1].substr(0, lines[1].find("CHECK")).size();
   EXPECT_EQ(display_width(lines[1].substr(0, check)), display_width(lines[2].substr(0, lines[2].find("ok "))));
 }
 
-TEST(Table, ColorsOnlyTheCheckColumn) {
+TEST(Table, ColorsOkGreenAndFailedRed) {
   const std::string text = report_table(report(), true);
   EXPECT_NE(text.find("\x1B[32mok\x1B[0m"), std::string::npos);
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-TEST(Table, ShowsTimesWithFourDigits) {
+TEST(Table, ShowsStepTimesWithFourSignificantDigits) {
   Report all = report();
   const std::vector<std::pair<double, std::string>> table = {
       {38.6e3, " 0.03860 "}, {24.5e6, " 24.50 "}, {1.2345e9, " 1234 "}, {1e3, " 0.001000 "}};
@@ -172,7 +172,7 @@ TEST(Table, ShowsTimesWithFourDigits) {
   }
 }
 
-TEST(Table, ShowsBackendParametersAndWarnings) {
+TEST(Table, ShowsTheBackendTheParametersTheUnevenBatchAndTheWarningsOfACase) {
   Report all = report();
   CaseRecord& ddp = all.cases[1];
   ddp.spec.params = {{"bucket_mb", "1"}};
@@ -201,7 +201,7 @@ TEST(Csv, HasOneRowPerCaseAndEmptyFieldsForMissingFigures) {
   EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
 }
 
-TEST(View, ChoosesColumnsOfTableAndCsv) {
+TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   const TableView view{.columns = {"strategy", "memory", "step"}};
   Report all = report();
   all.cases[0].derived.peak_memory_bytes = 3 << 20;
@@ -244,7 +244,7 @@ TEST(View, SortsByAColumnWithMissingFiguresLast) {
   EXPECT_EQ(order(""), "strategy b none a ");
 }
 
-TEST(View, RefusesUnknownColumnsByName) {
+TEST(View, RefusesAnUnknownColumnAndSuggestsTheNearest) {
   EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}));
   for (const TableView& view : {TableView{.columns = {"stpe"}}, TableView{.columns = {}, .sort = "stpe:desc"}}) try {
       check_view(view);
@@ -283,7 +283,7 @@ TEST(Progress, IsAnimatedOnlyOnCapableTerminals) {
   EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::none);
 }
 
-TEST(Progress, PlainStylePrintsOneLinePerCaseWithTheTimeLeft) {
+TEST(Progress, PlainStylePrintsOneLinePerFinishedCaseWithTheTimeLeft) {
   testing::internal::CaptureStderr();
   {
     ProgressLine line(ProgressStyle::plain, false, 2, 100, 2);

@@ -111,7 +111,7 @@ TEST(RefusesASchedule, WithAComputationOfTheWrongStageOfTheSameRank) {
   EXPECT_EQ(broken_rules(schedule), "missing-work repeated-work");
 }
 
-TEST(RefusesASchedule, WithUnevenlyManyStagesOnItsRanks) {
+TEST(RefusesASchedule, WithMoreStagesOnOneRankThanOnAnother) {
   Schedule schedule = from_lists({{"0F0", "1F0", "1B0", "0B0"}, {"2F0", "2B0"}}, 1);
   schedule.rank_of = {0, 0, 1};
   EXPECT_EQ(broken_rules(schedule), "placement");
@@ -213,7 +213,7 @@ TEST(RefusesASchedule, WithSwappedReceives) {
             "bring 0SEND_F1 here");
 }
 
-TEST(RefusesASchedule, ThatReceivesInReverseOrder) {
+TEST(RefusesASchedule, ThatReceivesInReverseOrderOrExchangesSendersAndReceivers) {
   Schedule reversed = all_received_first();
   std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + 4);
   EXPECT_EQ(broken_rules(reversed), "channel-order");

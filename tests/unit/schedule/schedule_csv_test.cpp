@@ -11,7 +11,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-TEST(ScheduleCsv, ReadsWhatItWrites) {
+TEST(ScheduleCsv, ReadsBackWrittenSchedulesUnchanged) {
   for (const Family& family : families()) {
     if (family.name == "dualpipe") continue;
     for_each_size(
@@ -56,7 +56,7 @@ void expect_refused(const std::string& text, const std::string& part) {
   }
 }
 
-TEST(ScheduleCsv, RefusesBadFilesByLineAndCell) {
+TEST(ScheduleCsv, RefusesFilesWithInvalidActionsOrPairs) {
   expect_refused("", "no actions");
   expect_refused(",,\n", "no actions");
   expect_refused("0F0,0B0\n1F0,1X0\n", "mine.csv, line 2, cell 2: '1X0' is no action");
@@ -72,7 +72,7 @@ TEST(ScheduleCsv, RefusesBadFilesByLineAndCell) {
   expect_refused("(0F0;0B1)OVERLAP\n", "is no pair");
 }
 
-TEST(ScheduleCsv, RefusesToWriteTwoPipelines) {
+TEST(ScheduleCsv, RefusesToWriteAScheduleOfTwoPipelines) {
   EXPECT_THROW(write_csv(make_schedule(*find_family("dualpipe"), {4, 1, 8})), UsageError);
 }
 

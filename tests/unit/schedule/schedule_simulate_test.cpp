@@ -42,8 +42,8 @@ TEST_P(BubbleFormula, EqualsTheSimulation) {
   RecordProperty("compared", compared);
 }
 
-// Transfers that take no time must not change the start of any computation.
-TEST_P(BubbleFormula, FreeTransfersDoNotChangeTheSimulatedTimes) {
+// Transfers that take no time must change neither the end of the step nor the end of the last computation of any rank.
+TEST_P(BubbleFormula, FreeTransfersDoNotChangeWhenRanksEnd) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -114,13 +114,13 @@ TEST(Simulate, SendsOneTransferAtATimeOverALink) {
   EXPECT_EQ(simulation.makespan, 22);
 }
 
-TEST(Simulate, UsesALinkOfItsOwnBetweenTwoRanks) {
+TEST(Simulate, UsesTheLinkGivenForOneDirectionBetweenTwoRanks) {
   Costs costs;
   costs.links[{0, 1}] = {.latency = 10};
   EXPECT_EQ(simulated("1f1b", {2, 1, 1}, costs).makespan, 1 + 10 + 1 + 2 + 2);
 }
 
-TEST(Simulate, OverlappedPairsTakeTheTimeGivenForThem) {
+TEST(Simulate, OverlappedPairsWithAShorterTimeShortenTheStep) {
   const Simulation apart = simulated("dualpipe", {4, 1, 8});
   const Simulation together = simulated("dualpipe", {4, 1, 8}, {.overlapped = 2});
   EXPECT_LT(together.makespan, apart.makespan);
