@@ -114,7 +114,7 @@ TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheT
     EXPECT_EQ(text, "");
 }
 
-TEST_P(CollectiveComparison, CallsTheRanksOfAGroupByTheirNumbersAmongAllRanks) {
+TEST_P(CollectiveComparison, NamesTheRanksOfASubgroupByTheirGlobalNumbers) {
   const Team team{.backend = GetParam(), .as = As::processes, .world = 2};
   const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
     AgreeingBackend agreeing(backend, at::kCPU, "even, axis dp", {1, 3});

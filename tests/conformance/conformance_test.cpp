@@ -412,7 +412,7 @@ TEST(LiveParametersOfFsdp, FailTheCheckIfAUnitIsGatheredTooFarAhead) {
   }
 }
 
-TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
+TEST(ConformanceCases, HaveAtLeastFiveStrategiesAndFourCasesPerWorkload) {
   EXPECT_GE(strategy_registry().all().size(), 5U);
   EXPECT_GE(cases().size(), workload_registry().all().size() * 4);
 }

@@ -43,7 +43,7 @@ TEST(RelativeError, IgnoresNonFiniteElementsThatAreEqualInBothTensors) {
 }
 
 // If the probe's input had two equal rows or columns, a swap of two samples or of two elements would go unnoticed.
-TEST(ExactProbe, HasDifferentRowsAndColumnsAndTermsThatDoNotCancel) {
+TEST(ExactProbe, InputsHaveDistinctRowsAndColumnsAndTermsThatDoNotCancel) {
   const auto exact = workload_registry().at("probe-exact").make({});
   const Batch all = exact->batch(at::arange(exact->samples()));
   for (const at::Tensor& lines : {all.input, all.input.t()})
@@ -150,7 +150,7 @@ CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
   return found ? *found : CheckRow{.name = "collective-order", .status = CheckStatus::skipped};
 }
 
-TEST(CollectiveOrder, NamesTheRankThatDiffersFromTheOtherGroupsOfItsAxis) {
+TEST(CollectiveOrder, NamesTheRankOfAPairThatAlsoDiffersFromTheOtherPair) {
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8, 4}, {8, 4}}).status, CheckStatus::passed);
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8}, {8}}).status, CheckStatus::passed)
       << "the groups differ, not the ranks";
@@ -167,7 +167,7 @@ TEST(CollectiveOrder, NamesTheRankThatDiffersFromTheOtherGroupsOfItsAxis) {
                "collective 1 over shard: rank 0 calls nothing, rank 1 calls allgather of 4 bytes");
 }
 
-TEST_F(ConformanceChecks, DistinguishASumOverRanksFromAMean) {
+TEST_F(ConformanceChecks, NameASumOverRanksInsteadOfAMeanAsTheLikelyCause) {
   for (int rank = 0; rank < 3; ++rank)
     for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
@@ -385,7 +385,7 @@ TEST(RecordedResults, OfARankSurviveSerialisationToBytes) {
   EXPECT_THROW(from_bytes(whole.substr(0, whole.size() / 2), {}), std::runtime_error);
 }
 
-TEST(TensorComparison, DistinguishesZerosAndDtypesByTheirBits) {
+TEST(TensorComparison, TellsMinusZeroFromZeroAndFloatFromDouble) {
   const at::Tensor zero = at::zeros({1}), minus = -at::zeros({1}), nan = at::full({1}, std::nan(""));
   EXPECT_TRUE(same_bits(nan, nan.clone()));
   EXPECT_FALSE(same_bits(zero, minus));
@@ -401,7 +401,7 @@ TEST(TensorComparison, TreatsNonFiniteDifferencesAsInfinite) {
   EXPECT_DOUBLE_EQ(largest_ratio(one * 3, one, at::full({2}, 4.0)), 0.5);
 }
 
-TEST(Scenarios, GiveEachRankItsOwnSamples) {
+TEST(Scenarios, GiveEachRankAndStepItsOwnSamples) {
   const Distribution distribution{Parallelism::ranks, 3, 4, 211};
   for (const auto& scenario : scenarios(distribution, at::kFloat, true, 5)) {
     if (scenario.same_rows || scenario.unwatched) continue;

@@ -83,7 +83,7 @@ size_t passed(const std::vector<CheckRow>& rows) {
 
 class WrongStrategy : public testing::TestWithParam<Mutant> {};
 
-TEST_P(WrongStrategy, FailsTheCheckListedForItsMistake) {
+TEST_P(WrongStrategy, FailsTheCheckThatMustDetectItsMistake) {
   const auto rows = checked(GetParam());
   const CheckRow* verdict = nullptr;
   for (const auto& row : rows)
@@ -108,7 +108,7 @@ TEST_P(CorrectVariant, OfAStrategyPassesEveryCheck) {
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
 
-TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
+TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithAReasonNamingBackendAndOperation) {
   const auto rows =
       checked({.name = "receives-from-any", .killed_by = "", .strategy = with([](Parts& parts) {
                                                                parts.reduce = [](auto& run, at::Tensor& flat, size_t) {
@@ -122,7 +122,7 @@ TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
   EXPECT_NE(rows[0].detail.find("Backend threads does not support recv"), std::string::npos) << rows[0].detail;
 }
 
-TEST(WrongSamplers, FailOnlyTheCheckListedForTheirMistake) {
+TEST(WrongSamplers, FailOnlyTheCheckThatMustDetectTheirMistake) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
@@ -145,7 +145,7 @@ TEST(WrongStrategies, AreAtLeast40WithDistinctNames) {
   EXPECT_GE(names.size(), 40U);
 }
 
-TEST(WrongStrategies, EachListATermThatTheFailureMessageMustContain) {
+TEST(WrongStrategies, EachDeclareATermThatTheFailureMessageMustContain) {
   for (const auto& mutant : all(false)) EXPECT_NE(mutant.key_term, "") << mutant.name;
 }
 

@@ -7,7 +7,7 @@ from faulty_runs import DIFFERS, TIMEOUT, FaultyRuns, main
 
 
 class CheckFaults(FaultyRuns):
-    def test_an_exception_in_the_checks_fails_the_case(self):
+    def test_an_exception_in_the_checks_fails_the_case_and_names_the_rank_that_raised_it(self):
         """The case's reason names the original exception, not an error that it triggers on other ranks."""
         for fault, words in (("throw", r"^rank 1 .*the strategy's own words .*scenario even, step 1"),
                              ("memory", r"^out of memory: rank 1 "),
@@ -33,7 +33,7 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual(case["status"], status)
                 self.assertRegex(case["reason"], reason)
 
-    def test_the_check_command_names_the_seed_and_stops_after_a_failure(self):
+    def test_the_check_command_names_the_seed_with_which_a_check_failed(self):
         for fault in ("throw", "wrong-gradient"):
             with self.subTest(fault=fault):
                 case = self.other_command("check", fault, 1, 1, "--seed", "7", "--seeds", "50", "--filter", "gradient-vs-baseline", "--param", "rank=0")

@@ -18,7 +18,7 @@ from fake_runs import DPBENCH, Runs, fault, main, processes_of, ranks_of
 
 
 class CliEnds(Runs):
-    def test_faults_exit_3_and_name_rank_and_cause(self):
+    def test_a_failed_case_exits_3_with_its_cause_and_the_other_case_still_runs(self):
         for name, said in [("kill", "signal 9 (SIGKILL)"), ("exit7", "exit code 7"), ("exit0", "exit code 0"), ("stop", "stopped"),
                            ("echo", "signal 9"), ("nan", "not a number"), ("oom", "out of memory"), ("init-exit", "exit code 9")]:
             with self.subTest(fault=name):

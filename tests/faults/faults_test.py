@@ -19,7 +19,7 @@ class Faults(FaultyRuns):
         killed."""
         self.over_both("kill", r"rank 0 [^;]*signal 9[^;]*step 7", flags=("--param", "rank=0"))
 
-    def test_the_step_and_last_collective_of_a_killed_rank_are_named(self):
+    def test_a_killed_rank_is_named_with_its_step_and_the_collective_of_the_other_rank(self):
         for backend, words in (("shm", r"#\d+ allreduce .*"), ("gloo", "")):
             with self.subTest(backend=backend):
                 case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend=backend)
@@ -195,7 +195,7 @@ class Faults(FaultyRuns):
                 self.on_a_mesh(self.failed, "other-unit", r"rank 2 .*allgather of (\d+) Float.* rank 3 .*allgather of (?!\1 )", backend=backend, step=0,
                                silent=TIMEOUT, within=DIFFERS)
 
-    def test_a_case_after_a_failed_one_ends_with_the_usual_model_parameters(self):
+    def test_a_case_ends_with_the_same_model_parameters_whether_or_not_an_earlier_case_failed(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:

@@ -105,7 +105,7 @@ class Launched(unittest.TestCase):
         self.nothing_left()
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
-    def test_ranks_get_disjoint_cores_and_no_more_threads_than_cores_with_any_launcher(self):
+    def test_ranks_get_disjoint_cores_and_no_more_threads_than_cores_with_or_without_a_launcher(self):
         flags = [*CASE, "--no-baseline", "--cpus", "2", "--backend", "shm"]
         alone = {name: text for name, text in os.environ.items() if name != "RANK"}
         for way in ("front", "env"):
@@ -156,7 +156,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"--cpus 4\b.*\benv\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
-    def test_world_sizes_that_differ_from_the_launchers_are_skipped_with_a_reason(self):
+    def test_of_several_world_sizes_those_that_differ_from_the_launchers_are_skipped_with_a_reason(self):
         codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(codes, [0, 0], ends)
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
@@ -314,7 +314,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"1 of 2 ranks.* 5 s.*missing 1")
         self.nothing_left()
 
-    def test_a_rank_loads_only_the_plugins_of_its_own_command_line(self):
+    def test_a_plugin_named_on_rank_0_only_is_not_loaded_by_other_ranks_and_the_run_is_rejected(self):
         flags = [*FAULT, "--param", "fault=none", "--backend", "shm"]
         started = self.start(flags, ranks=[0]) + self.start([word for word in flags if word not in ("--plugin", PLUGIN)], ranks=[1])
         codes, ends = self.finish(started)

@@ -7,7 +7,7 @@
 namespace dpbench {
 namespace {
 
-TEST(UntypedActivations, StoreOnlyTheTensor) {
+TEST(UntypedActivations, StoreOnlyTheTensorAndCheckNothing) {
   static_assert(sizeof(Activation) == sizeof(at::Tensor));
   const Axis tp{.name = "tp"};
   const Activation x(at::ones({2}), tp, Spread::partial);

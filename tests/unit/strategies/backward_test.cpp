@@ -91,7 +91,7 @@ TEST(Backward, SumsGradientsOfSeveralConsumersInTheOrderOfTorchsEngine) {
   });
 }
 
-TEST(Backward, VisitsANodeWithSeveralConsumersOnlyOnce) {
+TEST(Backward, GivesTheBitsOfTorchsEngineForANodeWithSeveralConsumers) {
   const at::Tensor x = random_leaf({64}, 1);
   expect_bits_of_torch({x}, [&] {
     const at::Tensor early = x * 3, late = early.exp();
@@ -101,7 +101,7 @@ TEST(Backward, VisitsANodeWithSeveralConsumersOnlyOnce) {
   });
 }
 
-TEST(Backward, ReducesBroadcastGradients) {
+TEST(Backward, SumsGradientsOfShapeBroadcastTensorsLikeTorchsEngine) {
   const at::Tensor x = random_leaf({5, 4}, 1), row = random_leaf({4}, 2), one = random_leaf({}, 3);
   expect_bits_of_torch({x, row, one}, [&] { return ((x + row) * one).square().mean(); });
 }
@@ -209,7 +209,7 @@ TEST(Backward, MakesLeafGradientsReadyInTheOrderOfTorchsEngine) {
 }
 
 // A post hook reads a saved tensor of its node, so the pass must release saved tensors only after the hooks.
-TEST(Backward, ReleasesSavedTensorsAfterTheHooks) {
+TEST(Backward, KeepsSavedTensorsUntilThePostHooksHaveRun) {
   for (const Pass pass : {Pass(backward_of_torch), Pass(backward), Pass(backward_with_callbacks)}) {
     const at::Tensor x = random_leaf({4}, 1);
     const at::Tensor y = x.exp();
@@ -226,7 +226,7 @@ TEST(Backward, ReleasesSavedTensorsAfterTheHooks) {
   }
 }
 
-TEST(Backward, RunsWithoutTorchsEngineOnTheCpu) {
+TEST(Backward, UsesTorchsEngineOnTheCpuOnlyForCallbacksOrAnomalyMode) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };
@@ -293,7 +293,7 @@ TEST(Backward, ReleasesSavedTensorsSoThatASecondPassFails) {
   }
 }
 
-TEST(Backward, RejectsTheSameInvalidRootsAsTorchsEngine) {
+TEST(Backward, RejectsNonScalarUndefinedComplexOrGraphlessRoots) {
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
     EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // the output is no scalar and no gradient is given
     EXPECT_THROW(pass(at::ones({})), c10::Error);             // the tensor has no autograd graph

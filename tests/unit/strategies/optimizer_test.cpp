@@ -188,7 +188,7 @@ TEST(Optimizer, StepsLikeTorchsSgdWithMomentum) {
   expect_steps_of_torch<torch::optim::SGD>(momentum_spec, torch::optim::SGDOptions(0.1).momentum(0.9), 16);
 }
 
-TEST(Optimizer, MomentumStepOf16BitParametersEqualsSeparateTensorOperations) {
+TEST(Optimizer, MomentumStepOfBfloat16ParametersEqualsSeparateTensorOperations) {
   const auto parameters = large_parameters(at::kBFloat16);
   std::vector<at::Tensor> plain, buffers;
   for (const Parameter& parameter : parameters) {
@@ -325,7 +325,7 @@ TEST(StepInShares, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
 }
 
 // Each element is updated with its own gradient even if parameter and gradient differ in memory layout.
-TEST(Optimizer, UpdatesEachElementWithItsOwnGradientForEveryLayout) {
+TEST(Optimizer, UpdatesEachElementWithItsOwnGradientIfMemoryLayoutsDiffer) {
   for (const char* workload : {"mnist-mlp", "convnet"})
     for (const int parts : {0, 2}) {
       const auto plain = large_parameters(at::kFloat), transposed = large_parameters(at::kFloat);

@@ -144,7 +144,7 @@ TEST(Registration, RejectsLocalGradientsWithoutAnAveragingInterval) {
   EXPECT_THROW(promised(info, {}), UsageError) << "a parameter sets the interval to 0";
 }
 
-TEST(Registration, RejectsValuesOfUndeclaredParameters) {
+TEST(Registration, RejectsSettingsAndVariantsThatNameUndeclaredParameters) {
   StrategyInfo info{.name = "mute", .summary = "", .make = strategy_registry().at("ddp").make};
   info.settings.revealing = {{"cap", "1"}};
   EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'cap'"}));
@@ -153,7 +153,7 @@ TEST(Registration, RejectsValuesOfUndeclaredParameters) {
   EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'size'"}));
 }
 
-TEST(Phases, OverlappingSpansMoveTimeToAnotherPhaseOnlyOnce) {
+TEST(Phases, OverlappingCommunicationSpansAreCountedOnce) {
   using namespace std::chrono_literals;
   Phases phases(true);
   phases.enter(Phase::backward);
@@ -347,7 +347,7 @@ TEST(Clipping, LimitsTheGlobalNormOfTheGradients) {
   EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-5);
 }
 
-TEST(ReplicaThreads, NameTheReplicaThatFailed) {
+TEST(ReplicaThreads, NameTheFirstFailedReplicaAndStayUsable) {
   ReplicaThreads threads(4);
   try {
     threads.run(4, [](int i) {
@@ -434,7 +434,7 @@ TEST(ReplicaThreads, SpinOnlyIfEachThreadHasItsOwnCore) {
   EXPECT_EQ(sum, 50 * 3);
 }
 
-TEST(Flat, HoldsTensorsOfAllLayoutsInOneBufferPerType) {
+TEST(Flat, PacksTensorsIntoOneBufferPerDtypeKeepingValuesAndStrides) {
   std::vector<at::Tensor> tensors = {
       at::arange(6.0).view({2, 3}).to(at::kFloat), at::arange(4),
       at::arange(24.0).to(at::kFloat).view({1, 2, 3, 4}).contiguous(at::MemoryFormat::ChannelsLast),

@@ -20,7 +20,7 @@ TEST(DdpUnused, AnUnusedModelParameterIsAnErrorThatNamesItAndTheSettingFindUnuse
   }
 }
 
-TEST(DdpUnused, AParameterHasTheMeanGradientUnlessAllRanksLeaveItUnused) {
+TEST(DdpUnused, AParameterHasAGradientOnAllRanksUnlessAllRanksLeaveItUnused) {
   const SecondLayerIf on_rank_1(
       [](const Context& context) { return context.step < 2 && context.ids[0].item<int64_t>() % 24 >= 8; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -73,7 +73,7 @@ TEST(DdpUnused, LayersWithoutAPathToTheOutputCountAsUnused) {
   }));
 }
 
-TEST(DdpOutputs, AStepWithoutALossDoesNotBlockTheNextStep) {
+TEST(DdpOutputs, AForwardPassWithoutABackwardPassDoesNotBlockTheNextStep) {
   for (const char* find_unused : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const Replica replica(always(), at::kCPU, at::kDouble, 3, 4);
@@ -105,7 +105,7 @@ TEST(DdpStaticGraph, RejectsAChangedGraphNamingTheParameter) {
   }
 }
 
-TEST(DdpStaticGraph, LearnsUnusedParametersInTheFirstStep) {
+TEST(DdpStaticGraph, AcceptsAParameterUnusedInEveryStep) {
   const SecondLayerIf never([](const Context&) { return false; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, never, {{"static_graph", "on"}});

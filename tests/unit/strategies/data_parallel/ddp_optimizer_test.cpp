@@ -145,7 +145,7 @@ TEST_P(ZeroOne, PassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ZeroOne, testing::Values(1, 2, 3, 4));
 
-TEST(ZeroOneAndLocalSgd, RejectUnsupportedValuesAndModelsByName) {
+TEST(ZeroOneAndLocalSgd, RejectInvalidIntervalsEmptyStepsAndUnusedParameters) {
   const auto error_of = [](const std::string& name, const Given& params, const Workload& workload, bool rows) {
     return on_ranks(1, [&](Rank& me) {
       const auto strategy = made(name, me, workload, params);

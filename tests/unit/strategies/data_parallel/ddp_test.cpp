@@ -24,7 +24,7 @@ std::string refusal(const Given& params) {
   return "nothing was refused";
 }
 
-TEST(DdpParameters, RejectConflictingValuesByName) {
+TEST(DdpParameters, RejectInvalidOrConflictingValuesByName) {
   EXPECT_EQ(refusal({}), "nothing was refused");
   const std::vector<std::pair<Given, std::vector<std::string>>> bad = {
       {{{"join", "on"}, {"static_graph", "on"}}, {"ddp.join=on", "ddp.static_graph=on"}},
@@ -72,13 +72,13 @@ class ItsOwnNorm : public SecondLayerIf {
   };
 };
 
-TEST(DdpParameters, RejectSyncBatchNormForTorchsOwnLayers) {
+TEST(DdpParameters, RejectSyncBatchNormForTorchsOwnBatchNormLayers) {
   const ItsOwnNorm workload;
   for (const auto& error : on_ranks(2, [&](Rank& me) { ddp_on(me, workload, {{"sync_batch_norm", "on"}}); }))
     EXPECT_TRUE(mentions(error, {"norm", "torch"}));
 }
 
-TEST(DdpParameters, RejectClipNormIfNoRankHasAllGradients) {
+TEST(DdpParameters, RejectClipNormWithStepInBackwardOrIgnoredParameters) {
   const auto error_of = [](const Given& params) {
     return on_ranks(1, [&](Rank& me) { made("ddp", me, always(), params, at::kDouble, 1.0); })[0];
   };
@@ -143,7 +143,7 @@ TEST(DdpModels, ModelsWithoutTrainableParametersAreRejected) {
     EXPECT_TRUE(mentions(error, {"ddp", "gradient"}));
 }
 
-TEST(DdpBuckets, AreRebuiltInReadyOrderWithinTheirCaps) {
+TEST(DdpBuckets, AreRebuiltInReadyOrderEachFullOnceItReachesItsCap) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, *mlp, {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}});
@@ -246,7 +246,7 @@ TEST(DdpBuckets, GiveTheSameGradientBitsInTheFirstStepAndInLaterSteps) {
     }));
 }
 
-TEST(DdpRecovery, TrainingContinuesWithANewGroupAfterABrokenOne) {
+TEST(DdpRecovery, ResumingOnANewGroupAfterAFailedCollectiveGivesTheSameParameters) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   std::vector<double> ends[2][3];
   for (const bool breaks : {false, true})
@@ -339,7 +339,7 @@ std::vector<double> joined(const Rank& me, const Given& more, bool leaves_at_onc
   return flat(ddp->parameters());
 }
 
-TEST(DdpJoin, KeepsRanksTogetherWhenOneLeavesEarly) {
+TEST(DdpJoin, GivesAllRanksTheSameParametersWhenOneRunsOutOfSamples) {
   std::vector<double> ends[2][2];
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     for (const bool at_once : {false, true}) ends[me.rank][at_once] = joined(me, {}, at_once);

@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEveryDtypeLinkAndWorkload) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndLink) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
@@ -168,7 +168,7 @@ TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
   EXPECT_EQ(pair.counts.replays, 3 * 2 * (8 + 2));
 }
 
-TEST(DpGraph, EqualsThePlainStepWhenReplicasHaveNoSamples) {
+TEST(DpGraph, EqualsThePlainStepWhenSomeReplicasHaveNoSamples) {
   for (const char* link : {"auto", "plain"}) {
     // 6 and 9 samples make only three pieces for four replicas.
     StepPair pair({.replicas = 4, .rows = {12, 6, 12, 12, 6, 6, 9}, .link = link});
@@ -184,7 +184,7 @@ TEST(DpGraph, AccumulatesAndClipsLikeThePlainStep) {
     }
 }
 
-TEST(DpGraph, ContinuesFromAnyStepAndSnapshot) {
+TEST(DpGraph, EqualsThePlainStepAfterStepNumbersJumpOrASnapshotIsLoaded) {
   StepPair pair(Plan{});
   for (const int64_t step : {0, 1, 2}) pair.step(step);
   const Snapshot kept = pair.snapshot();

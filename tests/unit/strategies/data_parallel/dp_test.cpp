@@ -107,11 +107,11 @@ void expect_the_state_of_one_device(Writing::How how, const std::string& link) {
   EXPECT_TRUE(at::equal(dp->buffers()[0].second, cpu->buffers()[0].second));
 }
 
-TEST_P(DpState, ParametersThatTheForwardPassWritesAreCopiedBeforeEachPass) {
+TEST_P(DpState, EqualsThatOfOneDeviceIfForwardPassesWriteToParameters) {
   expect_the_state_of_one_device(Writing::How::halves, GetParam());
 }
 
-TEST_P(DpState, TheStateOfTheFirstReplicaIsKeptEvenIfTheModelReplacesItsMemory) {
+TEST_P(DpState, EqualsThatOfOneDeviceIfTheModelReplacesParameterOrBufferMemory) {
   for (const auto how : {Writing::How::moves_counter, Writing::How::moves, Writing::How::moves_later}) {
     SCOPED_TRACE(static_cast<int>(how));
     expect_the_state_of_one_device(how, GetParam());

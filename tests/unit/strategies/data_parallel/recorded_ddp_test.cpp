@@ -79,7 +79,7 @@ void expect_plain_steps(const RecordedCase& recorded_case) {
   }));
 }
 
-TEST(DdpRecorded, ReplayEqualsThePlainStepForEveryRecordableSetting) {
+TEST(DdpRecorded, ReplayEqualsThePlainStepAcrossWorkloadsAndSettings) {
   for (const RecordedCase& recorded_case : std::vector<RecordedCase>{
            {.workload = "random-linear"},
            {.workload = "convnet"},
@@ -149,7 +149,7 @@ TEST(DdpRecorded, TimeOfReplaysCountsAsDataAndGraphPhasesOnly) {
   }));
 }
 
-TEST(DdpRecorded, RejectsANewSampleCountThatOtherRanksCannotKnow) {
+TEST(DdpRecorded, RejectsASampleCountOneMoreOrLessThanInAnEarlierStep) {
   const CpuRecorders recorders;
   const auto error_of = [](int world, int64_t then) {
     return on_ranks(world, [&](Rank& me) {

@@ -85,7 +85,7 @@ TEST(Recorded, ModelsWithExpertsAreRefused) {
   }
 }
 
-TEST(Recorded, ReplayEqualsThePlainStepForEveryWorkloadAndType) {
+TEST(Recorded, ReplayEqualsThePlainStepInFloat32Float64AndBfloat16) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const auto& [workload, rows] :
          {std::pair<std::string, int64_t>{"random-linear", 30}, {"mnist-mlp", 16}, {"convnet", 8}}) {
@@ -109,7 +109,7 @@ TEST(Recorded, AccumulatesAndClipsLikeThePlainStep) {
   for (int64_t step = 0; step < 4; ++step) pair.step(step);
 }
 
-TEST(Recorded, TrainsWithAScheduledLearningRate) {
+TEST(Recorded, ReplaysUseTheScheduledLearningRateOfEachStep) {
   for (const std::string workload : {"probe-mlp-sgd", "gpt"}) {
     Pair pair({.workload = workload, .rows = {4}});
     for (int64_t step = 0; step < 5; ++step) pair.step(step);
@@ -117,12 +117,12 @@ TEST(Recorded, TrainsWithAScheduledLearningRate) {
   }
 }
 
-TEST(Recorded, StepsMayBeReplayedInAnyOrder) {
+TEST(Recorded, ReplayEqualsThePlainStepIfStepNumbersJump) {
   Pair pair({.workload = "convnet", .rows = {8}});
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
 }
 
-TEST(PackedRows, HoldTheLastLoadedBatchConvertedToTheirDtype) {
+TEST(PackedRows, HoldTheLastLoadedBatchInTheirDtypeAtAFixedAddress) {
   const auto batch = [](double x) {
     return Batch{at::full({3, 5}, x), at::arange(3).add(static_cast<int64_t>(x)),
                  at::arange(3).mul(static_cast<int64_t>(x))};
@@ -143,7 +143,7 @@ TEST(PackedRows, HoldTheLastLoadedBatchConvertedToTheirDtype) {
   }
 }
 
-TEST(Recorded, GraphOnACpuIsAUsageError) {
+TEST(Recorded, TheSettingGraphOnIsAUsageErrorOnACpu) {
   const auto workload = workload_registry().at("random-linear").make({});
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const dpbench::Setup setup{.workload = *workload,

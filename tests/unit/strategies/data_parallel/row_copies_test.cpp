@@ -121,7 +121,7 @@ TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDeviceWithoutCopying) {
   EXPECT_EQ(device.take(), Log{});
 }
 
-TEST_F(LoggedRowCopies, LoadingARecordedStepEndsWithACopyOnTheComputeStream) {
+TEST_F(LoggedRowCopies, FillTheInputsOfARecordedStepOnTheComputeStream) {
   const std::vector<Batch> host = {{at::ones({3, 5}), at::ones({3}), at::arange(3)}};
   PackedRows packed(host, at::kMeta, at::kFloat);
   device.take();
@@ -135,7 +135,7 @@ TEST_F(LoggedRowCopies, LoadingARecordedStepEndsWithACopyOnTheComputeStream) {
   EXPECT_EQ(device.take(), (Log{"copy computing", "copy computing", "copy computing"}));
 }
 
-TEST(RowCopies, ConvertFloatingTensorsToTheGivenDtype) {
+TEST(RowCopies, ConvertOnlyFloatingPointTensorsToTheGivenDtype) {
   RowCopies copies(at::kCPU, at::kDouble);
   for (int call = 0; call < 20; ++call) {
     const Tensors from = {at::full({call + 1, 5}, call), at::Tensor(), at::arange(call + 1), at::ones({5, 2}).t()};
@@ -147,7 +147,7 @@ TEST(RowCopies, ConvertFloatingTensorsToTheGivenDtype) {
   }
 }
 
-TEST(RowCopies, ReturnTensorsThatAutogradMaySaveForBackward) {
+TEST(RowCopies, WritingToOneReturnedTensorKeepsTheOthersValidForBackward) {
   RowCopies copies(at::kCPU, at::kFloat);
   const Tensors there = copies.to_device({at::ones({3, 5}), at::ones({3})});
   at::Tensor weight = at::ones({3, 5}).requires_grad_();

@@ -116,7 +116,7 @@ Divide by_tokens(context::Kind kind) {
 }
 
 // A rank keeps whole activations completely, and 1 / ranks of divided activations and of pieces of the sequence.
-TEST(ActivationsOfTp, AreThoseOfTheFormula) {
+TEST(ActivationsOfTp, TakeTheBytesThatTheFormulaGivesPerLayer) {
   // Whole activations, in units of samples x tokens x hidden: input and output of both norms. Divided activations:
   // query, key and value, attention's output, input and output of GELU (4 each).
   const double whole = 4, divided = 12;
@@ -135,7 +135,7 @@ TEST(ActivationsOfTp, AreThoseOfTheFormula) {
 // A layer keeps, in units of samples x tokens x hidden: input and output of both norms, query, key, value, attention's
 // output, input and output of GELU (4 each). Each rank keeps those of its own tokens. Ulysses keeps attention's output
 // twice: by heads, and by tokens.
-TEST(ActivationsOfCp, FallWithTheNumberOfRanks) {
+TEST(ActivationsOfCp, TakeBytesInverselyProportionalToTheNumberOfRanks) {
   for (const auto kind : {context::Kind::ring, context::Kind::ulysses})
     for (const int ranks : {1, 2, 4}) {
       const double activations = kind == context::Kind::ulysses && ranks > 1 ? 17 : 16;

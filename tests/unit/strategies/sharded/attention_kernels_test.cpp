@@ -55,7 +55,7 @@ TEST(AttentionKernels, BlockResultsMergeToTheAttentionOfTheWhole) {
   EXPECT_EQ(distance(early.output + late.output, part(exact->whole(query, key, value), 4, 3)), 0);
 }
 
-TEST(AttentionKernels, GradientsOfBlocksAddUpToTheWhole) {
+TEST(AttentionKernels, GradientsOfBlocksAddUpToTheGradientOfTheWhole) {
   struct Case {
     Kernel kernel;
     double limit;
@@ -91,7 +91,7 @@ TEST(AttentionKernels, GradientsOfBlocksAddUpToTheWhole) {
     }
 }
 
-TEST(AttentionKernels, BlocksOfNarrowTensorsAreComputedInFloat32) {
+TEST(AttentionKernels, BlocksOfBfloat16TensorsGiveFloat32ResultsEvenUnderAutocast) {
   const auto [query, key, value, slope] = drawn(2);
   const auto narrow = [](const at::Tensor& x) { return x.to(at::kBFloat16); };
   for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {

@@ -59,7 +59,7 @@ std::vector<int64_t> work(const TokenCut& cut, int ranks) {
   return all;
 }
 
-TEST(TokenCut, ZigzagMakesCausalAttentionEven) {
+TEST(TokenCut, ZigzagGivesEachRankTheSameCausalAttentionWork) {
   const auto even = work(TokenCut(32, 4, true), 4), uneven = work(TokenCut(32, 4, false), 4);
   EXPECT_EQ(even, (std::vector<int64_t>(4, 33 * 32 / 2 / 4)));
   EXPECT_EQ(uneven.back(), 228);
@@ -116,7 +116,7 @@ TEST(ContextParallel, RefusesModelsItCannotSplitWithTheReason) {
 }
 
 // Text generation begins with a sequence of one token, which is shorter than the number of ranks.
-TEST(ContextParallel, EvaluatesSequencesOfAnyLength) {
+TEST(ContextParallel, EvaluatesShortAndUnevenSequencesLikeOneDevice) {
   for (const char* kind : {"ring", "ulysses"})
     for (const int64_t tokens : {1, 2, 3, 5}) {
       const auto workload = gpt("tiny");

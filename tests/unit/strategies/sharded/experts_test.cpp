@@ -132,7 +132,7 @@ TEST(ExpertParallel, RefusesModelsItCannotCutWithTheReason) {
   expect_contains(refusal("cp", "cp=2", "tiny-experts"), {"context parallelism does not divide a model with experts"});
 }
 
-TEST(ExpertParallel, ALostCollectiveIsNamed) {
+TEST(ExpertParallel, NamesTheLayerWhoseExchangeFailed) {
   expect_contains(error_of_call("ep", "ep=2", 0, {}, "tiny-experts"),
                   {"ep: exchange of the numbers of tokens in model.layers.0", "the network is gone"});
   expect_contains(error_of_call("ep", "ep=2", 1, {}, "tiny-experts"),

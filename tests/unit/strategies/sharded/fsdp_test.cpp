@@ -85,7 +85,7 @@ TEST(ShardedStrategies, GiveTheBitsOfDdpsGradients) {
   }
 }
 
-TEST(Fsdp, GivesTheSameBitsForEveryUnitSizeAndPrefetch) {
+TEST(Fsdp, GivesTheSameBitsForDifferentUnitPrefetchReshardAndSyncSettings) {
   const auto workload = gpt();
   for (const int world : {2, 3}) {
     const Outcome usual = trained("fsdp", world, *workload, {});
@@ -162,7 +162,7 @@ void expect_like_ddp(const Workload& workload, const Given& params, const Given&
   }
 }
 
-TEST(ShardedStrategies, TrainUnitsThatSomeRanksSkip) {
+TEST(ShardedStrategies, TrainLikeDdpWhenSomeRanksSkipAUnit) {
   const InBlocks workload(false, [](const Context& context) { return context.ids[0].item<int64_t>() % 16 == 8; });
   for (const char* prefetch : {"0", "1", "2"})
     expect_like_ddp(workload, {{"find_unused", "on"}, {"prefetch", prefetch}}, {{"find_unused", "on"}});
@@ -204,7 +204,7 @@ int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-TEST(Fsdp, PeakOfGatheredParametersFollowsThePrefetchDepth) {
+TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), layer = bytes_of(plan.units[1].parameters);
@@ -217,7 +217,7 @@ TEST(Fsdp, PeakOfGatheredParametersFollowsThePrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
-TEST(Fsdp, FreesTheMemoryOfItsModel) {
+TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
   const auto workload = gpt();
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     std::shared_ptr<Model> model;
@@ -234,7 +234,7 @@ TEST(Fsdp, FreesTheMemoryOfItsModel) {
   }));
 }
 
-TEST(ShardedStrategies, ResumeFromDdpInAnotherWorld) {
+TEST(ShardedStrategies, ResumeFromADdpSnapshotWithAnotherNumberOfRanks) {
   const auto workload = gpt();
   Snapshot stored;
   Outcome expected;
@@ -272,7 +272,7 @@ TEST(ShardedStrategies, ClipByTheNormOfTheWholeGradient) {
   }
 }
 
-TEST(ShardedStrategies, NameParametersThatARankDidNotUse) {
+TEST(ShardedStrategies, RejectUnusedParametersByNameUnlessFindUnusedIsOn) {
   const SecondLayerIf sometimes([](const Context& context) { return context.step == 0; });
   for (const char* strategy : {"zero2", "fsdp"}) {
     for (const auto& error : on_ranks(2, [&](Rank& me) {
@@ -313,7 +313,7 @@ TEST(ShardedStrategies, RefuseWrongValuesByName) {
   EXPECT_TRUE(mentions(refusal("zero2", {{"reshard", "off"}}), {"reshard", "zero2"}));
 }
 
-TEST(Fsdp, HalvesTheBytesOfGathersInBfloat16) {
+TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   const auto workload = gpt();
   const auto model = workload->model(0);
   const auto& known = strategy_registry().at("fsdp").params;

@@ -49,11 +49,11 @@ Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros
   return {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
 }
 
-class BitsOfAccumulation : public testing::TestWithParam<Setting> {};
+class PipelineSteps : public testing::TestWithParam<Setting> {};
 
 // A stage adds the gradients of the micro-batches in ascending order, as one device does. Its tied parameters are the
 // exception: they are summed once over stages, not in each micro-batch.
-TEST_P(BitsOfAccumulation, AreThoseOfOneDevice) {
+TEST_P(PipelineSteps, HaveTheBitsOfGradientAccumulationOnOneDevice) {
   const Setting& run = GetParam();
   const auto workload = workload_registry().at(run.workload).make({.model = run.model});
   Outcome expected;
@@ -98,13 +98,13 @@ std::vector<Setting> settings() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Pipeline, BitsOfAccumulation, testing::ValuesIn(settings()), [](const auto& one) {
+INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineSteps, testing::ValuesIn(settings()), [](const auto& one) {
   std::string name = one.param.name;
   std::ranges::replace(name, '-', '_');
   return name;
 });
 
-TEST(Stages, AreSpansWhoseLengthsDifferByAtMostOne) {
+TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
   const auto model = workload_registry().at("convnet").make({})->model(1);
   const size_t blocks = model->blocks().size();
   for (const int stages : {1, 2, 3, 7}) {
@@ -144,7 +144,7 @@ constexpr char split_csv[] =
     "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n"
     "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2\n";
 
-TEST(Pipeline, RunsTheUsersSchedule) {
+TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
   const auto workload = gpt();
   const ScheduleFile file(split_csv);
   std::map<std::string, Outcome> outcomes;

@@ -59,7 +59,7 @@ std::string first_far(const NamedTensors& due, const NamedTensors& found) {
 
 class SavedState : public testing::TestWithParam<const char*> {};
 
-TEST_P(SavedState, OfAnyLayoutResumesUnderAnyOtherLayout) {
+TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderEachOther) {
   const auto workload = gpt(GetParam());
   const auto all = layouts();
   const Snapshot uninterrupted = continued(all[0], *workload, 0, 4);
@@ -75,7 +75,7 @@ TEST_P(SavedState, OfAnyLayoutResumesUnderAnyOtherLayout) {
   }
 }
 
-TEST_P(SavedState, OfALayoutContinuesUnderItselfWithTheSameBits) {
+TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderTheSameStrategyWithTheSameBits) {
   const auto workload = gpt(GetParam());
   for (const Training& layout : layouts()) {
     const Snapshot due = continued(layout, *workload, 0, 4);

@@ -135,7 +135,7 @@ std::map<CollectiveOp, int> collectives_of_a_step(const std::string& model, cons
   return counts;
 }
 
-TEST(TensorParallel, CallsFourCollectivesForEachLayer) {
+TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceFourGathersAndScatters) {
   using enum CollectiveOp;
   const int layers = 2, embedding = 1, head = 1, maximum_and_sum_of_the_loss = 2;
   const std::string model = "tiny,padding=off";
