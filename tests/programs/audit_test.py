@@ -70,13 +70,13 @@ class Audit(unittest.TestCase):
         (case,) = json.loads(again.stdout)["cases"]
         self.assertIn("trajectory", {row["name"] for row in case["checks"] if row["status"] == "failed"})
 
-    def test_an_honest_strategy_passes_its_audits_in_every_launch(self):
+    def test_an_honest_strategy_passes_its_audit(self):
         code, case = self.measure("honest")
         audit = [row for row in case["checks"] if row["name"] == "audit"]
         self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
         self.assertEqual(audit[0]["status"], "passed")
 
-    def test_duel_gives_no_verdict_on_a_build_that_fails_its_audits(self):
+    def test_duel_gives_no_speed_verdict_on_builds_that_fail_an_audit(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "duel", "--base-plugin", PLUGIN, "--new-plugin", PLUGIN, "--strategy", "cheating", "--param",
                                    "how=no-late-update", "--cpus", "2", "--workload", "mnist-mlp", "--pairs", "40", "--steps", "60", "--out",

@@ -53,7 +53,7 @@ class Check(Runs):
         self.variables.update(LD_LIBRARY_PATH=os.path.join(os.path.dirname(WORKER), "../fake_nvml"), FAKE_GPUS="4")
         self.assertEqual(worlds(), {1, 2, 3, 4})
 
-    def test_check_filters_by_name_and_rejects_an_empty_selection(self):
+    def test_check_runs_only_checks_that_match_the_filter_and_rejects_one_that_matches_none(self):
         with tempfile.TemporaryDirectory() as out:
             stored = os.path.join(out, "checks.json")
             with open(stored, "w", encoding="utf-8") as file:
@@ -66,7 +66,7 @@ class Check(Runs):
         self.assertIn("nothing-like-it", no_match.stderr)
         self.assertNotRegex(no_match.stderr, r"\b1/\d", "no case may start")
 
-    def test_check_rejects_unwritable_paths(self):
+    def test_check_rejects_unwritable_junit_paths(self):
         self.refused("check", "--junit", "absent/checks.xml")
         self.refused("check", "--junit", ".")
         # A name of 255 bytes is valid, but the name of the temporary file is longer, and so too long.

@@ -130,7 +130,7 @@ class Cli(Runs):
         message = self.refused("--data", data, "--workload", "strong-toy")
         self.assertRegex(message, rf"strong-toy has 2 .*--data {re.escape(data)}")
 
-    def test_a_step_larger_than_the_data_set_is_rejected_before_anything_runs(self):
+    def test_a_batch_above_a_named_workloads_data_is_rejected_but_without_a_name_skipped(self):
         message = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
         self.assertRegex(message, r"strong-toy.*\b100\b")
         done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")
@@ -145,7 +145,7 @@ class Cli(Runs):
                 self.variables["DPBENCH_CALLED"] = "scripts/dpbench"
                 self.assertIn(f" scripts/dpbench {suggested}", self.refused(*words))
 
-    def test_missing_gpus_exit_77_and_name_alternatives(self):
+    def test_flags_that_need_missing_gpus_or_nccl_exit_77_with_alternatives_or_the_reason(self):
         self.assertIn("--gpus 1,2", self.refused("--gpus", "1,2", code=77))
         self.assertIn("--cpus 1,2", self.refused("--gpus", "1,2", code=77))
         self.assertIn("--strategy cpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
@@ -273,10 +273,10 @@ class Cli(Runs):
         self.assertRegex(report["disturbance"], r"other programs took \d+\.\d (to \d+\.\d )?of \d+ cores in 1 of 1 cases")
         self.assertFalse(any("other programs" in text for text in case["warnings"]), case["warnings"])
 
-    def test_a_failed_check_exits_1(self):
+    def test_a_run_with_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
 
-    def test_flags_set_the_number_of_samples_and_switch_off_checks(self):
+    def test_the_flag_samples_sets_timed_blocks_per_launch_and_check_off_runs_no_checks(self):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--launches", "2", "--samples", "4", "-o", "json").stdout)
         (case,) = report["cases"]
         self.assertEqual([len(launch["ranks"][0]["samples_ns"]) for launch in case["launches"]], [4, 4])
@@ -303,7 +303,7 @@ class Cli(Runs):
             with open(path) as file:
                 self.assertEqual(json.load(file)["status"], "complete")
 
-    def test_a_terminal_gets_a_progress_line_and_colours(self):
+    def test_a_terminal_gets_a_progress_line_and_colours_unless_no_color_is_set(self):
         self.variables["TERM"] = "xterm"
         for no_color, coloured in (("", True), ("1", False)):
             self.variables["NO_COLOR"] = no_color

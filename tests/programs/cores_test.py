@@ -50,7 +50,7 @@ class Cores(unittest.TestCase):
             self.assertIn(frozenset(CORES), ranks[rank][1:])
             self.assertLessEqual(set(ranks[rank]), {share, frozenset(CORES)})
 
-    def test_computing_threads_stay_on_the_cores_of_their_rank(self):
+    def test_with_shm_all_threads_of_a_rank_stay_on_its_cores(self):
         for own in self.threads_of("shm").values():
             self.assertEqual(set(own), {own[0]})
             self.assertEqual(len(own[0]), len(CORES) // 2)

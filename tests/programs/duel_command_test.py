@@ -134,7 +134,7 @@ class Duel(unittest.TestCase):
         with open(program, "w", encoding="utf-8"):
             self.duel("--base", program, "--new", program, "-n", *CASE)
 
-    def test_duel_of_incomparable_builds_gives_one_error_line_and_exit_2(self):
+    def test_duel_answers_wrong_arguments_and_unusable_builds_with_one_error_line_and_exit_2(self):
         a = self.build("a")
         old = self.build("old", FAKE_OLD=1)
         other = self.build("other", catalogue=lambda text: text.replace('"toy"', '"toi"'))
@@ -152,7 +152,7 @@ class Duel(unittest.TestCase):
         self.assertRegex(done.stdout, r"cpu/new-toy\S+ .* new")
         self.assertRegex(done.stdout, r"cpu/strong-toy\S+ .* gone")
 
-    def test_a_new_build_with_wrong_gradients_fails_the_duel(self):
+    def test_builds_with_wrong_gradients_fail_the_duel(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertIn("gradient-vs-baseline", self.duel(*both, "--param", "fault=wrong", code=1).stdout)
 
@@ -160,7 +160,7 @@ class Duel(unittest.TestCase):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=untimed", code=3)
         self.assertRegex(done.stdout, r"FAILED +base: ")
 
-    def test_a_case_with_an_incorrect_base_build_is_unmeasured_and_does_not_pass(self):
+    def test_a_case_is_unmeasured_and_does_not_pass_if_parameters_differ_between_base_ranks(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "--check", "off")
         done = self.run_duel(*both, "--param", "fault=unequal")
         self.assertEqual(done.returncode, 2, done.stderr)

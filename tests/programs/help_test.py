@@ -34,7 +34,7 @@ class Help(unittest.TestCase):
             self.assertEqual(dpbench("help", command), dpbench(command, "--help"))
         self.assertEqual(dpbench("help"), dpbench("--help"))
 
-    def test_help_refuses_unknown_commands_and_contradictory_arguments(self):
+    def test_help_refuses_unknown_commands_unknown_formats_and_a_command_with_a_format(self):
         self.assertIn("'frob'", dpbench("help", "frob", code=2))
         self.assertIn("--as", dpbench("help", "run", "--as", "man", code=2))
         self.assertIn("'html'", dpbench("help", "--as", "html", code=2))

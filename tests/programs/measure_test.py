@@ -65,7 +65,7 @@ class Parts(unittest.TestCase):
             parts = sum(case["phases"]["mean_step_ns"].values())
             self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03, msg=case["id"])
 
-    def test_a_buckets_allreduce_overlaps_the_next_buckets_gradients(self):
+    def test_ddp_hides_some_allreduce_time_behind_computation(self):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["overlap"], 0)
         hidden = [rank["profile"]["hidden_ns"] for rank in case["launches"][0]["ranks"]]
@@ -87,7 +87,7 @@ class Parts(unittest.TestCase):
                 # end_ns may exceed the step's time, because the thread that records it may be scheduled late.
                 self.assertLess(one["start_ns"], profile["step_ns"])
 
-    def test_dp_reports_the_scatter_to_its_replicas(self):
+    def test_dp_reports_the_time_of_the_scatter_to_its_replicas(self):
         self.assertGreater(by_strategy(self.report, "dp", world=2)["phases"]["mean_step_ns"]["scatter"], 0)
 
     def test_flop_counts_do_not_depend_on_the_strategy(self):
@@ -138,7 +138,7 @@ class Memory(unittest.TestCase):
             self.assertEqual(case["derived"]["peak_memory_bytes"],
                              round(statistics.median(rank["own_rss_bytes"] for rank in ranks[case["workload"]])))
 
-    def test_the_parts_of_the_memory_add_up_and_shards_divide_them(self):
+    def test_memory_parts_add_up_and_sharded_strategies_hold_only_their_share(self):
         report = run("--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--cpus", "2",
                      "--backend", "gloo", "--check", "off", "--launches", "1", "--samples", "1", "--steps", "2",
                      strategy="cpu,dp,ddp,zero1,zero2,fsdp")
@@ -180,7 +180,7 @@ class PartsOfEveryStrategy(unittest.TestCase):
 
 
 class Ledger(unittest.TestCase):
-    def test_the_counted_bytes_of_each_operation_are_those_of_the_formula(self):
+    def test_the_counted_bytes_of_each_collective_equal_its_formula(self):
         report = run("--workload", "convnet", "--cpus", "1,2,3", "--batch", "4", "--clip-norm", "1", "--launches", "1", "--samples", "1",
                      "--steps", "8", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="ddp,zero1,zero2,fsdp,local-sgd")
         sharded = {"allgather", "allreduce", "broadcast", "reduce_scatter"}
@@ -262,7 +262,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_one_step_precedes_a_block_of_long_steps_and_two_precede_others(self):
+    def test_one_untimed_step_precedes_a_block_of_8_ms_steps_but_two_with_the_flag_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):
@@ -328,7 +328,7 @@ class Busy(unittest.TestCase):
 
 
 class Runtimes(unittest.TestCase):
-    def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_gets_a_notice(self):
+    def test_under_the_fast_runtime_only_dp_upstream_which_calls_torchs_engine_gets_a_notice(self):
         report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
@@ -342,7 +342,7 @@ class Runtimes(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    def test_a_time_limit_below_one_step_gives_one_timed_block_and_a_warning(self):
+    def test_a_time_limit_of_1_ms_gives_one_timed_block_and_a_warning(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)

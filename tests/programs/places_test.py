@@ -103,7 +103,7 @@ class Places(unittest.TestCase):
             self.one_line(done, 2, why)
             self.assertIn(f"--base: '{path}'", done.stderr)
 
-    def test_the_error_names_a_deleted_working_directory(self):
+    def test_in_a_deleted_working_directory_the_error_names_the_flag_and_its_path(self):
         for words in (("--data", "x"), ("check", "--data", "x"), ("check", "--junit", "x"), ("check", "--dump", "x")):
             self.one_line(self.in_a_folder_that_is_gone(*words), 2, f"{words[-2]} 'x': ")
         self.one_line(self.in_a_folder_that_is_gone("duel", "--base", "x"), 2, "--base: 'x': ")
@@ -114,7 +114,7 @@ class Places(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertIn("2.11.0", done.stdout)
 
-    def test_check_names_a_dump_folder_that_it_cannot_access(self):
+    def test_check_rejects_a_dump_folder_that_it_cannot_access(self):
         hidden = os.path.join(self.folder, "hidden")
         os.mkdir(hidden, 0)
         self.addCleanup(os.chmod, hidden, 0o700)

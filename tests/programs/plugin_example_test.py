@@ -72,7 +72,7 @@ class PluginExample(unittest.TestCase):
         result = self.check("plain-sum", code=1)
         self.assertIn("summed over 3", result.stdout)
 
-    def test_the_correct_example_passes_every_check_of_its_default_run(self):
+    def test_the_correct_example_passes_every_applicable_check_on_the_default_workloads(self):
         result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
@@ -107,7 +107,7 @@ class PluginExample(unittest.TestCase):
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
-    def test_with_torchs_layers_a_strategy_that_calls_torchs_engine_gets_a_notice(self):
+    def test_on_a_plugins_workload_only_dp_upstream_on_the_fast_runtime_gets_torchs_engine_notice(self):
         result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream", "--workload", "own-curve", "--cpus", "1", "--quick",
                      "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -155,7 +155,7 @@ class PluginExample(unittest.TestCase):
         ddp = run(self.program, "list", "ddp").stdout
         self.assertRegex(ddp, r"\bsettings.allow_unused +find_unused=on\b")
 
-    def test_a_setting_that_a_strategy_rejects_is_skipped_with_its_message(self):
+    def test_a_case_whose_setting_the_strategy_rejects_is_skipped_with_its_message(self):
         result = self.check("ddp", "probe-mlp,probe-batch-norm", "--param", "ddp.sync_batch_norm=on", cpus="3")
         rows = {"probe-mlp": [], "probe-batch-norm": []}
         for case in json.loads(result.stdout)["cases"]:

@@ -87,7 +87,7 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 300)
         self.assertEqual({case["strategy"] for case in report["cases"]}, {"cpu", "dp", "ddp", "zero1", "fsdp", "py-ddp"})
 
-    def test_train_reads_a_dataset_in_python(self):
+    def test_train_learns_from_a_dataset_written_in_python(self):
         code, report, errors = call("train", "--plugin", MODELS, "--strategy", "ddp", "--workload", "py-squares", "--cpus", "2", "--epochs", "20")
         self.assertEqual(code, 0, errors)
         losses = report["cases"][0]["training"]["epoch_losses"]
@@ -129,7 +129,7 @@ class Wrong(unittest.TestCase):
                 self.assertIn(check, cases[strategy])
                 self.assertIn(words, cases[strategy][check])
 
-    def test_a_mistake_in_python_gets_the_same_diagnosis_as_in_cpp(self):
+    def test_the_python_example_without_division_is_diagnosed_as_summed_not_averaged(self):
         _, report = checked(EXAMPLE, "plain-sum", "--workload", "random-linear", "--cpus", "3", "--backend", "shm", "--seed", "1")
         failed = failed_checks(report["cases"][0])
         self.assertEqual(failed["gradient-meaning"], "gradients are 3 times what they should be: summed over 3 ranks or replicas, not averaged")
@@ -143,7 +143,7 @@ class Faults(unittest.TestCase):
                                     "--audit", "off", *flags)
         return code, report["cases"][0]["reason"] if report else "", errors
 
-    def test_the_reason_names_what_python_raised_and_where(self):
+    def test_a_python_exception_or_a_wrong_return_value_fails_the_case_with_its_message(self):
         for strategy, words in {"raises": "ValueError: on purpose (faulty.py:", "raises-on-rank-1": "rank 1 failed: ValueError: only here",
                                 "exits": "SystemExit: 5", "returns-a-number": "must return two tensors, the output and the loss, not float",
                                 "returns-three": "not (int, int, int)"}.items():
@@ -160,7 +160,7 @@ class Faults(unittest.TestCase):
                 self.assertEqual(code, 3, errors)
                 self.assertIn(words, reason)
 
-    def test_a_rank_that_hangs_is_named(self):
+    def test_a_strategy_that_hangs_on_all_ranks_is_ended_at_the_timeout_with_the_reason(self):
         for strategy in ("sleeps", "hangs"):
             with self.subTest(strategy):
                 code, reason, errors = self.reason(strategy, "--timeout", "8")
@@ -199,13 +199,13 @@ class Files(unittest.TestCase):
                 self.assertIn(words, errors)
                 self.assertIn("mine.py", errors)
 
-    def test_what_a_file_prints_does_not_reach_stdout(self):
+    def test_output_printed_by_a_python_file_does_not_reach_stdout(self):
         code, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n",
                                     "--workload", "random-linear", "--cpus", "1", "--backend", "shm")
         self.assertEqual(code, 1, errors)  # exit code 1: dpbench printed a report, and call() parsed it
         self.assertIn("NotImplementedError: step(self, step, micro)", errors)
 
-    def test_python_is_skipped_under_dpbenchs_own_runtime(self):
+    def test_python_strategies_are_skipped_under_the_fast_runtime(self):
         code, report, errors = call("run", "--plugin", EXAMPLE, "--strategy", "cpu,plain-average", "--workload", "random-linear", "--cpus",
                                     "1,2", "--runtime", "fast", "-n")
         self.assertEqual(code, 0, errors)
@@ -222,7 +222,7 @@ class Files(unittest.TestCase):
 
 
 class FromPython(unittest.TestCase):
-    def test_function_check_raises_with_the_diagnosis_and_run_returns_a_report(self):
+    def test_dpbench_check_raises_with_the_diagnosis_and_dpbench_run_returns_a_report(self):
         program = f"""
 import dpbench
 flags = dict(workload="random-linear", cpus=2, backend="shm")

@@ -47,7 +47,7 @@ class ReportCommand(unittest.TestCase):
         self.assertEqual(rest[0], "--version")
         return rest[2:]
 
-    def test_report_draws_the_latest_run_and_passes_absolute_paths(self):
+    def test_report_passes_the_latest_run_and_absolute_paths_to_the_drawing_script(self):
         self.assertEqual(self.arguments_of_script("--html", "x.html"), ["--html", f"{self.folder}/x.html", self.run_file])
         again = self.put("again.json", sample_runs.usual())
         self.assertEqual(self.arguments_of_script("latest", "again.json", "--html", "x.html", "--charts", "a/b"),
@@ -63,7 +63,7 @@ class ReportCommand(unittest.TestCase):
         file = self.put("micro.json", sample_runs.collectives())
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])
 
-    def test_report_passes_a_projection_file_to_the_drawing_script(self):
+    def test_report_passes_projection_and_plan_files_to_the_drawing_script(self):
         files = [self.put("micro.json", sample_runs.collectives()), self.put("projection.json", {"series": []})]
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--projection", "projection.json", "--collectives", "micro.json")[2:],
                          ["--collectives", files[0], "--projection", files[1], self.run_file])
@@ -91,13 +91,13 @@ class ReportCommand(unittest.TestCase):
                 self.assertIn(message, self.dpbench(*words, code=2).stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
 
-    def test_the_error_names_a_deleted_working_directory(self):
+    def test_in_a_deleted_working_directory_the_error_names_the_flag_and_its_path(self):
         script = f'mkdir gone && cd gone && rmdir ../gone && exec "{PROGRAM}" report "{self.run_file}" --html x'
         done = subprocess.run(["sh", "-c", script], cwd=self.folder, text=True, capture_output=True, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
         self.assertIn("--html 'x': ", done.stderr)
 
-    def test_the_page_does_not_overwrite_the_input_file_of_collectives(self):
+    def test_an_html_path_equal_to_the_collectives_file_is_refused(self):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 
@@ -105,7 +105,7 @@ class ReportCommand(unittest.TestCase):
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
-    def test_a_python_without_matplotlib_gives_one_error_line(self):
+    def test_a_dpbench_python_without_matplotlib_gives_one_error_line(self):
         # The flag -S hides site-packages, and so matplotlib.
         bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
         os.chmod(bare, 0o755)

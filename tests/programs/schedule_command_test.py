@@ -46,7 +46,7 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_the_given_costs_are_those_of_the_same_share_of_the_model_in_all_schedules(self):
+    def test_with_the_same_costs_every_rank_is_busy_equally_long_in_every_schedule(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
@@ -60,7 +60,7 @@ class ScheduleCommand(unittest.TestCase):
         for name in NAMES:
             self.assertRegex(text, rf"(?m)^{name} .* right$")
 
-    def test_json_has_the_order_with_transfers_and_the_times(self):
+    def test_json_has_the_actions_of_each_rank_with_transfers_and_times(self):
         document = self.document("1f1b", "--stages", "2", "--microbatches", "2")
         self.assertEqual((document["makespan"], document["bubble"], document["formula"]["value"]), (9, 3, 3))
         self.assertEqual(document["per_rank"][1]["order"][:4], ["1RECV_F0", "1F0", "1RECV_F1", "1B0"])
@@ -91,7 +91,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("deadlock", done.stderr)
         self.assertRegex(self.schedule("1f1b", "mine.csv", code=1).stdout, r"(?m)^mine.csv .* deadlock$")
 
-    def test_declared_limits_and_sizes_are_verified(self):
+    def test_a_schedule_beyond_given_limits_or_of_other_sizes_exits_1_with_the_broken_rule(self):
         self.assertIn("live-activations", self.schedule("gpipe", "--live", "4", code=1).stdout)
         self.assertIn("receive-slot", self.schedule("interleaved", "--slots", "1", code=1).stdout)
         self.put("mine.csv", self.schedule("1f1b", "-o", "csv").stdout)
@@ -108,7 +108,7 @@ class ScheduleCommand(unittest.TestCase):
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
 
-    def test_bad_input_is_refused_by_name(self):
+    def test_bad_input_is_refused_in_one_line_that_names_the_mistake(self):
         self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")
         for words, part in ((["1f1c"], "did you mean '1f1b'"),
                             ([], "dpbench schedule 1f1b"),

@@ -96,7 +96,7 @@ class Stored(unittest.TestCase):
         self.assertIn("BEYOND", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1us", code=1).stdout)
         self.assertIn("us, ms", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1MiB", code=2).stderr)
 
-    def test_export_chooses_and_sorts_columns(self):
+    def test_export_chooses_columns_and_sorts_rows(self):
         path = self.put("run.json", report(2.0))
         rows = list(csv.reader(io.StringIO(self.dpbench("export", path, "--to", "csv", "--columns", "strategy,step", "--sort", "step:desc").stdout)))
         self.assertEqual(rows[0], ["strategy", "step_time_ns"])
@@ -251,7 +251,7 @@ class Stored(unittest.TestCase):
         self.assertEqual([row["status"] for row in rows], ["ok", "ok", "wrong", "failed", "skipped", "interrupted"])
         self.assertIn("| STRATEGY |", self.dpbench("export", file, "--to", "markdown").stdout)
 
-    def test_a_report_that_contradicts_its_own_checks_is_not_compared(self):
+    def test_a_report_that_contradicts_its_checks_or_has_a_case_twice_is_not_compared(self):
         with open(GOLDEN, encoding="utf-8") as file:
             golden = json.load(file)
         good = self.put("good.json", golden)

@@ -44,7 +44,7 @@ class FindBatch(unittest.TestCase):
         for case in report["cases"]:
             self.assertEqual(step_bytes(case) <= limit, case["status"] == "ok", case["id"])
 
-    def test_running_out_of_memory_is_a_result_and_any_other_end_a_failure(self):
+    def test_a_batch_that_runs_out_of_memory_is_skipped_and_a_crash_fails_the_search(self):
         toy = ("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy", "-o", "json")
         report = json.loads(tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout)
         self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (20, 21))
@@ -52,7 +52,7 @@ class FindBatch(unittest.TestCase):
         report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
         self.assertEqual(len(batches(report, "failed")), 1, "the search ends there")
 
-    def test_a_failure_keeps_the_largest_batch_so_far_with_its_reason(self):
+    def test_after_a_crash_the_largest_batch_so_far_is_printed_with_the_reason(self):
         done = tune("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy",
                     "--param", "fault=exit7-above-20", worker=FAKE, code=3)
         self.assertRegex(done.stdout, r"ddp fault=exit7-above-20 +toy +1 +16 .* failed: .* exit code 7")
@@ -65,17 +65,17 @@ class FindBatch(unittest.TestCase):
         self.assertIn("no sequence", reasons["cp"])
         self.assertIn("does not use the axis cp", reasons["tp"], "the plan skipped it")
 
-    def test_every_replica_gets_a_sample_under_strong_scaling(self):
+    def test_under_strong_scaling_none_fits_is_printed_if_the_smallest_batch_needs_too_much(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
                     "--cpus", "2", "--scaling", "strong", code=77)
         self.assertRegex(done.stdout, r"ddp +gpt +2 +none fits .* takes 0\.\d+ MB")
 
-    def test_a_batch_that_does_not_even_fit_alone_is_a_result(self):
+    def test_if_not_even_a_batch_of_one_fits_none_fits_is_printed_with_exit_77(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
                     code=77)
         self.assertRegex(done.stdout, r"cpu +gpt +1 +none fits .* takes 0\.\d+ MB")
 
-    def test_what_cannot_be_searched_is_refused(self):
+    def test_invalid_or_conflicting_flags_of_a_batch_search_are_refused(self):
         for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"],
                       ["--find-batch", "--over", "overlap"], ["--find-batch", "--memory", "1GB", "--launches", "3"],
                       ["--find-batch", "--batch", "1,2", "--memory", "1GB"], ["--memory", "1GB", "--over", "overlap"],
@@ -140,12 +140,12 @@ class TuneOverBatches(unittest.TestCase):
         self.assertEqual(set(reasons), {("random-linear", 128), ("random-linear", 64)})
         self.assertRegex(reasons["random-linear", 64], "nothing to compare it with, .* random-linear has 100")
 
-    def test_a_filter_keeps_the_default_batch(self):
+    def test_the_default_batch_is_planned_even_if_the_filter_excludes_it(self):
         done = tune(*self.FLAGS, "--over", "batch", "--dry-run", "--workload", "toy", "--filter", "/b16/", "--batch",
                     "8,16,32", worker=FAKE)
         self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (1, False))
 
-    def test_workloads_with_different_default_batches_need_one(self):
+    def test_workloads_with_different_default_batches_need_the_flag_batch(self):
         self.assertIn("--batch N", tune(*self.FLAGS, "--over", "batch", worker=FAKE, code=2).stderr)
 
 

@@ -43,11 +43,11 @@ class Build(unittest.TestCase):
         return subprocess.run([self.root / "scripts/dpbench", *arguments], cwd="/", capture_output=True, text=True, check=False,
                               env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "", **environment})
 
-    def test_the_script_builds_and_runs_the_program_and_forwards_exit_code_and_stdout(self):
+    def test_scripts_dpbench_builds_and_runs_the_program_and_forwards_exit_code_and_stdout(self):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
-    def test_the_script_tells_the_program_under_which_name_it_was_called(self):
+    def test_scripts_dpbench_tells_the_program_under_which_name_it_was_called(self):
         main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
         (self.root / "main.cpp").write_text(main, encoding="utf-8")
         self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")
@@ -59,7 +59,7 @@ class Build(unittest.TestCase):
             done = subprocess.run(["/bin/sh", "-c", *words], cwd=self.root, env=env, capture_output=True, text=True, check=False)
             self.assertEqual(done.stdout, called + "\n", done.stderr)
 
-    def test_only_changed_sources_are_rebuilt(self):
+    def test_the_program_is_rebuilt_only_if_its_source_changed(self):
         for _ in range(2):
             self.assertEqual(self.run_toy("x").stdout, "first x \n")
         self.assertIn("no work to do", (self.root / "build/release/build.log").read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ class Build(unittest.TestCase):
         self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
 
-    def test_setup_runs_again_only_if_the_needed_packages_change(self):
+    def test_setup_runs_again_if_dpbench_torch_is_set_or_unset_but_not_if_its_value_changes(self):
         tools = self.root / "tools"
         tools.mkdir()
         for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
@@ -141,7 +141,7 @@ class Build(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("waiting", done.stderr)
 
-    def test_a_link_to_the_script_works_from_anywhere(self):
+    def test_a_symlink_to_scripts_dpbench_runs_the_program_from_another_directory(self):
         link = self.root / "elsewhere"
         link.symlink_to(self.root / "scripts/dpbench")
         result = subprocess.run([link, "x"], cwd="/", capture_output=True, text=True, check=False)
@@ -152,7 +152,7 @@ class RealProgram(unittest.TestCase):
     """Tests scripts/dpbench of this source tree. Skipped unless scripts/build built build/release and the build is up
     to date."""
 
-    def test_scripts_dpbench_prints_only_json_on_stdout(self):
+    def test_with_json_output_scripts_dpbench_prints_only_the_report_on_stdout(self):
         build, asked = SOURCE / "build/release", {}
         if (build / "asked").exists():
             asked = dict(re.findall(r"(DPBENCH_TORCH\w*)=(\S*)", (build / "asked").read_text(encoding="utf-8")))
@@ -204,7 +204,7 @@ class BuildTimes(unittest.TestCase):
             self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
         self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "the temporary folder was not removed")
 
-    def test_build_times_makes_no_clean_build_without_test_files(self):
+    def test_build_times_makes_no_clean_build_without_a_test_file_and_names_an_absent_file(self):
         done, calls = self.run_it("harness/a.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([call for call in calls if call.startswith("build ")], [])

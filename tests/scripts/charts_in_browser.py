@@ -136,7 +136,7 @@ class Charts(unittest.TestCase):
             page.run("document.querySelectorAll('figure details').forEach((each) => { each.open = false; })")
             page.picture(f"{folder}/{name}")
 
-    def test_the_page_says_how_many_settings_it_leaves_undrawn(self):
+    def test_the_page_says_how_many_settings_have_charts_and_its_table_has_all_cases(self):
         with self.open("settings") as page:
             self.assertIn("12 of 100 settings are drawn", page.run("document.querySelector('header').innerText"))
             self.assertEqual(page.run("document.querySelectorAll('#cases-table tbody tr').length"), 500)
@@ -150,12 +150,12 @@ class Charts(unittest.TestCase):
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
 
-    def test_the_table_of_cases_needs_no_scrolling_on_a_desktop(self):
+    def test_the_table_of_cases_needs_no_horizontal_scrolling_on_a_desktop(self):
         for name in ("usual", "training"):
             with self.open(name) as page:
                 self.assertLessEqual(page.run("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#cases-table').closest('.scroll'))"), 0)
 
-    def test_the_table_sorts_numerically_in_both_directions(self):
+    def test_the_table_sorts_numerically_and_cases_without_a_value_come_last(self):
         with self.open("troubled") as page:
             head = "#cases-table th:nth-child(6)"
             page.click(f"{head} button")

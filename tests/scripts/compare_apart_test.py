@@ -44,7 +44,7 @@ class Apart(unittest.TestCase):
     def test_with_the_flag_apart_runs_too_close_in_time_are_not_compared(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
-    def test_it_is_an_error_if_no_two_runs_are_far_enough_apart(self):
+    def test_it_is_an_error_if_no_two_runs_are_far_enough_apart_in_time(self):
         self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
 
 

@@ -31,14 +31,14 @@ class DrawnSeed(unittest.TestCase):
     def test_a_check_with_the_expected_verdict_runs_once_and_prints_nothing(self):
         self.assertEqual(self.check(0, 1), (0, "", 1))
 
-    def test_a_wrong_verdict_fails_twice_and_is_printed_with_seed_and_rows(self):
+    def test_a_check_that_fails_again_when_repeated_prints_seed_and_failures_of_both_runs(self):
         code, printed, runs = self.check(1, 1)
         self.assertEqual((code, runs), (1, 2))
         for words in ("--seed 41", "ddp/toy gradient-replay: error 2.5, bound 1, parameter a a race", "dp/toy failed: rank 1 hangs"):
             self.assertEqual(printed.count(words), 2, printed)
         self.assertNotIn("buffers", printed)
 
-    def test_a_check_that_fails_once_but_passes_when_repeated_passes_and_is_printed(self):
+    def test_a_check_that_passes_when_repeated_passes_and_prints_its_first_failure(self):
         code, printed, runs = self.check(3, 0)
         self.assertEqual((code, runs), (0, 2))
         self.assertIn("dp/toy failed: rank 1 hangs", printed)

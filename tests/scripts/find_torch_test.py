@@ -70,7 +70,7 @@ class FindTorch(unittest.TestCase):
     def cached(self, *names):
         return pathlib.Path(self.root, "dpbench", *names)
 
-    def test_dpbench_torch_comes_first_and_may_be_the_folder_its_parent_or_an_environment(self):
+    def test_the_variable_dpbench_torch_may_name_a_libtorch_its_parent_or_a_python_environment(self):
         folder = make_torch(os.path.join(self.root, "env/lib/python3.12/site-packages"), "2.11.0")
         for path in (folder, os.path.dirname(folder), os.path.join(self.root, "env")):
             with self.subTest(path=path), mock.patch.dict(os.environ, DPBENCH_TORCH=path):
@@ -122,7 +122,7 @@ class FindTorch(unittest.TestCase):
         path.chmod(0o755)
         return str(path)
 
-    def test_find_torch_falls_back_to_the_pip_of_the_system(self):
+    def test_without_pip_find_torch_uses_the_systems_pip_or_says_how_to_install_it(self):
         without = self.python("without", "exit 1")
         system = self.python("system", f'[ "$1" = -c ] || echo "$*" >{self.root}/called')
         for other, called in ((system, True), (without, False), ("/absent/python3", False)):
@@ -205,7 +205,7 @@ class Program(unittest.TestCase):
             self.assertEqual(result.stdout, cached + "\n")
             self.assertIn("2.16.0", result.stderr)
 
-    def test_find_torch_refuses_a_wrong_folder_with_one_line_and_exit_code_2(self):
+    def test_find_torch_refuses_a_missing_folder_with_one_line_and_exit_code_2(self):
         result = self.run_script(DPBENCH_TORCH="/nonexistent")
         self.assertEqual((result.returncode, result.stdout, result.stderr.count("\n")), (2, "", 1))
         self.assertIn("/nonexistent", result.stderr)

@@ -107,7 +107,7 @@ class Parts(Fixture):
                 self.assertTrue((self.out / "measure-graphs" / "convnet.out").exists())
                 self.assertEqual([one["label"] for one in parts["check-ddp-gloo"]["commands"]], ["2"])
 
-    def test_a_resumed_run_keeps_the_parts_that_passed(self):
+    def test_a_resumed_run_repeats_only_parts_that_did_not_pass(self):
         self.program("bin/dpbench", '#!/bin/sh\necho "$1" >> "$FAKE_PIDS"\necho "{}"\ntest "$1" != check\n')
         self.gpu_check("--rehearse", "--part", "doctor", "check-dp", code=1)
         self.assertEqual(self.parts()["check-dp"]["status"], "failed")
@@ -119,14 +119,14 @@ class Parts(Fixture):
         self.gpu_check("--rehearse", "--resume", "--part", "check-dp-2", code=0)
         self.assertEqual(set(self.parts()), {"doctor", "check-dp", "check-dp-2"})
 
-    def test_a_run_is_resumed_only_on_the_same_gpu(self):
+    def test_resume_is_refused_without_an_earlier_run_or_if_only_the_new_run_has_a_gpu(self):
         self.gpu_check("--rehearse", "--resume", "--part", "doctor", code=2)
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         before = (self.out / "parts.json").read_text()
         self.assertIn("no GPU", self.gpu_check("--resume", "--part", "doctor", code=2, gpu=True).stderr)
         self.assertEqual((self.out / "parts.json").read_text(), before)
 
-    def test_processes_started_by_a_part_are_stopped_with_it(self):
+    def test_processes_started_by_a_part_are_killed_at_its_time_limit(self):
         self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
         pid = int((self.folder / "pids").read_text())
         state = pathlib.Path(f"/proc/{pid}/stat")
@@ -137,7 +137,7 @@ class Parts(Fixture):
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
-    def test_parts_for_one_gpu_see_only_the_first(self):
+    def test_on_two_gpus_a_part_for_one_gpu_sees_only_the_first_and_others_see_both(self):
         self.program("bin/dpbench", '#!/bin/sh\necho "{}"\necho "${CUDA_VISIBLE_DEVICES-all}" >> "$FAKE_PIDS"\n')
         for gpus, seen in ((1, {"check-dp": ["all"]}), (2, {"check-dp": ["0"], "check-dp-gpus-2": ["all", "all"], "doctor": ["all", "all"]})):
             for part, shown in seen.items():
@@ -173,12 +173,12 @@ class Parts(Fixture):
                     self.assertEqual(part["status"], "failed")
                     self.assertIn(reason, part["reason"])
 
-    def test_a_part_whose_programs_are_missing_fails_and_names_them(self):
+    def test_a_part_whose_programs_are_missing_fails_and_names_their_folder(self):
         (self.folder / "bin/dpbench").unlink()
         self.gpu_check("--rehearse", "--part", "doctor", code=1)
         self.assertIn(str(self.folder / "bin"), self.parts()["doctor"]["reason"])
 
-    def test_a_part_passes_only_if_compute_sanitizer_reports_zero_errors(self):
+    def test_the_sanitizer_part_passes_only_without_errors_and_warnings(self):
         self.program("driver/compute-sanitizer", SANITIZER)
         unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
         for says, reason in ((CLEAN, ""), ("", "'ERROR SUMMARY: 0 errors'"),
@@ -225,7 +225,7 @@ class Limits(unittest.TestCase):
         self.assertLessEqual(spent_s, budget_s)
         self.assertLess(budget_s, 25 * 60)
 
-    def test_concurrent_commands_have_cores_of_their_own(self):
+    def test_concurrent_commands_get_disjoint_cores_if_there_are_enough(self):
         for cores, count, shares in (({0, 1, 2, 3, 6}, 2, [{0, 1}, {2, 3, 6}]), ({0, 4}, 1, [{0, 4}]), ({5}, 2, [{5}, {5}])):
             with unittest.mock.patch.object(os, "sched_getaffinity", return_value=cores):
                 self.assertEqual(running.shares_of_cores(count), shares)

@@ -55,7 +55,7 @@ class Commands(unittest.TestCase):
         return found
 
     @unittest.skipIf(machine.query_driver()[0], "this machine has a GPU")
-    def test_every_command_of_gpu_check_exits_77_without_a_gpu(self):
+    def test_dpbench_and_dpbench_micro_commands_of_gpu_check_exit_77_without_a_gpu(self):
         micro = [(name, words, gpus) for name, words, gpus in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
         self.assertTrue(micro or not (BUILD / "bin" / machine.MICRO).exists())
         for name, words, _ in self.dpbench_commands() + micro:
@@ -63,7 +63,7 @@ class Commands(unittest.TestCase):
                 done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
                 self.assertEqual(done.returncode, 77, done.stderr)
 
-    def test_every_command_of_gpu_check_can_be_planned_with_a_fake_driver(self):
+    def test_run_and_check_commands_of_gpu_check_pass_a_dry_run_with_a_fake_gpu_driver(self):
         (self.folder / "nvml.c").write_text(NVML, encoding="utf-8")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", self.folder / "libnvidia-ml.so.1", self.folder / "nvml.c"], check=True, timeout=60)
         catalogue = json.loads((BUILD / "bin/catalogue.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ class Targets(unittest.TestCase):
     def judged(self, said, records=(), rehearse=False):
         return {one["name"]: one for one in targets.judge(said, records, types.SimpleNamespace(rehearse=rehearse))}
 
-    def test_the_speedup_over_python_compares_cuda_graph_steps_with_its_median(self):
+    def test_the_speedup_over_python_is_pythons_median_step_over_ours_as_a_cuda_graph(self):
         said = {"measure-graphs": {"a": {"cases": [case("mnist-mlp", 10, params={"graph": "off"}),
                                                    case("mnist-mlp", 20, params={"graph": "on"})]}},
                 "peers": {"eager": {"step_us": {"mnist-mlp": [90, 100, 400]}}, "reduce-overhead": {"step_us": {"mnist-mlp": [38, 39, 39]}}}}
@@ -42,7 +42,7 @@ class Targets(unittest.TestCase):
         self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
         self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
 
-    def test_ddp_as_a_cuda_graph_is_compared_with_eager_and_left_out_of_the_overhead_of_ddp_over_one_gpu(self):
+    def test_ddp_as_a_cuda_graph_is_compared_with_eager_ddp_and_left_out_of_ddps_overhead(self):
         said = {"measure-ddp-1": {"short": {"cases": [case("mnist-mlp", 100), case("mnist-mlp", 120, "ddp", {"graph": "off"}),
                                                       case("mnist-mlp", 40, "ddp", {"graph": "on"})]},
                                   "long": {"cases": [case("mnist-mlp", 2000), case("mnist-mlp", 2040, "ddp")]}}}
@@ -67,7 +67,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows}}})[name]["verdict"], "met")
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows[:1]}}})[name]["verdict"], "missed")
 
-    def test_the_conformance_target_is_judged_only_if_the_checks_ran(self):
+    def test_a_conformance_target_is_judged_only_if_its_checks_ran_to_the_end(self):
         records = [{"name": name, "what": name, "status": status, "commands": [{}]} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
         judged = self.judged({}, records)
         self.assertEqual([judged[f"{name}: gradients conform"]["verdict"] for name in targets.CONFORMING], ["met", "not measured"])
@@ -85,7 +85,7 @@ class Sweeps(unittest.TestCase):
         the peak is 1e12 per second, so a step of 100 us reaches 100 % of the peak."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
-    def test_a_gpu_counts_as_busy_once_larger_batches_gain_nothing(self):
+    def test_a_gpu_counts_as_busy_from_the_smallest_batch_with_nearly_the_best_peak_share(self):
         shares = figures.peak_shares(self.sweep((4096, 125), (64, 1000), (1024, 130), (256, 400)), "measure-batches", "batch")
         self.assertEqual({place: round(share, 3) for (_, place), share in shares.items()}, {64: 0.1, 256: 0.25, 1024: 0.769, 4096: 0.8})
         self.assertEqual(figures.busy_from(shares), {"mnist-mlp": (1024, 4096, False)})
@@ -124,7 +124,7 @@ class Page(unittest.TestCase):
 
 
 class GptTargets(unittest.TestCase):
-    def test_each_size_of_gpt_is_compared_with_its_own_peer(self):
+    def test_each_size_of_gpt_is_compared_with_the_same_size_in_python(self):
         cases = [case("gpt", 10, params={"graph": "on"}) | {"model": "small"}, case("gpt", 100, params={"graph": "on"}) | {"model": "gpt2-124m"}]
         said = {"measure-gpt": {"all": {"cases": cases}},
                 "peers-gpt": {"eager-small": {"step_us": {"gpt": [60]}}, "compile-gpt2-124m": {"step_us": {"gpt2-124m": [90]}}}}

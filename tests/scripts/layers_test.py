@@ -132,12 +132,12 @@ class Layers(unittest.TestCase):
                 self.assertIn(reason_of(path, header), faults.get((path, header.strip('<>"')), "not reported"))
         self.assertEqual(status, 1)
 
-    def test_wrong_includes_are_reported(self):
+    def test_includes_of_forbidden_layers_and_misplaced_libraries_are_reported(self):
         self.assert_each_is_reported(UPWARD, lambda path, header: " may not include it")
         self.assert_each_is_reported(OUT_OF_PLACE, lambda path, header: "this folder uses the standard library alone"
                                      if path.startswith("strategies/schedule/") else "belongs only in ")
 
-    def test_an_include_of_the_next_layer_is_reported_for_every_layer(self):
+    def test_an_include_of_the_next_higher_layer_is_reported_for_every_layer(self):
         # Some layers are components of their own. Their rule is the one between components.
         def reason_of(path, header):
             if header[1:].startswith(component_of(path)):
@@ -153,7 +153,7 @@ class Layers(unittest.TestCase):
     def test_includes_that_the_layers_allow_are_accepted(self):
         self.assertEqual(check(RIGHT), (0, {}))
 
-    def test_every_component_and_layer_exists(self):
+    def test_every_component_and_layer_of_the_rules_exists_in_the_tree(self):
         places = [*ALLOWED, *(component + layer for component, layers in LAYERS.items() for layer in layers)]
         self.assertEqual([place for place in places if not (ROOT / place).exists()], [])
 

@@ -76,14 +76,14 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
 
-    def test_the_squared_interval_widths_of_a_ratio_add_up(self):
+    def test_the_relative_interval_width_of_a_ratio_is_the_root_of_the_sum_of_squares(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
         # sqrt(3^2 + 4^2) = 5: a ratio's interval has the logarithmic width of 5 %.
         self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)
         self.assertAlmostEqual(2 / ratio.low, 1.0506, places=3)
 
-    def test_an_interval_is_widened_to_include_its_median(self):
+    def test_a_step_time_interval_always_includes_the_median(self):
         case = self.case()
         case.summary |= {"median": 100.0, "ci95_low": 101.0, "ci95_high": 103.0}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 103))
@@ -107,7 +107,7 @@ class Data(unittest.TestCase):
         data.label(run.cases)
         self.assertEqual([case.series for case in run.cases], ["ddp shm", "ddp gloo", "dp x=1", "dp x=2", "cpu"])
 
-    def test_a_setting_that_only_the_id_names_is_compared_and_shown(self):
+    def test_a_setting_found_only_in_the_case_id_separates_charts_and_is_shown(self):
         usual, scaled, added = (sample_runs.case(params={"bucket_mb": "1"}) for _ in range(3))
         scaled |= {"id": scaled["id"].replace("/bucket", "/mesh=dp=2,tp=2/scale=2/bucket"), "scale": 2}
         added["id"] = added["id"].replace("/bucket", "/denormals=flushed/bucket")
@@ -123,13 +123,13 @@ class Data(unittest.TestCase):
         sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
         self.assertEqual(sizes, [2, 1, 1, 1, 1])
 
-    def test_a_machine_is_described_by_its_gpus_and_cores(self):
+    def test_a_run_is_described_by_its_gpus_cores_and_utc_start_time(self):
         report = sample_runs.usual()
         report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
         self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
-    def test_collective_times_are_grouped_by_size_backend_and_repetition(self):
+    def test_collective_times_are_grouped_by_size_and_backend_with_one_per_repetition(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(sample_runs.collectives(), file)
             file.flush()
@@ -140,7 +140,7 @@ class Data(unittest.TestCase):
 
 
 class Words(unittest.TestCase):
-    def test_figures_are_rounded_to_significant_digits(self):
+    def test_numbers_get_three_digits_durations_get_units_and_counts_get_plurals(self):
         self.assertEqual([words.significant(value) for value in (0, 1234.5, 0.012345, 99.96, 1e-9)], ["0", "1,230", "0.0123", "100", "1e-09"])
         self.assertEqual([words.duration(ns) for ns in (5, 1500, 2.5e6, 3e9)], ["5 ns", "1.5 µs", "2.5 ms", "3 s"])
         self.assertEqual([data.count(1, "launch"), data.count(2, "launch"), data.count(1200, "case")], ["1 launch", "2 launches", "1,200 cases"])
@@ -225,7 +225,7 @@ class Page(unittest.TestCase):
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "2"), ("wrong", "1"), ("failed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
 
-    def test_a_case_that_is_not_ok_has_no_figures(self):
+    def test_the_row_of_a_wrong_case_has_no_figures(self):
         made = page_of(sample_runs.troubled())
         (row,) = re.findall('<tr data-status="wrong">.*?</tr>', made)
         self.assertEqual(re.findall('data-v="([^"]*)"', row), ["2.0"] + [""] * 9)
@@ -254,7 +254,7 @@ class Page(unittest.TestCase):
         self.assertIn("sum instead of mean", texts)
         self.assertIn("✗ 2/2", texts)
 
-    def test_collectives_are_counted_beside_the_formula_of_the_strategy(self):
+    def test_the_collectives_table_has_counted_bytes_formula_bytes_and_their_ratio(self):
         case = sample_runs.case("ddp", world=2)
         entries = [("allreduce", 2, 3000, 2000), ("broadcast", 1, 40, 0), ("allgather", 1, 8, None)]
         case["launches"][0]["ranks"][0]["profile"] = {"ledger": [

@@ -85,7 +85,7 @@ class RunTests(unittest.TestCase):
             pathlib.Path(folder, "been").unlink()
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_only_failed_methods_of_a_unittest_program_run_again(self):
+    def test_a_retry_runs_the_failed_unittest_methods_or_all_if_setup_class_failed(self):
         for broken, again in (("", ["Two.test_passes_in_second_run"]), ("raise OSError", ["One.test_that_passes", "Two.test_passes_in_second_run"])):
             with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
                 program = pathlib.Path(folder, "program.py")

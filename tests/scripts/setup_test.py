@@ -43,7 +43,7 @@ class Setup(unittest.TestCase):
             self.assertIn("ninja-build", said.split())
             self.assertEqual("python3-pip" in said.split(), wanted, said)
 
-    def test_setup_with_root_updates_and_installs_packages(self):
+    def test_setup_as_root_runs_apt_get_update_and_install_and_names_packages_still_missing(self):
         said = self.run_it(id="echo 0", apt_get='echo "$@" | grep -oE "update|install.*" >&2')
         self.assertEqual(said.splitlines()[1:], ["update", f"install -y --no-install-recommends {ABSENT}",
                                                  f"dpbench: still missing after apt-get: {ABSENT}"])

@@ -106,7 +106,7 @@ class Training(unittest.TestCase):
                          ["Outside: input size [30, 5] output_size [30, 2]"])
         self.assertEqual(len(lines), 13)
 
-    def test_mnist_mlp_prints_the_total_loss_of_all_ranks(self):
+    def test_mnist_mlp_prints_the_loss_of_each_epoch_summed_over_steps_and_ranks(self):
         done = self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "3")
         lines = done.stdout.splitlines()
         case = self.report()
@@ -207,7 +207,7 @@ class Training(unittest.TestCase):
                          {"n.1.weight": [128, 784], "n.1.bias": [128], "n.3.weight": [10, 128], "n.3.bias": [10]})
         self.assertEqual(len(raw), begin + 4 * 101770)
 
-    def test_the_test_accuracy_counts_each_sample_once_with_any_strategy(self):
+    def test_the_test_accuracy_counts_each_sample_once_on_one_device_and_under_ddp(self):
         said = []
         for strategy, world, batch in (("cpu", 1, 192), ("ddp", 3, 64)):
             done = self.train("mnist-mlp", strategy, "--cpus", str(world), "--batch", str(batch), "--eval", "--epochs", "2")
@@ -216,7 +216,7 @@ class Training(unittest.TestCase):
             self.assertEqual(said[-1], [f"Accuracy: {100 * a:.2f} % ({round(a * TEST_ROWS)} of {TEST_ROWS})" for a in share])
         self.assertEqual(said[0], said[1])
 
-    def test_training_stops_at_the_target_accuracy(self):
+    def test_training_stops_at_the_target_accuracy_and_exits_1_if_it_is_not_reached(self):
         self.train("mnist-mlp", "cpu", "--epochs", "40", "--target-accuracy", "0.2")
         training = self.report()["training"]
         self.assertGreaterEqual(training["accuracy"][-1], 0.2)
@@ -358,7 +358,7 @@ class Training(unittest.TestCase):
         self.assertIn("rc=5 left=\n", done.stdout, done.stderr)
         self.assertRegex(done.stderr, "model.safetensors.*No space left on device")
 
-    def test_train_rejects_conflicting_flags(self):
+    def test_train_rejects_invalid_or_conflicting_flags(self):
         self.refused("mnist-mlp", "cpu,dp", words=["--strategy", "--workload"])
         self.refused("mnist-mlp", "dp", "--cpus", "1,2", words=["train", "2"])
         self.refused("random-linear", "cpu", "--eval", words=["--eval", "random-linear"])
