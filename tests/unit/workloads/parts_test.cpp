@@ -137,7 +137,7 @@ std::string index_of(const std::string& of_save) {
   return R"({"format":"dpbench parts 1","save":")" + of_save + R"(","files":1,"metadata":{}})";
 }
 
-TEST(CheckpointParts, OfADirectoryNotWrittenByDpbenchAreRefused) {
+TEST(CheckpointParts, OfADirectoryWithADamagedOrForeignIndexAreRefused) {
   for (const auto& [index, due] :
        {std::pair<std::string, std::string>{"", "damaged index.json"},
         {"[]", "damaged index.json"},

@@ -206,7 +206,7 @@ TEST(Safetensors, DamagedHeadersAreParsedOrRefused) {
   EXPECT_GT(refusals, 15000);
 }
 
-TEST(Safetensors, FileIsReplacedAtomically) {
+TEST(Safetensors, FileIsReplacedWithDefaultPermissionsAndNoTemporaryFileIsLeft) {
   const Folder folder;
   const std::string path = write_text(folder / "x", "old content");
   SafetensorsHeader header{.tensors = {{.name = "w", .dtype = "U8", .shape = {1}}}, .metadata = {}};
