@@ -361,7 +361,7 @@ TEST(RankDeath, BeforeTheProcessGroupIsCompleteIsReportedWithTheDeadRank) {
   EXPECT_LT(Clock::now() - begin, kStart + kDeathReported);
 }
 
-TEST(Hosts, DetectADeathOnAnotherHostAtOnce) {
+TEST(Hosts, NameADeadRankOnAllOtherRanksLongBeforeTheTimeout) {
   for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are leaders (the first ranks of their hosts)
     SCOPED_TRACE(killed);
     const auto begin = Clock::now();

@@ -202,7 +202,7 @@ TEST(MessagesBetweenHosts, AnAllToAllGivesEachRankItsPieces) {
 }
 
 // Rank r sends (r + to) % 3 rows to rank `to`, so that some pieces are empty.
-TEST_P(Messages, AnAllToAllTakesUnevenPieces) {
+TEST_P(Messages, AnAllToAllDeliversUnevenAndEmptyPieces) {
   expect_ranks_succeed(team(4), [&](const Backend& backend, int rank) {
     const auto rows = [](int from, int to) { return int64_t{(from + to) % 3}; };
     const auto piece = [&](int from, int to) { return at::full({rows(from, to), 2}, 10 * from + to, at::kDouble); };

@@ -24,7 +24,7 @@ TEST(Report, UsesOnlyTimedBlocksThatAllRanksHave) {
 }
 
 // The worker's filter of checks and the command line's filter of cases accept the same regular expressions.
-TEST(NamePattern, IsEcmaScriptAndMatchesAnywhere) {
+TEST(NamePattern, IsAnEcmaScriptRegexThatMatchesAnywhereInTheName) {
   EXPECT_TRUE(NamePattern("cpu:\\d").matches("ddp/toy/cpu:2/shm"));
   EXPECT_TRUE(NamePattern("").matches("any"));
   EXPECT_FALSE(NamePattern("^toy").matches("ddp/toy"));

@@ -239,7 +239,7 @@ TEST(BatchNorm, IsBitIdenticalToTorchWithAWeightOfOne) {
   EXPECT_TRUE(same_bits(ours.forward(x), torchs->forward(x)));
 }
 
-TEST(BatchNorm, HasABiasAndTwoStatisticsButNoWeight) {
+TEST(BatchNorm, HasABiasAndRunningStatisticsButNoWeight) {
   BatchNorm norm(4, epsilon, momentum);
   EXPECT_EQ(norm.named_parameters().keys(), (std::vector<std::string>{"bias"}));
   EXPECT_EQ(norm.named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var"}));

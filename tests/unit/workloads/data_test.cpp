@@ -29,7 +29,7 @@ TEST(DataDirectory, AcceptsMnistFileNamesWithDashOrDotPlainOrGzipped) {
     }
 }
 
-TEST(DataDirectory, IsReadOnceIfTwoModelsShareItsDataInMemory) {
+TEST(DataDirectory, IsReadOnceIfTwoWorkloadsShareItsDataInMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());

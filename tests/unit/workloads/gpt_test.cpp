@@ -90,7 +90,7 @@ TEST(GptShape, Gpt2AndLlama1bHaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(llama.multiplied_parameters() + norms, 1'235'814'400);
 }
 
-TEST(GptModel, IsTheCompositionOfItsBlocks) {
+TEST(GptModel, ForwardEqualsRunningItsNamedBlocksInOrder) {
   for (const auto* name : both) {
     const Shape shape = parse_shape(name);
     const auto model = make_model(shape, 1);
@@ -288,14 +288,14 @@ Workload::Forward always(int64_t token, int64_t vocab) {
   return [=](const Batch& batch) { return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3; };
 }
 
-TEST(Gpt, ContinuesATextByTheLikelyTokens) {
+TEST(Gpt, ContinuesATextWithTheTokenThatTheModelPredicts) {
   const Gpt workload(parse_shape("tiny"), "");
   const std::string text = workload.continued(always('x', 257), 20, 1);
   EXPECT_EQ(text.size(), (11 + 1) / 2 + 20u);
   EXPECT_TRUE(text.ends_with(std::string(20, 'x'))) << text;
 }
 
-TEST(Gpt, GeneratedTextDependsOnlyOnTheSeed) {
+TEST(Gpt, GeneratedTextIsTheSameForTheSameSeedAndDiffersForAnother) {
   const Gpt workload(parse_shape("tiny"), "");
   const auto model = workload.model(1);
   model->eval();

@@ -45,7 +45,7 @@ std::string refused(const Folder& folder) {
   return refusal([&] { load_parts(folder.text(), "--resume"); });
 }
 
-TEST(CheckpointParts, AreReadAsWholeTensors) {
+TEST(CheckpointParts, OfSeveralFilesAreReadAsWholeTensors) {
   const Folder folder;
   const TensorFile loaded = load_parts(saved(folder, complete()), "--resume");
   EXPECT_TRUE(loaded.find("m").equal(matrix));

@@ -199,7 +199,7 @@ TEST(DrawnDigits, DependOnlyOnSeedAndIndex) {
   EXPECT_NE(drawn(2, 77), early);
 }
 
-TEST(DrawnDigits, AreInkOnAnEmptyBackground) {
+TEST(DrawnDigits, HaveBetween16And299BrightPixels) {
   for (int64_t i = 0; i < 200; ++i) {
     const auto pixels = drawn(1, i);
     const auto bright = std::ranges::count_if(pixels, [](uint8_t p) { return p > 100; });
