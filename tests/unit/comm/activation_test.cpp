@@ -27,26 +27,26 @@ std::string met(Rule rule, Spreads... spreads) {
 
 bool refused(const std::string& text, const std::string& why) { return text.find(why) != std::string::npos; }
 
-TEST(ActivationDistribution, AreKeptByOperationsOnTensorsOfOneType) {
+TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
   for (const Spread spread : {invariant, replicated, varying})
     for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
       EXPECT_EQ(met(rule, spread, spread), text_of(spread));
   EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
 }
 
-TEST(ActivationDistribution, NonlinearOperationsRefuseAPartialTensor) {
+TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndIsRefusedByNonlinearOperations) {
   EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
   EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
 }
 
-TEST(ActivationDistribution, AReplicatedBiasIsNotAddedToAPartialTensor) {
+TEST(ActivationDistribution, AddingAReplicatedBiasToAPartialTensorIsRefused) {
   EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "which each rank would add"));
   EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
 }
 
-TEST(ActivationDistribution, AnInvariantTensorIsNotMixedWithOthers) {
+TEST(ActivationDistribution, MultiplyingAnInvariantTensorByAnotherDistributionIsRefused) {
   for (const Spread other : {replicated, varying, partial})
     EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
 }
@@ -85,7 +85,7 @@ TEST(ActivationDistribution, EachCollectiveAcceptsOnlyOneDistribution) {
     }
 }
 
-TEST(ActivationDistribution, OfAnotherAxisAreRejected) {
+TEST(ActivationDistribution, TensorsOfAnotherMeshAxisAreRejected) {
   EXPECT_THROW(partial_to_invariant(ones(partial, {.name = "cp"}), tp), std::logic_error);
   EXPECT_THROW(computed(Rule::sum, "f", tp, add, ones(varying), ones(varying, {.name = "cp"})), std::logic_error);
 }

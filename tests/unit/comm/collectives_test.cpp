@@ -146,7 +146,7 @@ TEST(DifferentiableCollectives, RunTheirAdjointInTheBackwardPass) {
     }
 }
 
-TEST(DifferentiableCollectives, WorkOnBothAxesOfAMesh) {
+TEST(DifferentiableCollectives, GiveRightOutputsAndGradientsOnBothAxesOfAMesh) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("threads", {{"dp", 2}, {"tp", 2}}, setup);
     for (const Axis& axis : mesh.axes())
@@ -156,14 +156,14 @@ TEST(DifferentiableCollectives, WorkOnBothAxesOfAMesh) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-TEST(DifferentiableCollectives, ReturnTheTensorOnAnAxisOfOneRank) {
+TEST(DifferentiableCollectives, ReturnTheInputTensorItselfOnAnAxisOfOneRank) {
   const at::Tensor x = at::ones({3, 2}).requires_grad_();
   const Cut cut{0, {3}};
   for (const Collective& collective : collectives(cut, cut))
     EXPECT_TRUE(collective.call(x, Axis{.name = "tp"}).is_same(x)) << collective.name;
 }
 
-TEST(DifferentiableCollectives, RejectTensorsOfTheWrongSizeNamingRankAndAxis) {
+TEST(DifferentiableCollectives, ReplicateToVaryingRejectsACutThatDoesNotFitTheTensorOrTheNumberOfRanks) {
   const Axis axis{.name = "tp", .rank = 1, .size = 2};
   const auto refusal_of = [&](const Cut& cut) -> std::string {
     try {

@@ -256,7 +256,7 @@ TEST_P(Faults, TheFutureOfAFailedCollectiveHoldsItsError) {
   expect_all_mention(errors, {"rank 1"});
 }
 
-TEST_P(Faults, UnsupportedTensorsAreRejectedWithoutAffectingPeers) {
+TEST_P(Faults, UnsupportedTensorsAndInvalidRootsAreRejectedWithoutAffectingPeers) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const auto refuses = [&](const at::Tensor& tensor, const char* word,
                              c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
@@ -346,7 +346,7 @@ TEST(RankDeath, CausesAnErrorAndNotASignalInOtherRanksOverGloo) {
   }
 }
 
-TEST(RankDeath, IsDetectedBeforeTheProcessGroupIsComplete) {
+TEST(RankDeath, BeforeTheProcessGroupIsCompleteIsReportedWithTheDeadRank) {
   const auto begin = Clock::now();
   const auto errors = run_ranks({.backend = "shm",
                                  .as = As::processes,
@@ -361,7 +361,7 @@ TEST(RankDeath, IsDetectedBeforeTheProcessGroupIsComplete) {
   EXPECT_LT(Clock::now() - begin, kStart + kDeathReported);
 }
 
-TEST(Hosts, DetectADeathOnAnotherHostAtOnce) {
+TEST(Hosts, NameADeadRankOnAllOtherRanksLongBeforeTheTimeout) {
   for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are leaders (the first ranks of their hosts)
     SCOPED_TRACE(killed);
     const auto begin = Clock::now();

@@ -82,7 +82,7 @@ TEST(Gloo, ReduceScatterAddsInTheOrderOfRanks) {
 }
 
 // Both ranks log the same collectives, each with the sequence number that the backend gives to it.
-TEST(Gloo, LogsEachCollectiveBeforeItBegins) {
+TEST(Gloo, LogsEachCollectiveWithItsSequenceNumberTheSameOnBothRanks) {
   std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {
                     setup.note = [&mine = logged[static_cast<size_t>(setup.rank)]](uint64_t number,

@@ -83,13 +83,13 @@ std::vector<std::string> errors_after_killing(int victim, int world, int per_hos
                    [](const Backend&, int) {});
 }
 
-TEST(Join, MissingSharedMemoryIsBlamedOnTheRankThatPublishedIt) {
+TEST(Join, ARankThatDiesAfterPublishingItsSharedMemoryIsNamed) {
   const auto errors = errors_after_killing(/*victim=*/0, /*world=*/3, /*per_host=*/0);
   EXPECT_EQ(errors[0], "ended by signal 9");
   for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {c10::str("rank ", r), "rank 0 (pid "}));
 }
 
-TEST(Join, ErrorsNameGlobalRanksAcrossHosts) {
+TEST(Join, ARankThatDiesWhileJoiningIsNamedByItsGlobalNumberOnAllHosts) {
   const auto errors = errors_after_killing(/*victim=*/2, /*world=*/4, /*per_host=*/2);
   EXPECT_EQ(errors[2], "ended by signal 9");
   for (int r : {0, 3}) EXPECT_TRUE(mentions(errors[r], {"rank 3", "rank 2 (pid "})) << "rank " << r;

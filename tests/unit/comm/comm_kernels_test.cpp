@@ -113,7 +113,7 @@ TEST(Kernels, PropagateNan) {
     }
 }
 
-TEST(Kernels, WriteTheResultToEveryTargetEvenIfTheTargetIsASource) {
+TEST(Kernels, WriteTheSumToEveryTargetEvenIfOneOfThemIsAlsoASource) {
   auto a = at::arange(3000, at::kFloat), b = a * 2, other = at::zeros(3000);
   const auto want = a + b;
   const void* sources[] = {a.data_ptr(), b.data_ptr()};

@@ -157,7 +157,7 @@ TEST_P(MessageFaults, AbortEndsThePendingReceiveOfTheRankThatCallsIt) {
   EXPECT_TRUE(mentions(errors[0], {"rank 0", "aborted"}));
 }
 
-TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
+TEST_P(MessageFaults, SendRefusesInvalidPeersAndTensorsWithGaps) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const auto refused = [](const auto& call) {
       try {
@@ -172,7 +172,7 @@ TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
   });
 }
 
-TEST(MessagesBetweenHosts, NameTheRanksOfATransferThatDoesNotEnd) {
+TEST(MessagesBetweenHosts, NameBothRanksOfAReceiveThatTimesOut) {
   const Team team{.backend = "threads", .world = 2, .per_host = 1, .timeout = 500ms};
   const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
     if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();
@@ -181,7 +181,7 @@ TEST(MessagesBetweenHosts, NameTheRanksOfATransferThatDoesNotEnd) {
   EXPECT_TRUE(mentions(errors[0], {"receive of rank 0 from rank 1"}));
 }
 
-TEST(MessagesBetweenHosts, RefuseRanksAndTensorsThatCannotBeSent) {
+TEST(MessagesBetweenHosts, SendRefusesInvalidPeersAndTensorsWithGaps) {
   expect_ranks_succeed({.backend = "threads", .world = 3, .per_host = 1}, [](const Backend& backend, int rank) {
     for (const int peer : {rank, -1, 3})
       EXPECT_THROW(send(backend, at::ones(3), peer), std::invalid_argument) << rank << " to " << peer;
@@ -202,7 +202,7 @@ TEST(MessagesBetweenHosts, AnAllToAllGivesEachRankItsPieces) {
 }
 
 // Rank r sends (r + to) % 3 rows to rank `to`, so that some pieces are empty.
-TEST_P(Messages, AnAllToAllTakesUnevenPieces) {
+TEST_P(Messages, AnAllToAllDeliversUnevenAndEmptyPieces) {
   expect_ranks_succeed(team(4), [&](const Backend& backend, int rank) {
     const auto rows = [](int from, int to) { return int64_t{(from + to) % 3}; };
     const auto piece = [&](int from, int to) { return at::full({rows(from, to), 2}, 10 * from + to, at::kDouble); };
@@ -220,7 +220,7 @@ TEST_P(Messages, AnAllToAllTakesUnevenPieces) {
   });
 }
 
-TEST(UnevenPieces, ThatDoNotFitAreRejected) {
+TEST(UnevenPieces, OfAnAllToAllAreRejectedIfTheirSizesContradictTheTensorsOrEachOther) {
   for (const int per_host : {2, 1})
     expect_ranks_succeed({.backend = "threads", .world = 2, .per_host = per_host}, [](const Backend& backend, int) {
       at::Tensor sent = at::zeros({3}), received = at::zeros({3});
@@ -235,7 +235,7 @@ TEST(UnevenPieces, ThatDoNotFitAreRejected) {
     });
 }
 
-TEST(MessageDeath, IsReportedWithTheRankAndTheMessage) {
+TEST(MessageDeath, OfTheSenderIsReportedWithItsRankAndThePendingReceive) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
         if (rank == 1) raise(SIGKILL);

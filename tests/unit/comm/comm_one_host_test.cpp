@@ -105,7 +105,7 @@ TEST_P(SingleHost, ACoalescedCollectiveGivesEachTensorItsOwnResult) {
   });
 }
 
-TEST(SeveralHosts, UnsupportedCollectivesAreRejectedAndTheGroupStaysUsable) {
+TEST(SeveralHosts, ReduceIsRejectedAsUnsupportedAndTheGroupStaysUsable) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 3, .per_host = 2},
                        [](const Backend& backend, int) {
                          Tensors list{at::ones(4)};

@@ -64,7 +64,7 @@ TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRanksAxesDiffer) {
   }
 }
 
-TEST(MeshOfRanks, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
+TEST(MeshOfRanks, IsRefusedForAWrongNumberOfRanksAnEmptyAxisOrADuplicateAxisName) {
   const auto refusal_of = [](const MeshShape& axes) {
     return run_setups({.backend = "threads", .world = 2},
                       [&](const BackendSetup& setup) { mesh_of("threads", axes, setup); })[0];
@@ -101,7 +101,7 @@ TEST(MeshGroups, NameRanksWithMismatchedCallsByGlobalNumber) {
 }
 
 // Two hosts of two ranks: the axis tp stays within a host, the axis dp crosses them.
-TEST(MeshGroups, MayCrossHosts) {
+TEST(MeshGroups, AcrossHostsHaveTheRightRanksAndNameThemByGlobalNumberInErrors) {
   const Team team{.backend = "shm", .as = As::processes, .world = 4, .per_host = 2};
   const auto errors = run_setups(team, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("shm", two_by_two, setup);

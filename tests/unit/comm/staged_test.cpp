@@ -25,7 +25,7 @@ void expect_staged(const Body& body) {
 
 at::Tensor input_of(int rank, int64_t count) { return at::arange(count, at::kDouble).remainder(97) + 100 * rank; }
 
-TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
+TEST(StagedBackend, CollectivesGiveExactResults) {
   expect_staged([](const auto& backend, int rank) {
     for (const int64_t count : kSizes) {
       const at::Tensor sum = input_of(0, count) + input_of(1, count) + input_of(2, count);
@@ -67,7 +67,7 @@ TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
   });
 }
 
-TEST(StagedBackend, RootedAndCoalescedCollectivesGiveTheResultsOfTheHostBackend) {
+TEST(StagedBackend, RootedAndCoalescedCollectivesGiveExactResults) {
   expect_staged([](const auto& backend, int rank) {
     constexpr int64_t count = 1000;
     constexpr int root = 1;
@@ -135,7 +135,7 @@ TEST(StagedBackend, TheFutureOfACollectiveHoldsItsOutputs) {
   });
 }
 
-TEST(StagedBackend, BroadcastIntoAParameterKeepsItsLayout) {
+TEST(StagedBackend, BroadcastIntoAChannelsLastParameterGivesItTheValuesOfTheRoot) {
   expect_staged([](const auto& backend, int rank) {
     at::Tensor parameter =
         (at::arange(24, at::kDouble).view({2, 3, 2, 2}) + rank).contiguous(at::MemoryFormat::ChannelsLast);

@@ -168,7 +168,7 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
 }
 
 // Each change to one of two equal cases makes these cases incomparable.
-TEST(Answer, NeverRanksCasesOfDifferentSettings) {
+TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
       {"model", [](CaseRecord& r) { r.spec.model = "large"; }},
@@ -358,7 +358,7 @@ TEST(AnswerRules, EachWritesItsOwnSentence) {
   }
 }
 
-TEST(AnswerRules, EachHasAHandMadeRun) {
+TEST(AnswerRules, EachHasExactlyOneTestCase) {
   std::multiset<std::string> rules, tested;
   for (const AnswerRule& rule : group_rules()) rules.insert(rule.name);
   for (const AnswerRule& rule : reason_rules()) rules.insert(rule.name);

@@ -45,7 +45,7 @@ TEST(Rules, AbsoluteLimitsAreParsedWithTheirUnits) {
   EXPECT_FALSE(parse_rule("median:5%").bound);
 }
 
-TEST(Rules, InvalidAbsoluteLimitsAreRefusedByName) {
+TEST(Rules, InvalidAbsoluteLimitsAreRefusedWithTheValidDirectionAndUnits) {
   for (const char* wrong :
        {"median:<", "median:<5", "median:<5%", "median:<5MiB", "median:<-5ms", "median:<0ms", "median:<nanms",
         "median:<infms", "median:<5 ms", "median:<=5ms", "throughput:>5ms", "efficiency:>80"})

@@ -194,7 +194,7 @@ TEST(AbsoluteLimit, HoldsForACaseThatTheBaseRunLacks) {
   EXPECT_DOUBLE_EQ(compare_json(result)["judged"][1]["limit"], 9e-4);
 }
 
-TEST(AbsoluteLimit, NeedsNoEqualMachines) {
+TEST(AbsoluteLimit, IsJudgedForRunsOnDifferentMachines) {
   Report base = run_of({ddp(base_times)}), now = run_of({ddp(base_times)});
   base.env = {{"cpu", {{"model", "one"}}}}, now.env = {{"cpu", {{"model", "other"}}}};
   EXPECT_EQ(refusal([&] { compared(base, now, "median:<2000ns"); }), "not refused");

@@ -170,7 +170,7 @@ TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
   EXPECT_DOUBLE_EQ(*paired.samples_per_s, 128 / 1600e-9) << "the throughput is that of the case alone";
 }
 
-TEST(Derived, IntervalOfTheSpeedupCoversTheVariationBetweenThreeLaunches) {
+TEST(Derived, IntervalOfTheSpeedupIsStudentsTOverThreeLaunches) {
   Report report = scaling_report();
   auto& launches = report.cases[2].launches;
   for (size_t i = 0; i < 3; ++i) launches[i].reference_ns.assign(3, 900 + 100.0 * static_cast<double>(i));
@@ -215,7 +215,7 @@ TEST(Derived, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
   EXPECT_EQ(report.cases[1].status, CaseStatus::ok);
 }
 
-TEST(Derived, ADisturbedBaselineIsNoBaseline) {
+TEST(Derived, ADisturbedBaselineGivesNoSpeedup) {
   Report report = scaling_report();
   report.cases[0].launches[0].disturbed_blocks = 10;
   summarise(report);
@@ -270,7 +270,7 @@ TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.peak_flop_per_s, 4e10);
 }
 
-TEST(Derived, CommFractionIsTheExposedShareOfTheCommunication) {
+TEST(Derived, CommFractionIsTheShareOfCommunicationAndWaitingInTheStep) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.comm_fraction, 0.25);
   EXPECT_DOUBLE_EQ(*two.communication_ns, 400);
@@ -427,7 +427,9 @@ TEST(Trace, MergesTheTracesOfRanksIntoSeparateRowsOnOneClock) {
   EXPECT_EQ(rows[named["gemm"][1]["pid"].get<int64_t>()], "rank 1, GPU 0");
 }
 
-TEST(Trace, FileNamesContainNoSlashes) { EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1"); }
+TEST(Trace, FileNamesContainNoSlashesSpacesOrColons) {
+  EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1");
+}
 
 }  // namespace
 }  // namespace dpbench

@@ -143,7 +143,7 @@ TEST_F(Environment, TheFingerprintIgnoresGpuTemperatureAndClocks) {
   EXPECT_NE(fingerprint(env()), before);
 }
 
-TEST_F(Environment, TheMachineLabelIsShortAndFitsAFileName) {
+TEST_F(Environment, TheMachineLabelHasDeviceCountModelAndFingerprint) {
   EXPECT_EQ(machine_label(env()), "4xIntel-Xeon-Platinum-8480C-" + fingerprint(env()).substr(0, 4));
   gpus_.gpus = {{.name = "NVIDIA H200"}, {.name = "NVIDIA H200"}};
   EXPECT_EQ(machine_label(env()), "2xH200-" + fingerprint(env()).substr(0, 4));
@@ -151,7 +151,7 @@ TEST_F(Environment, TheMachineLabelIsShortAndFitsAFileName) {
   EXPECT_TRUE(machine_label(bare).starts_with("1xcpu-"));
 }
 
-TEST_F(Environment, WarnsAboutSourcesOfNoise) {
+TEST_F(Environment, WarnsAboutGovernorLoadCpuLimitAndThrottledGpu) {
   EXPECT_TRUE(environment_warnings(env()).empty());
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
   write("proc/loadavg", "3.00 1.00 1.00 1/99 123\n");

@@ -155,7 +155,7 @@ RankRecord full_record() {
   return record;
 }
 
-TEST(Protocol, ATrainingRecordSurvivesConversionToJsonAndBack) {
+TEST(Protocol, TrainingOptionsAndRecordsSurviveConversionToJsonAndBack) {
   const TrainOptions options{.epochs = 3,
                              .drop_last = true,
                              .show_shapes = true,
@@ -238,7 +238,7 @@ TEST(Protocol, RefusesNumbersOutOfRange) {
   EXPECT_THROW(case_from_json(negative_seed), UsageError);
 }
 
-TEST(Protocol, RefusesTimesBelowOneNanosecond) {
+TEST(Protocol, RefusesBlockTimesBelowOneNanosecondAndBlocksOfZeroSteps) {
   for (const int64_t sample : {0, -5}) {
     Json json = to_json(full_record());
     json["samples_ns"] = {100, sample};
@@ -300,7 +300,7 @@ TEST(ParseJson, RefusesDeepNesting) {
   expect_contains(refusal(std::string(1000000, '[')), {"the line", "64"});
 }
 
-TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
+TEST(ParseJson, ReadsAnObjectOf100001Keys) {
   std::string text = "{\"k\":0";
   for (int i = 0; i < 100000; ++i) text += ",\"k" + std::to_string(i) + "\":0";
   EXPECT_EQ(parse_json(text + "}", "x").size(), 100001u);

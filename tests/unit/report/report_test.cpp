@@ -24,7 +24,7 @@ TEST(Report, UsesOnlyTimedBlocksThatAllRanksHave) {
 }
 
 // The worker's filter of checks and the command line's filter of cases accept the same regular expressions.
-TEST(NamePattern, IsEcmaScriptAndMatchesAnywhere) {
+TEST(NamePattern, IsAnEcmaScriptRegexThatMatchesAnywhereInTheName) {
   EXPECT_TRUE(NamePattern("cpu:\\d").matches("ddp/toy/cpu:2/shm"));
   EXPECT_TRUE(NamePattern("").matches("any"));
   EXPECT_FALSE(NamePattern("^toy").matches("ddp/toy"));
@@ -67,7 +67,7 @@ TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
 }
 
-TEST(Report, TheBaselineHasTheWorkloadBatchAndDeviceOfTheCase) {
+TEST(Report, OnlyAPassedBaselineWithTheSettingsOfTheCaseGivesASpeedup) {
   const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
   const auto speedup_against = [&](auto change) {
     CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);
@@ -319,7 +319,7 @@ TEST(Report, NamesThePathOfAnInvalidValue) {
   EXPECT_NE(with("/env", 1), "");
 }
 
-TEST(Checks, OfSeveralLaunchesHaveOneRowEachWithItsWorstResult) {
+TEST(Checks, OfSeveralLaunchesKeepOnlyTheWorstResultOfEachCheck) {
   std::vector<CheckRow> all = {{.name = "audit", .status = CheckStatus::passed, .error = 0.5}};
   add_checks(all, {{.name = "audit", .status = CheckStatus::passed, .error = 0.1}});
   ASSERT_EQ(all.size(), 1U);

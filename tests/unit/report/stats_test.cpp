@@ -126,7 +126,7 @@ TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95Percent) {
 
 // With a single launch, the interval is a bootstrap over its blocks. If the blocks are independent, it covers the
 // median of that launch.
-TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunch) {
+TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunchIn95Percent) {
   std::mt19937_64 generator(2);
   std::normal_distribution<double> normal(100, 1);
   int covered = 0;

@@ -68,7 +68,7 @@ TEST(Tuning, NamesTheFlagsOfAFasterCandidate) {
   expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "3 launches"});
 }
 
-TEST(Tuning, DoesNotJudgeFewLaunches) {
+TEST(Tuning, GivesNoVerdictAfterTwoLaunches) {
   const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
   EXPECT_TRUE(tuned(report, 0).empty());
 }

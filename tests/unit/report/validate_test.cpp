@@ -117,7 +117,7 @@ const std::vector<Forgery> forgeries = {
     {[](CaseRecord& c) { c.spec.batch = 32; }, {"ddp/mnist-mlp/cpu:2/shm/weak/b32/f32/bucket_mb=1"}},
 };
 
-TEST(Validate, FindsFiguresThatDoNotFollowFromTheMeasurements) {
+TEST(Validate, FindsEachForgedFigureOfACase) {
   for (const auto& [change, parts] : forgeries) {
     const Texts problems = problems_after(change);
     const auto matches = [&](const std::string& problem) {
@@ -144,7 +144,7 @@ TEST(Validate, FindsAnInvalidRunId) {
   expect_contains(problems_of(report)[0], {"'mine'", "<UTC time>-<commit>-<machine>"});
 }
 
-TEST(Validate, FindsAnInvalidMachine) {
+TEST(Validate, FindsInvalidAndMissingPropertiesOfTheMachine) {
   Report report = full_report();
   report.env["cpu"]["usable"] = "two";
   report.env["gpus"][0].erase("name");
@@ -181,7 +181,7 @@ TEST(Validate, FindsPhasesThatAreNotTheMeanOverRanks) {
   expect_contains(problems[0], {ddp + "phases.mean_step_ns.forward"});
 }
 
-TEST(Validate, FindsAnAnswerThatDoesNotFollowFromTheMeasurements) {
+TEST(Validate, FindsAForgedAnswer) {
   Json document = to_json(full_report());
   ASSERT_EQ(dpbench::problems_of(document), Texts{});
   document["answer"]["groups"][0]["choices"][0]["on_front"] = false;
@@ -219,7 +219,7 @@ TEST(Validate, AnOlderReportMayLackFiguresOfLaterMinorVersions) {
   EXPECT_EQ(dpbench::problems_of(document), Texts{});
 }
 
-TEST(ValidateDuel, FindsFiguresThatDoNotFollowFromThePairs) {
+TEST(ValidateDuel, FindsForgedFiguresOfADuel) {
   const Json good = read_document(fs::path(DPBENCH_SOURCE) / "tests/golden/duel-1.0.json");
   const auto first_problem = [&](const char* pointer, const Json& value) {
     Json forged = good;

@@ -54,19 +54,19 @@ class DeviceMemoryTest : public testing::Test {
   DevicePeak peak{allocator, 2};
 };
 
-TEST_F(DeviceMemoryTest, ThePeakIsThatOfTheGpuWithTheMost) {
+TEST_F(DeviceMemoryTest, ThePeakOverGpusIsTheLargestPeakOfOneGpu) {
   allocator.use(0, 10), allocator.use(1, 30), allocator.use(1, 5), allocator.use(0, 20);
   expect_peak(30, 30);
 }
 
-TEST_F(DeviceMemoryTest, ACaseIsNotChargedForTheOneBefore) {
+TEST_F(DeviceMemoryTest, ResetForgetsTheAllocatedAndReservedMemoryOfThePreviousCase) {
   allocator.use(0, 100), allocator.use(0, 10);
   peak.reset();
   allocator.use(0, 40), allocator.use(0, 20);
   expect_peak(40, 40);
 }
 
-TEST_F(DeviceMemoryTest, MemoryOfAnAuditDoesNotCountUnlessItStaysReserved) {
+TEST_F(DeviceMemoryTest, AllocationsOfAnAuditDoNotCountButMemoryThatStaysReservedDoes) {
   peak.reset();
   allocator.use(0, 40), allocator.use(0, 20);
   peak.pause();
@@ -77,7 +77,7 @@ TEST_F(DeviceMemoryTest, MemoryOfAnAuditDoesNotCountUnlessItStaysReserved) {
   expect_peak(50, 100);
 }
 
-TEST_F(DeviceMemoryTest, NothingIsCountedBeforeTheFirstUseOfAGpu) {
+TEST_F(DeviceMemoryTest, ThePeakIsZeroBeforeTheGpuAllocatorIsInitialised) {
   allocator.ready = false;
   peak.reset();
   expect_peak(0, 0);

@@ -39,7 +39,7 @@ class UncountedMemoryTest : public testing::Test {
   }
 };
 
-TEST_F(UncountedMemoryTest, DoesNotCountToThePeak) {
+TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseThePeak) {
   const int64_t before = peak_memory_bytes();
   {
     const UncountedMemory uncounted;
@@ -48,7 +48,7 @@ TEST_F(UncountedMemoryTest, DoesNotCountToThePeak) {
   EXPECT_LT(peak_memory_bytes(), before + static_cast<int64_t>(16 * block));
 }
 
-TEST_F(UncountedMemoryTest, KeepsFreedMemoryIfThePeakIsNotRaised) {
+TEST_F(UncountedMemoryTest, KeepsFreedMemoryResidentIfThePeakIsNotRaised) {
   const int64_t before = resident_mib();
   {
     const UncountedMemory uncounted;
@@ -57,7 +57,7 @@ TEST_F(UncountedMemoryTest, KeepsFreedMemoryIfThePeakIsNotRaised) {
   EXPECT_GT(resident_mib(), before - 16);
 }
 
-TEST_F(UncountedMemoryTest, ReturnsFreedMemoryIfThePeakIsRaised) {
+TEST_F(UncountedMemoryTest, ReturnsFreedMemoryToTheSystemIfThePeakIsRaised) {
   const int64_t before = resident_mib();
   {
     const UncountedMemory uncounted;

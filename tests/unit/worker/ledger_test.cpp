@@ -54,7 +54,7 @@ TEST(Ledger, ListsOperationsThatOccurOnlyInTheFormulaOrOnlyInTheStep) {
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
-TEST(Ledger, FormulaCoversEachProfiledStep) {
+TEST(Ledger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
   const auto workload = workload_registry().at("random-linear").make({});
   CaseSpec spec;
   const auto of = [&](const std::string& name, const ParamValues& params) {

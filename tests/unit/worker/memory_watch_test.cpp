@@ -54,14 +54,14 @@ class MemoryByPart : public testing::Test {
   Keeping strategy_;
 };
 
-TEST_F(MemoryByPart, ListedTensorsAreInTheirPartsAndOthersInTheBuffers) {
+TEST_F(MemoryByPart, ParametersGradientsAndStateAreInTheirPartsAndOtherTensorsInTheBuffers) {
   strategy_.gradient = of_mebibytes(1);
   const at::Tensor other = of_mebibytes(3);
   begin();
   expect({2, 1, 4, 0, 3, 0});
 }
 
-TEST_F(MemoryByPart, ATensorsPartFollowsFromThePhaseOfItsAllocation) {
+TEST_F(MemoryByPart, ThePhaseOfItsAllocationDecidesThePartOfATensor) {
   begin();
   enter(Phase::data);
   const at::Tensor moved = of_mebibytes(1);
@@ -74,7 +74,7 @@ TEST_F(MemoryByPart, ATensorsPartFollowsFromThePhaseOfItsAllocation) {
   expect({2, 0, 4, 5, 2, 4});
 }
 
-TEST_F(MemoryByPart, IsThatAtThePeak) {
+TEST_F(MemoryByPart, IsTakenAtTheMomentOfThePeak) {
   begin();
   enter(Phase::forward);
   at::Tensor first = of_mebibytes(5);
@@ -85,7 +85,7 @@ TEST_F(MemoryByPart, IsThatAtThePeak) {
   expect({2, 0, 4, 7, 0, 0});
 }
 
-TEST_F(MemoryByPart, TensorsOfAStepThatTheStrategyListsAfterItAreGradients) {
+TEST_F(MemoryByPart, ATensorAllocatedInTheStepIsAGradientIfTheStrategyReportsItAsOne) {
   begin();
   enter(Phase::backward);
   strategy_.gradient = of_mebibytes(2);
@@ -104,7 +104,7 @@ TEST_F(MemoryByPart, GradientsAllocatedAfterThePeakAreNoPartOfIt) {
   expect({2, 0, 4, 9, 0, 0});
 }
 
-TEST_F(MemoryByPart, CopiesOfGradientsThatTheStrategyListsDoNotCount) {
+TEST_F(MemoryByPart, GradientsThatTheStrategyReportsAsCopiesAreTemporary) {
   strategy_.copies_of_gradients = true;
   begin();
   enter(Phase::forward);
@@ -114,20 +114,20 @@ TEST_F(MemoryByPart, CopiesOfGradientsThatTheStrategyListsDoNotCount) {
   expect({2, 0, 4, 1, 0, 2});
 }
 
-TEST_F(MemoryByPart, KeptTensorsInSharedMemoryCount) {
+TEST_F(MemoryByPart, AGradientOutsideTheTensorAllocatorIsInTheGradients) {
   std::vector<char> shared(2 * mebibyte);
   strategy_.gradient = at::from_blob(shared.data(), {2 * mebibyte}, at::kByte);
   begin();
   expect({2, 2, 4, 0, 0, 0});
 }
 
-TEST_F(MemoryByPart, EachAllocationCountsOnce) {
+TEST_F(MemoryByPart, AGradientThatIsAViewOfTheStateCountsTheAllocationOnce) {
   strategy_.gradient = strategy_.moment.narrow(0, 0, 10);
   begin();
   expect({2, 4, 0, 0, 0, 0});
 }
 
-TEST_F(MemoryByPart, TensorsFromBeforeTheStrategyAreNoPart) {
+TEST_F(MemoryByPart, TensorsAllocatedBeforeTheWatchExistedAreInNoPart) {
   const at::Tensor other = of_mebibytes(3);
   begin();
   earlier_.reset();
@@ -136,7 +136,7 @@ TEST_F(MemoryByPart, TensorsFromBeforeTheStrategyAreNoPart) {
   expect({2, 0, 4, 1, 3, 0});
 }
 
-TEST_F(MemoryByPart, IsUnknownForAStrategyThatListsCopies) {
+TEST_F(MemoryByPart, IsUnknownIfTheStrategyReportsCopiesOfItsParameters) {
   strategy_.copies = true;
   begin();
   EXPECT_FALSE(watch_.end(strategy_));
@@ -149,7 +149,7 @@ struct Counting : TensorWatcher {
   int calls = 0;
 };
 
-TEST(MemoryWatch, LeavesNoWatcherBehind) {
+TEST(MemoryWatch, RemovesTheTensorWatcherWhenItIsDestroyed) {
   count_tensor_memory();
   Counting counting;
   {

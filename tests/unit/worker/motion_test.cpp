@@ -104,7 +104,7 @@ TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
   EXPECT_NE(likely_of(0, 95.5), "");
 }
 
-TEST_F(ChangeBetweenAudits, TheBoundFollowsTheLearningRateSchedule) {
+TEST_F(ChangeBetweenAudits, TheBoundShrinksWithTheLearningRateSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
     Motion motion({.learning_rate = rate, .decay_steps = decay_steps}, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1.01, 10));

@@ -107,7 +107,7 @@ TEST_F(RecordingSteps, AreTakenBeforeStepsAreTimed) {
   EXPECT_EQ(calls[calls.size() - 12].step, 5) << "blocks start at the same step as without recording";
 }
 
-TEST_F(RecordingSteps, CoverEachBatchSizeWithoutAWholeEpoch) {
+TEST_F(RecordingSteps, CoverEachBatchSizeWithoutRunningAWholeEpoch) {
   timed(case_of(3, "on"));
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4 + 2 * (2 + 4)) << "one of 34 steps has 1 sample";
   timed(case_of(5, "on"));

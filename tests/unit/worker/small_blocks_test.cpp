@@ -98,7 +98,7 @@ TEST_F(SmallBlocks, AreNeverHandedOutToTwoOwners) {
 }
 
 // Each thread caches up to 16 blocks per size and frees them when the thread ends.
-TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThread) {
+TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   const auto in_use = [] { return mallinfo2().uordblks; };
   std::jthread([&] {
     const auto before = in_use();

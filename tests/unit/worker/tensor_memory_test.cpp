@@ -52,7 +52,7 @@ TEST_F(TensorMemory, TensorsFreedOnAnotherThreadNoLongerCount) {
   EXPECT_EQ(tensor_bytes(), before);
 }
 
-TEST_F(TensorMemory, RawBlocksOfAnySizeCanBeFreed) {
+TEST_F(TensorMemory, FreedRawBlocksOfAnySizeLeaveTheCountUnchanged) {
   const int64_t before = tensor_bytes();
   c10::Allocator* const all = c10::GetCPUAllocator();
   for (const size_t bytes :

@@ -227,7 +227,7 @@ TEST(Train, EpochLossOfConvnetIsTheMeanOverSteps) {
                    (training.loss_curve[0] + training.loss_curve[1] + training.loss_curve[2]) / 3);
 }
 
-TEST(Train, ShufflesMnistMlpButNotConvnet) {
+TEST(Train, RecipesShuffleMnistMlpButNotConvnet) {
   EXPECT_TRUE(workload_registry().at("mnist-mlp").recipe.shuffle);
   EXPECT_FALSE(workload_registry().at("convnet").recipe.shuffle);
 }

@@ -39,7 +39,7 @@ std::vector<int64_t> batches_of(const TrainSource& source) {
   return rows;
 }
 
-TEST(TrainSource, SplitsAnEpochLikeTheDocumentedLoaders) {
+TEST(TrainSource, SplitsAnEpochIntoTheStepSizesOfPyTorchWithAndWithoutDropLast) {
   const auto workload = hundred_samples();
   const auto rows = [&](const CaseSpec& spec, bool drop_last) {
     return batches_of(TrainSource(*workload, spec, {}, drop_last, 0));
@@ -152,7 +152,7 @@ TEST(ShapeLog, DoesNotChangeTheModel) {
   }
 }
 
-TEST(Checkpoint, IsReadBackAsItWasWritten) {
+TEST(Checkpoint, IsReadBackAsItWasWrittenAndRefusedForAnotherRun) {
   const std::string path = ::testing::TempDir() + "dpbench-checkpoint-" + std::to_string(getpid());
   const RunIdentity identity = {{"workload", "toy"}, {"seed", "1"}};
   const Checkpoint saved{{.parameters = {{"w", at::rand({2, 3})}},

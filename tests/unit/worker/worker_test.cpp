@@ -88,7 +88,7 @@ TEST(StepSource, AssignsEachSampleOfAStepToOneRank) {
 
 // On a GPU, a replay of a recorded step (a CUDA graph) calls no collectives. The CPU stand-in for the recorder calls
 // them on every replay, so the profile must leave them out.
-TEST(Profile, OfRecordedStepsHasOnePhaseAndNoCollectives) {
+TEST(Profile, OfRecordedStepsHasTheGraphPhaseAndNoCollectives) {
   const CpuRecorders recorders;
   const StrategyInfo& ddp = strategy_registry().at("ddp");
   const auto workload = linear();
@@ -147,7 +147,7 @@ TEST(StepSource, GivesOnlySampleIdsToStrategiesThatLoadSamplesThemselves) {
 }
 
 // The "meta" device stands in for a GPU.
-TEST(StepSource, CopiesASmallEpochToASingleDeviceOnce) {
+TEST(StepSource, ASmallEpochIsOnTheDeviceUnlessOneProcessRunsAllReplicas) {
   const auto workload = linear();
   for (const StrategyInfo& strategy : {single, ranks}) {
     StepSource source(*workload, strong(1, 30), strategy, 0, at::kMeta);
@@ -170,7 +170,7 @@ TEST(StepSource, KeepsALargeEpochOnTheHost) {
   EXPECT_TRUE(source.at(1)[0].input.is_cpu());
 }
 
-TEST(StepSource, RefusesBatchesThatAreTooLargeOrTooSmall) {
+TEST(StepSource, RefusesABatchAboveTheSamplesOfAnEpochOrBelowTheRanks) {
   const auto workload = linear();
   EXPECT_THROW(StepSource(*workload, strong(1, 101), single, 0), UsageError);
   EXPECT_THROW(StepSource(*workload, strong(8, 7), ranks, 0), UsageError);
@@ -205,7 +205,7 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
-TEST_F(WorkerVariables, OfOlderBuildsAreReadOnlyWithoutTheSettings) {
+TEST_F(WorkerVariables, DpbenchSettingsOverridesTheVariablesOfOlderBuilds) {
   setenv("DPBENCH_THREADS", "3", 1);
   EXPECT_EQ(read_variables().threads, 3);
   EXPECT_EQ(read_variables().runtime, Runtime::fast);
@@ -283,7 +283,7 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
 }
 
 // LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
-TEST(Cuda, ReportsTheLoadedLibraryVersions) {
+TEST(Cuda, LoadedCudaAndNcclHaveTheVersionsOfTheBuild) {
   const Json built = catalogue();  // loads the CUDA and NCCL libraries if there are any
   const auto loaded = loaded_versions();
   if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();

@@ -150,7 +150,7 @@ TEST(TrainedNorm, IsBitIdenticalToTorchForAConstantChannel) {
   }
 }
 
-TEST(TrainedNorm, IsBitIdenticalForEveryNumberOfThreads) {
+TEST(TrainedNorm, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToItWith5) {
   const std::vector<at::Tensor> inputs{order_sensitive({16, 13, 9, 9})};
   const auto slope = at::randn({16, 13, 9, 9});
   const int threads = at::get_num_threads();
@@ -239,13 +239,13 @@ TEST(BatchNorm, IsBitIdenticalToTorchWithAWeightOfOne) {
   EXPECT_TRUE(same_bits(ours.forward(x), torchs->forward(x)));
 }
 
-TEST(BatchNorm, HasABiasAndTwoStatisticsButNoWeight) {
+TEST(BatchNorm, HasABiasAndRunningStatisticsButNoWeight) {
   BatchNorm norm(4, epsilon, momentum);
   EXPECT_EQ(norm.named_parameters().keys(), (std::vector<std::string>{"bias"}));
   EXPECT_EQ(norm.named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var"}));
 }
 
-TEST(BatchNorm, RunningVarianceIsUnbiasedWithMomentum) {
+TEST(BatchNorm, RunningStatisticsUseTheMomentumAndTheUnbiasedVariance) {
   BatchNorm norm(1, epsilon, momentum);
   norm.forward(at::tensor({1.0f, 3.0f}).view({2, 1}));
   EXPECT_FLOAT_EQ(norm.named_buffers()["running_mean"].item<float>(), 0.02f);

@@ -14,7 +14,7 @@ std::unique_ptr<Workload> mlp_with(const std::string& data, const std::string& s
   return workload_registry().at("mnist-mlp").make({.data_dir = data, .shared_dir = shared});
 }
 
-TEST(DataDirectory, AcceptsTheCommonFileNames) {
+TEST(DataDirectory, AcceptsMnistFileNamesWithDashOrDotPlainOrGzipped) {
   for (const auto* separator : {"-", "."})
     for (const bool packed : {false, true}) {
       const Mnist mnist(separator, packed);
@@ -29,7 +29,7 @@ TEST(DataDirectory, AcceptsTheCommonFileNames) {
     }
 }
 
-TEST(DataDirectory, IsReadOnceIfTwoModelsShareItsDataInMemory) {
+TEST(DataDirectory, IsReadOnceIfTwoWorkloadsShareItsDataInMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());
@@ -41,7 +41,7 @@ TEST(DataDirectory, IsReadOnceIfTwoModelsShareItsDataInMemory) {
   EXPECT_GT(second->batch(at::arange(20)).input.sum().item<float>(), 0);
 }
 
-TEST(Batches, PixelsAreExactlyBytesDividedBy255) {
+TEST(Batches, PixelsAreExactlyTheBytesOrTheBytesDividedBy255) {
   Folder folder;
   Bytes images(image_bytes);
   for (size_t i = 0; i < 256; ++i) images[i] = static_cast<uint8_t>(i);
@@ -102,7 +102,7 @@ TEST(SharedRows, SharedSamplesAreEqualInTwoProcesses) {
   EXPECT_TRUE(fs::exists(shared / "drawn-train.rows"));
 }
 
-TEST(TensorFile, RoundTripsEveryDtypeExactly) {
+TEST(TensorFile, RoundTripsEverySupportedDtypeExactlyAndRefusesComplex) {
   const Folder folder;
   TensorFile file{.tensors = {}, .metadata = {{"workload", "mnist-mlp"}}};
   for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,

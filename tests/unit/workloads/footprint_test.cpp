@@ -182,7 +182,7 @@ struct Division {
 
 class BlocksOfAGpt : public testing::TestWithParam<std::tuple<Division, Precision>> {};
 
-TEST_P(BlocksOfAGpt, KeepTheBytesOfTheFormula) {
+TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheFormula) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
@@ -201,7 +201,7 @@ TEST_P(BlocksOfAGpt, KeepTheBytesOfTheFormula) {
   }
 }
 
-TEST_P(BlocksOfAGpt, HaveTheParametersOfTheFormula) {
+TEST_P(BlocksOfAGpt, HaveTheParameterCountOfTheFormula) {
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/1);
   int64_t all = 0, due = 0;
@@ -236,7 +236,7 @@ void PrintTo(const Case& one, std::ostream* out) {
 
 class StepsOfAGpt : public testing::TestWithParam<Case> {};
 
-TEST_P(StepsOfAGpt, NeedTheBytesOfTheFormula) {
+TEST_P(StepsOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
   const auto& [model, precision, step] = GetParam();
   const CountedAllocator counted;
   const auto workload = make_workload(workload_registry().at("gpt"), {.model = model, .recompute = step.recompute});
@@ -295,7 +295,7 @@ std::vector<Parameter> trained_by(const Rank& rank, size_t first, size_t last) {
 
 class DividedStepsOfAGpt : public testing::TestWithParam<std::tuple<Division, Precision, int>> {};
 
-TEST_P(DividedStepsOfAGpt, NeedTheBytesOfTheFormula) {
+TEST_P(DividedStepsOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
   const auto& [division, precision, recompute] = GetParam();
   const CountedAllocator counted;
   const double before = CountedAllocator::live();
@@ -327,7 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Precision::float32, Precision::bfloat16), testing::Values(0, 1)));
 
 // A pipeline stage with the two middle layers of four, in the order of 1F1B with two micro-batches alive.
-TEST(StageOfAGpt, NeedsTheBytesOfTheFormula) {
+TEST(StageOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16}) {
     const CountedAllocator counted;
     const Rank rank(gpt2 + ",layers=4", {}, precision, /*rows=*/4);
@@ -359,7 +359,7 @@ TEST(StageOfAGpt, NeedsTheBytesOfTheFormula) {
   }
 }
 
-TEST(Footprint, RefusesExperts) {
+TEST(Footprint, RefusesModelsWithExperts) {
   const Shape shape = parse_shape("tiny-experts");
   for (const Part part : {Part::embed, Part::layer}) EXPECT_THROW(parameters(shape, part, {}), UsageError);
   try {

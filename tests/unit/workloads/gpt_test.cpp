@@ -43,7 +43,7 @@ std::string refusal(const std::string& model) {
   return "";
 }
 
-TEST(GptShape, ANameCanBeFollowedBySizes) {
+TEST(GptShape, SettingsAfterAModelNameOverrideThoseOfTheModel) {
   const Shape shape = parse_shape("tiny,layers=3,tied=off,style=llama,lr=0.5");
   EXPECT_EQ(shape.layers, 3);
   EXPECT_EQ(shape.hidden, 18);
@@ -74,7 +74,7 @@ TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
 }
 
 // The expected values are the published numbers of parameters of these models.
-TEST(GptShape, NamedModelsHaveThePublishedNumbersOfParameters) {
+TEST(GptShape, Gpt2AndLlama1bHaveThePublishedNumbersOfParameters) {
   const auto small = [](std::string name, int64_t layers) {
     return parse_shape(name.append(",layers=").append(std::to_string(layers)));
   };
@@ -90,7 +90,7 @@ TEST(GptShape, NamedModelsHaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(llama.multiplied_parameters() + norms, 1'235'814'400);
 }
 
-TEST(GptModel, IsTheCompositionOfItsBlocks) {
+TEST(GptModel, ForwardEqualsRunningItsNamedBlocksInOrder) {
   for (const auto* name : both) {
     const Shape shape = parse_shape(name);
     const auto model = make_model(shape, 1);
@@ -130,7 +130,7 @@ TEST(GptModel, ATokenHasNoEffectOnEarlierPositions) {
   }
 }
 
-TEST(GptLayers, APaddedProductHasTheValuesAndGradientsOfTheProduct) {
+TEST(GptLayers, APaddedProductHasTheValuesAndGradientsOfTheUnpaddedOne) {
   const at::Tensor x = at::randint(-3, 4, {2, 5, 6}, own_generator(1), at::kDouble).requires_grad_();
   const at::Tensor weight = at::randint(-3, 4, {7, 6}, own_generator(2), at::kDouble).requires_grad_();
   const at::Tensor slope = at::randint(-3, 4, {2, 5, 7}, own_generator(3), at::kDouble);
@@ -169,7 +169,7 @@ at::Tensor mixture_by_definition(const Experts& layer, const Shape& shape, const
   return y;
 }
 
-TEST(GptExperts, EqualTheDefinition) {
+TEST(GptExperts, OutputEqualsALoopOverTokensAndTheirExperts) {
   for (const char* name : {"tiny-experts", "tiny-experts,top_k=1", "tiny-experts,capacity=0.8"}) {
     const Shape shape = parse_shape(name);
     Experts layer(shape, InitialWeights(3, false));
@@ -182,7 +182,7 @@ TEST(GptExperts, EqualTheDefinition) {
   }
 }
 
-TEST(GptExperts, BalanceIsOneIfAllExpertsAreUsedAlikeAndTheirNumberIfOneIs) {
+TEST(GptExperts, BalanceIsOneWithEvenRoutingAndTheExpertCountIfOneExpertGetsAllTokens) {
   const Shape shape = parse_shape("tiny-experts,experts=4,top_k=1,hidden=4,heads=1,seq=8");
   Experts layer(shape, InitialWeights(3, false));
   const at::NoGradGuard no_grad;
@@ -193,7 +193,7 @@ TEST(GptExperts, BalanceIsOneIfAllExpertsAreUsedAlikeAndTheirNumberIfOneIs) {
   EXPECT_NEAR(layer.forward(one, nullptr).balance.item<double>(), 4, 1e-6);
 }
 
-TEST(GptExperts, TheLossAddsTheBalanceOfTheTokensThatCount) {
+TEST(GptExperts, TheLossAddsTheMeanBalanceOfTheTokensThatHaveATarget) {
   const auto loss_of = [](const std::string& balance) {
     const Gpt workload(parse_shape("tiny-experts,balance=" + balance), "");
     const auto model = workload.model(1);
@@ -210,7 +210,7 @@ TEST(GptExperts, TheLossAddsTheBalanceOfTheTokensThatCount) {
   EXPECT_NEAR(loss_of("0.5").first, without + 0.5 * mean, 1e-5);
 }
 
-TEST(GptAttention, EqualsTheDefinition) {
+TEST(GptAttention, OfALlamaEqualsALoopOverHeadsAndPositions) {
   Shape shape = parse_shape("tiny-llama");
   Attention attention(shape, InitialWeights(3, false));
   attention.to(at::kDouble);
@@ -252,7 +252,7 @@ TEST(GptAttention, ScoresWithRotaryEmbeddingDependOnlyOnRelativePositions) {
   EXPECT_NEAR(scores[0][0].item<double>(), query.dot(key).item<double>(), 1e-12);
 }
 
-TEST(Gpt, TargetsAreTheNextTokensAndRowsAreContiguous) {
+TEST(Gpt, TargetsAreTheNextTokensAndSamplesAreConsecutivePiecesOfTheText) {
   const Gpt workload(parse_shape("seq=16"), "");
   const Batch batch = workload.batch(at::arange(2));
   const std::string text(built_in_text().substr(0, 33));
@@ -266,7 +266,7 @@ TEST(Gpt, TargetsAreTheNextTokensAndRowsAreContiguous) {
   EXPECT_EQ(workload.loss_terms(batch), 32);
 }
 
-TEST(Gpt, PaddedTargetsAreIgnoredAndEveryRowHasAnUnpaddedOne) {
+TEST(Gpt, TheLossIgnoresPaddedTargetsAndEverySampleHasAnUnpaddedOne) {
   const Gpt workload(parse_shape("tiny,dropout=0"), "");
   const auto model = workload.model(1);
   std::set<int64_t> lengths;
@@ -288,14 +288,14 @@ Workload::Forward always(int64_t token, int64_t vocab) {
   return [=](const Batch& batch) { return at::one_hot(at::full_like(batch.input, token), vocab).to(at::kFloat) * 1e3; };
 }
 
-TEST(Gpt, ContinuesATextByTheLikelyTokens) {
+TEST(Gpt, ContinuesATextWithTheTokenThatTheModelPredicts) {
   const Gpt workload(parse_shape("tiny"), "");
   const std::string text = workload.continued(always('x', 257), 20, 1);
   EXPECT_EQ(text.size(), (11 + 1) / 2 + 20u);
   EXPECT_TRUE(text.ends_with(std::string(20, 'x'))) << text;
 }
 
-TEST(Gpt, GeneratedTextDependsOnlyOnTheSeed) {
+TEST(Gpt, GeneratedTextIsTheSameForTheSameSeedAndDiffersForAnother) {
   const Gpt workload(parse_shape("tiny"), "");
   const auto model = workload.model(1);
   model->eval();
@@ -321,7 +321,7 @@ TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
 }
 
 // In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
-TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
+TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
   const auto workload = workload_registry().at("gpt-exact").make({.scale = 3});
   const auto narrow = workload->model(1), wide = workload->model(1);
   wide->to(at::kDouble);
@@ -338,7 +338,7 @@ TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
   }
 }
 
-TEST(GptExact, GradientsOfSingleRowsAddUpToThoseOfTheBatch) {
+TEST(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
   const auto workload = workload_registry().at("gpt-exact").make({.scale = 1});
   const auto whole = workload->model(1), parts = workload->model(1);
   const Batch batch = workload->batch(at::arange(5));
@@ -398,7 +398,7 @@ TEST_F(TokenFiles, InvalidOnesAreRefusedWithTheReason) {
   EXPECT_NE(refusal(floats, 256).find("must hold one tensor, of whole numbers"), std::string::npos);
 }
 
-TEST_F(TokenFiles, MustHoldTenRows) {
+TEST_F(TokenFiles, WithTooFewTokensForTenSamplesAreRefused) {
   const auto path = write("short.txt", std::string(160, 'a'));
   EXPECT_THROW(Gpt(parse_shape("seq=16"), path), UsageError);
   EXPECT_EQ(Gpt(parse_shape("seq=16"), write("ten.txt", std::string(161, 'a'))).samples(), 9);

@@ -124,7 +124,7 @@ LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, boo
   return all;
 }
 
-TEST(DelayedWeights, HaveTheBitsOfOneBackwardPass) {
+TEST(DelayedWeights, GradientsHaveTheBitsOfAnUndelayedBackwardPass) {
   for (const bool bf16 : {false, true}) {
     const LinearGradients whole = gradients_of(nullptr, bf16),
                           split = gradients_of(std::make_shared<DelayedWeights>(), bf16);
@@ -136,7 +136,7 @@ TEST(DelayedWeights, HaveTheBitsOfOneBackwardPass) {
   }
 }
 
-TEST(DelayedWeights, AreComputedOnce) {
+TEST(DelayedWeights, GradientsAreNotAddedAgainByASecondCompute) {
   const auto delayed = std::make_shared<DelayedWeights>();
   const at::Tensor weight = gradients_of(delayed, false).weight, before = weight.clone();
   delayed->compute();
@@ -157,7 +157,7 @@ TEST(Conv, InitialisesWithinGlorotsBoundAndZeroBias) {
 
 Context at_step(int64_t step, const at::Tensor& ids, uint64_t seed = 7) { return {seed, step, ids}; }
 
-TEST(Dropout, DropsTheSameFeaturesForEveryDistributionOfSamples) {
+TEST(Dropout, DropsTheSameFeaturesOfASampleForEveryNumberOfRanks) {
   const Dropout dropout(0.5, 0);
   const auto ids = at::randperm(60'000).slice(0, 0, 64);
   const auto whole = dropout.forward(at::ones({64, 256}), at_step(3, ids));

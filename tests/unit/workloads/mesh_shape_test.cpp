@@ -24,7 +24,7 @@ TEST(MeshText, IsParsedAndAxesOfOneRankAreDropped) {
   EXPECT_FALSE(is_plain(parse_mesh("shard=8")));
 }
 
-TEST(MeshText, IsRefusedWithTheReason) {
+TEST(MeshText, IsRefusedWithTheReasonIfInvalid) {
   const auto refusal_of = [](const std::string& text) -> std::string {
     try {
       parse_mesh(text);
@@ -49,7 +49,7 @@ std::vector<int> replicas(const MeshShape& shape) {
   return all;
 }
 
-TEST(RankSamples, DependOnlyOnTheDataAxes) {
+TEST(RankSamples, DependOnTheRanksPlacesOnDpAndShardButNotOnTpAndPp) {
   EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}}), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(replicas({{"pp", 2}, {"dp", 2}}), (std::vector<int>{0, 1, 0, 1}));
   EXPECT_EQ(replicas({{"dp", 2}, {"tp", 2}, {"shard", 2}}), (std::vector<int>{0, 1, 0, 1, 2, 3, 2, 3}));

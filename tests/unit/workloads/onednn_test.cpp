@@ -85,7 +85,7 @@ TEST(OneDnn, IsNotUsedForSmallProductsOrFloat64) {
   EXPECT_EQ(calls.count(), 0);
 }
 
-TEST(OneDnn, BackwardPassUsesOneDnnIfTheForwardPassDid) {
+TEST(OneDnn, BackwardPassUsesOneDnnExactlyIfTheForwardPassDid) {
   for (const bool forward_on : {true, false}) {
     const at::Tensor x = at::randn({64, 300}), weight = at::randn({90, 300}).requires_grad_(),
                      bias = at::zeros({90}).requires_grad_();
@@ -119,7 +119,7 @@ at::Tensor output_after(Strategy& strategy) {
   return result.output.clone();
 }
 
-TEST(OneDnn, SettingOfOneDnnDoesNotChangeTheTrainingResult) {
+TEST(OneDnn, TrainingResultWithOneDnnIsCloseToThatWithout) {
   at::set_num_threads(1);
   for (const char* name : {"cpu", "dp"}) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));

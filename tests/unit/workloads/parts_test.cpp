@@ -45,7 +45,7 @@ std::string refused(const Folder& folder) {
   return refusal([&] { load_parts(folder.text(), "--resume"); });
 }
 
-TEST(CheckpointParts, AreReadAsWholeTensors) {
+TEST(CheckpointParts, OfSeveralFilesAreReadAsWholeTensors) {
   const Folder folder;
   const TensorFile loaded = load_parts(saved(folder, complete()), "--resume");
   EXPECT_TRUE(loaded.find("m").equal(matrix));
@@ -137,7 +137,7 @@ std::string index_of(const std::string& of_save) {
   return R"({"format":"dpbench parts 1","save":")" + of_save + R"(","files":1,"metadata":{}})";
 }
 
-TEST(CheckpointParts, OfADirectoryNotWrittenByDpbenchAreRefused) {
+TEST(CheckpointParts, OfADirectoryWithADamagedOrForeignIndexAreRefused) {
   for (const auto& [index, due] :
        {std::pair<std::string, std::string>{"", "damaged index.json"},
         {"[]", "damaged index.json"},

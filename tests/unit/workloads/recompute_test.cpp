@@ -67,7 +67,7 @@ class Recompute : public testing::TestWithParam<Setting> {
   void TearDown() override { set_runtime(Runtime::fast); }
 };
 
-TEST_P(Recompute, HasTheBitsOfKeptActivations) {
+TEST_P(Recompute, GivesTheSameOutputGradientsAndBuffersAsKeptActivations) {
   const After kept = one_step(GetParam(), 0);
   for (const int64_t blocks : {1, 2, 3}) {
     SCOPED_TRACE(blocks);
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
 
-TEST(Recompute, WorkloadsPredictTheSameClasses) {
+TEST(Recompute, OfAModelWithExpertsDoesNotChangeThePredictedClasses) {
   const WorkloadInfo& info = workload_registry().at("gpt");
   const auto plain = make_workload(info, {.model = "tiny-experts"});
   const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});
@@ -134,7 +134,7 @@ int64_t kept_bytes(int64_t layers, int64_t recompute) {
   return CountedAllocator::live() - before;
 }
 
-TEST(RecomputeMemory, ALayerKeepsOnlyItsInput) {
+TEST(RecomputeMemory, RecomputedLayersKeepOneInputPerGroupOfLayers) {
   const CountedAllocator counted;
   constexpr int64_t input = 2 * 128 * 128 * 4;  // rows, tokens, columns, bytes
   EXPECT_EQ(kept_bytes(5, 1) - kept_bytes(4, 1), input);
@@ -142,7 +142,7 @@ TEST(RecomputeMemory, ALayerKeepsOnlyItsInput) {
   EXPECT_GT(kept_bytes(5, 0) - kept_bytes(4, 0), 10 * input);
 }
 
-TEST(RecomputeMemory, EvaluationKeepsNothing) {
+TEST(RecomputeMemory, AForwardPassWithoutGradientsBuildsNoAutogradGraph) {
   const at::NoGradGuard no_grad;
   const auto workload = made({"gpt", "tiny"});
   const auto model = workload->model(1);

@@ -107,7 +107,7 @@ std::string refusal_of(const std::string& folder) {
   return read;
 }
 
-TEST(DataDirectory, IsRefusedWhenItsFilesDoNotMatch) {
+TEST(DataDirectory, IsRefusedWhenLabelsOrImagesAreInvalidOrDifferInNumber) {
   const auto with = [](const std::string& name, const Bytes& bytes) {
     const Mnist mnist;
     write(mnist.folder / name, bytes);
@@ -121,7 +121,7 @@ TEST(DataDirectory, IsRefusedWhenItsFilesDoNotMatch) {
   expect_line(with("t10k-labels-idx1-ubyte", idx(3, {5, 28, 28}, counting(5 * 784))), {"t10k-labels", "0x00000803"});
 }
 
-TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
+TEST(DataDirectory, IsRefusedWhenItOrOneOfItsFilesIsMissing) {
   const Mnist mnist;
   fs::remove(mnist.folder / "t10k-images-idx3-ubyte");
   expect_line(refusal_of(mnist.folder.text()), {"--data", mnist.folder.text(), "t10k-images-idx3-ubyte"});
@@ -145,7 +145,7 @@ TEST(DataDirectory, WithTrainAndTestSwappedIsRefused) {
   expect_line(refusal([&] { require_mnist(mnist.folder.text()); }), {"t10k-images-idx3-ubyte", "20", "5"});
 }
 
-TEST(DataDirectory, IsRefusedWhenAPackedFileIsTruncated) {
+TEST(DataDirectory, IsRefusedWhenAGzipFileIsTruncated) {
   const Mnist mnist("-", true);
   EXPECT_EQ(refusal_of(mnist.folder.text()), "nothing was refused");
   auto packed = gzip(idx(3, {20, 28, 28}, counting(20 * image_bytes)));
@@ -199,7 +199,7 @@ TEST(DrawnDigits, DependOnlyOnSeedAndIndex) {
   EXPECT_NE(drawn(2, 77), early);
 }
 
-TEST(DrawnDigits, AreInkOnAnEmptyBackground) {
+TEST(DrawnDigits, HaveBetween16And299BrightPixels) {
   for (int64_t i = 0; i < 200; ++i) {
     const auto pixels = drawn(1, i);
     const auto bright = std::ranges::count_if(pixels, [](uint8_t p) { return p > 100; });
@@ -263,7 +263,7 @@ TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
   EXPECT_EQ(set.pixels(7)[0], 8);
 }
 
-TEST(SharedRows, AreRefusedWithoutAWritableDirectory) {
+TEST(SharedRows, AreRefusedIfTheirDirectoryDoesNotExist) {
   std::atomic<int> made = 0;
   expect_line(refusal([&] { counted("/nonexistent-dpbench", made); }), {"/nonexistent-dpbench/rows", "No such file"});
 }

@@ -35,14 +35,14 @@ class RuntimeTest : public testing::Test {
              bias_ = at::randn({3}).requires_grad_(), labels_ = at::randint(3, {8});
 };
 
-TEST_F(RuntimeTest, RuntimeTorchUsesOnlyTorchsAutogradNodes) {
+TEST_F(RuntimeTest, TheLossHasTorchsAutogradNodeWithRuntimeTorchAndDpbenchsWithFast) {
   set_runtime(Runtime::torch);
   EXPECT_EQ(loss().grad_fn()->name(), "NllLossBackward0");
   set_runtime(Runtime::fast);
   EXPECT_EQ(loss().grad_fn()->name(), "CrossEntropyBackward");
 }
 
-TEST_F(RuntimeTest, TorchAndFastGiveTheSameBits) {
+TEST_F(RuntimeTest, TorchAndFastGiveTheSameWeightGradientBits) {
   const auto by_dpbench = [](const at::Tensor& loss) { backward(loss); };
   EXPECT_TRUE(at::equal(gradient(Runtime::torch, by_dpbench), gradient(Runtime::fast, by_dpbench)));
 }

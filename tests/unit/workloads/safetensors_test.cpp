@@ -154,7 +154,7 @@ TEST(Safetensors, OffsetsWithGapsOrOverlapsAreRefused) {
   EXPECT_EQ(refused("{}", 0), "nothing was refused");
 }
 
-TEST(Safetensors, AFileOfTheWrongLengthIsRefused) {
+TEST(Safetensors, AFileOfTheWrongLengthOrThatIsNoRegularFileIsRefused) {
   const Folder folder;
   const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", data(8, '\1');
   const std::string path = (folder / "x").string();
@@ -178,7 +178,7 @@ TEST(Safetensors, AFileOfTheWrongLengthIsRefused) {
 }
 
 // Random characters of the header are changed. Every damaged header must be parsed or refused with a UsageError.
-TEST(Safetensors, DamagedHeadersAreParsedOrRefused) {
+TEST(Safetensors, RandomlyDamagedHeadersAreParsedOrRefusedWithAUsageError) {
   const std::string good = R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
                            R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
   std::mt19937 random(7);
@@ -206,7 +206,7 @@ TEST(Safetensors, DamagedHeadersAreParsedOrRefused) {
   EXPECT_GT(refusals, 15000);
 }
 
-TEST(Safetensors, FileIsReplacedAtomically) {
+TEST(Safetensors, FileIsReplacedWithDefaultPermissionsAndNoTemporaryFileIsLeft) {
   const Folder folder;
   const std::string path = write_text(folder / "x", "old content");
   SafetensorsHeader header{.tensors = {{.name = "w", .dtype = "U8", .shape = {1}}}, .metadata = {}};

@@ -61,7 +61,7 @@ TEST(DistributedSampler, EqualsPyTorchsIndicesForAWholeMnistEpoch) {
   EXPECT_EQ(std::accumulate(got.begin(), got.end(), int64_t{0}), 227'620'238);
 }
 
-TEST(DistributedSampler, AssignsEachSampleOnceAndPadsWithTheFirst) {
+TEST(DistributedSampler, RanksGetEqualCountsAndEachSampleAtMostOnceApartFromPadding) {
   for (const int64_t world : {1, 2, 3, 7, 8})
     for (const bool drop_last : {false, true}) {
       std::map<int64_t, int> seen;
@@ -84,7 +84,7 @@ TEST(DistributedSampler, OrderChangesWithTheEpoch) {
   EXPECT_EQ(indices({.samples = 100}, 1), indices({.samples = 100, .seed = 1}, 0));
 }
 
-TEST(DistributedSampler, RefusesARankOutsideItsWorld) {
+TEST(DistributedSampler, RefusesARankOutsideItsWorldAndAnEmptyDataset) {
   EXPECT_THROW(DistributedSampler({.samples = 10, .world = 2, .rank = 2}), std::runtime_error);
   EXPECT_THROW(DistributedSampler({.samples = 0}), std::runtime_error);
 }

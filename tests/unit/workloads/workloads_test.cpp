@@ -63,7 +63,7 @@ TEST(Workloads, HaveTheDocumentedParameterNames) {
                   "norm3.bias", "dense1.weight", "dense1.bias", "dense2.weight", "dense2.bias"}));
 }
 
-TEST(Workloads, HaveTheDocumentedBatchAndScaling) {
+TEST(Workloads, HaveTheDocumentedBatchScalingAndOptimizer) {
   EXPECT_EQ(workload_registry().at("random-linear").batch, 30);
   EXPECT_EQ(workload_registry().at("random-linear").scaling, Scaling::strong);
   for (const auto* name : {"mnist-mlp", "convnet"}) {
@@ -211,7 +211,7 @@ TEST(Workloads, LossIsTheMeanOverSamples) {
   }
 }
 
-TEST(Workloads, RunInEveryDtypeAndScaleAndWithSmoothActivations) {
+TEST(Workloads, RunInEveryDtypeAtScales1And2AndWithSmoothActivations) {
   for (const auto& name : names)
     for (const auto& options : {WorkloadOptions{}, WorkloadOptions{.scale = 2}, WorkloadOptions{.smooth = true}})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
