@@ -1,5 +1,5 @@
 // The judges: functions that verify the recorded results of one scenario and add rows to the result table. They do not
-// run the strategy. A comment beside each judge names its checks.
+// run the strategy. A judge names its checks where it adds their rows.
 #pragma once
 
 #include <vector>
@@ -14,31 +14,26 @@ using Judge = void (*)(const Trial& trial, Rows& rows);
 // Allowed relative error of a float64 result: 15 times the largest error (6.6e-14) measured for correct strategies.
 inline constexpr double exact_bound = 1e-12;
 
-// Runs the checks output-shape, output-dtype and loss-finite; in float64 also output-value and loss-value, in other
-// dtypes output-replay and loss-replay.
-void judge_outputs(const Trial& trial, Rows& rows);
-void judge_start(const Trial& trial, Rows& rows);  // runs the check initial-broadcast
-// For scenarios in float64: runs the gradient check that the scenario names, and gradient-vs-baseline if the scenario
-// requests it.
+void judge_start(const Trial& trial, Rows& rows);    // parameters and buffers before the first step
+void judge_outputs(const Trial& trial, Rows& rows);  // outputs and losses
+// Gradients of scenarios in float64, compared with the oracle's and, if the scenario requests it, the single device's.
 void judge_gradients(const Trial& trial, Rows& rows);
-// For scenarios in float32 or bfloat16: runs the gradient check that the scenario names, and gradient-exact for models
-// with exact sums.
+// Gradients of scenarios in float32 or bfloat16, compared with replayed ones.
 void judge_replay(const Trial& trial, Rows& rows);
-// Runs the check gradient-accuracy, for models with softplus instead of ReLU.
-void judge_accuracy(const Trial& trial, Rows& rows);
-void judge_strides(const Trial& trial, Rows& rows);     // runs the check gradient-layout
-void judge_unused(const Trial& trial, Rows& rows);      // runs the checks unused-parameters, frozen-parameters
-void judge_agreement(const Trial& trial, Rows& rows);   // runs the checks ranks-agree-gradients, -parameters, -state
-void judge_buffers(const Trial& trial, Rows& rows);     // runs the checks buffers, buffers-replay
-void judge_optimizer(const Trial& trial, Rows& rows);   // runs the check optimizer-replay
-void judge_poison(const Trial& trial, Rows& rows);      // runs the checks non-finite, non-finite-skipped
-void judge_evaluation(const Trial& trial, Rows& rows);  // runs the checks evaluation, evaluation-replay
-void judge_reductions(const Trial& trial, Rows& rows);  // runs the checks reduction, reduction-agrees, collective-order
-void judge_traffic(const Trial& trial, Rows& rows);     // runs the check collective-bytes
-void judge_memory(const Trial& trial, Rows& rows);      // runs the check live-parameters
-void judge_learning(const Trial& trial, Rows& rows);    // runs the check loss-falls
-void judge_rows(const Trial& trial, Rows& rows);        // runs the check rows-untouched
-void judge_ending(const Trial& trial, Rows& rows);      // runs the check finish
+void judge_accuracy(const Trial& trial, Rows& rows);    // the error of gradients, for models with softplus, not ReLU
+void judge_strides(const Trial& trial, Rows& rows);     // strides of gradients
+void judge_unused(const Trial& trial, Rows& rows);      // unused and frozen parameters
+void judge_agreement(const Trial& trial, Rows& rows);   // equality of the ranks' gradients, parameters and state
+void judge_buffers(const Trial& trial, Rows& rows);     // buffers such as BatchNorm's statistics
+void judge_optimizer(const Trial& trial, Rows& rows);   // updates of the optimizer
+void judge_poison(const Trial& trial, Rows& rows);      // gradients with NaN or infinity
+void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation between steps
+void judge_reductions(const Trial& trial, Rows& rows);  // results, agreement and order of collectives
+void judge_traffic(const Trial& trial, Rows& rows);     // bytes of collectives
+void judge_memory(const Trial& trial, Rows& rows);      // bytes of gathered parameters
+void judge_learning(const Trial& trial, Rows& rows);    // the fall of the loss
+void judge_rows(const Trial& trial, Rows& rows);        // samples, which the strategy must not change
+void judge_ending(const Trial& trial, Rows& rows);      // the state after the strategy's last call
 
 // All judges that check a single run, in order of execution.
 inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
@@ -53,11 +48,11 @@ struct ReductionCount {
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Runs the check collective-count, which compares a step without micro-batches with a step that has several.
+// Compares the reductions of a step without micro-batches with those of a step that has several.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
-void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised,
-                  Rows& rows);  // runs the check run-to-run, which compares two runs
-// Runs the check world-1-bits, which compares a world of 1 with the single-device baseline.
+// Compares two runs of the same steps. promised: true if the strategy declares that they give the same bits.
+void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows);
+// Compares a world of 1 with the single-device baseline.
 void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);
 
 }  // namespace dpbench
