@@ -86,14 +86,17 @@ class PipelineReference : public Strategy {
       backward_pass(micro.size(), is(Mistake::backward_in_reverse) ? micro.size() - 1 - k : k);
     for (Transfer& sent : sent_) sent.wait();
     sent_.clear();
-    if (!is(Mistake::split_after_the_average)) compute_weights();
+    if (is(Mistake::split_after_the_average))
+      for (const Parameter& one : own_)
+        if (!one.tensor.grad().defined()) one.tensor.mutable_grad() = at::zeros_like(one.tensor);
+    if (splits()) compute_weights(is(Mistake::split_after_the_average) ? micro.size() - 1 : micro.size());
     if (!is(Mistake::tie_not_summed) && !is(Mistake::tie_summed_each_micro_batch)) sum_tied();
     if (!is(Mistake::replicas_not_averaged)) {
       std::vector<at::Tensor> gradients;
       for (const Parameter& one : own_) gradients.push_back(one.tensor.grad().detach());
       sum_over(replicas_, gradients, replicas_.size * (is(Mistake::averaged_over_all_ranks) ? axis_.size : 1));
     }
-    if (is(Mistake::split_after_the_average)) compute_weights();
+    if (is(Mistake::split_after_the_average)) live_.back().weights->compute();
     if (clip_norm_) clip();
     if (!(is(Mistake::first_stage_not_trained) && axis_.rank == 0)) optimizer_->step(step);
     StepResult result;
@@ -161,7 +164,7 @@ class PipelineReference : public Strategy {
  private:
   struct Live {
     at::Tensor input, output, loss;
-    std::shared_ptr<DelayedWeights> weights = std::make_shared<DelayedWeights>();
+    std::shared_ptr<DelayedWeights> weights;  // weight gradients not yet computed; null if backward passes are whole
   };
 
   bool is(Mistake mistake) const { return mistake_ == mistake; }
@@ -181,7 +184,8 @@ class PipelineReference : public Strategy {
     const at::Tensor& ids = is(Mistake::ids_of_the_first) && micro[0].rows() >= batch.rows()
                                 ? micro[0].ids.narrow(0, 0, batch.rows())
                                 : batch.ids;
-    const DelayedWeights::Scope scope(splits() ? here.weights : nullptr);
+    if (splits()) here.weights = std::make_shared<DelayedWeights>();
+    const DelayedWeights::Scope scope(here.weights);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
     if (!is_last()) {
@@ -225,8 +229,8 @@ class PipelineReference : public Strategy {
     if (is(Mistake::tie_summed_each_micro_batch)) sum_tied();
   }
 
-  void compute_weights() {
-    for (size_t k = 0; k < live_.size(); ++k) {
+  void compute_weights(size_t micros) {
+    for (size_t k = 0; k < micros; ++k) {
       if (is(Mistake::split_last_dropped) && k + 1 == live_.size() && k > 0) continue;
       // A buffer of inputs that is reused before the weight gradients are computed.
       if (is(Mistake::split_with_the_next_input) && k + 1 < live_.size() &&
@@ -327,11 +331,12 @@ std::vector<Mutant> pipeline_mutants() {
              "dp=2,pp=2"),
       mutant("pipeline-buffers-of-each-replica", buffers_of_each_replica, "buffers", "not broadcast", "convnet",
              "dp=2,pp=2"),
-      mutant("pipeline-drops-the-last-weight-gradients", split_last_dropped, "accumulation", "TERM1"),
-      mutant("pipeline-weight-gradients-after-the-average", split_after_the_average, "gradient-meaning", "TERM2", "gpt",
-             "dp=2,pp=2"),
+      mutant("pipeline-drops-the-last-weight-gradients", split_last_dropped, "accumulation", "embed_tokens.weight",
+             "gpt"),
+      mutant("pipeline-weight-gradients-after-the-average", split_after_the_average, "ranks-agree-gradients",
+             "not reduced on every rank", "gpt", "dp=2,pp=2"),
       mutant("pipeline-reuses-an-input-before-the-weight-gradients", split_with_the_next_input, "accumulation",
-             "TERM3"),
+             "n.1.weight", "mnist-mlp", "pp=2"),
       mutant("pipeline-with-split-backward-passes", split, "", "", "gpt"),
       mutant("pipeline-right-on-a-grid", none, "", "", "gpt", "dp=2,pp=2"),
       mutant("pipeline-right", none, "", ""),
