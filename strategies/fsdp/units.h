@@ -33,7 +33,7 @@ class Units {
   enum class Reduce { after_each_unit, later };
   // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
   // the last piece's output; an undefined tensor if that is the loss. last: true in the step's last micro-batch.
-  void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce reduce, Phases& phases);
+  void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce when, Phases& phases);
   // Reduces the gradients of a stage's units after Reduce::later. all: true if no other stage of this rank will add
   // gradients of the same micro-batch.
   void reduce_stage(size_t stage, bool last, bool all, Phases& phases);

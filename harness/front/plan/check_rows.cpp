@@ -99,7 +99,7 @@ std::vector<Place> products_of(const Selection& selection, const StrategyEntry& 
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
                                           const WorkloadEntry& workload) {
-  const auto fitting = backends_for(place.device, catalogue);
+  auto fitting = backends_for(place.device, catalogue);
   const bool in_full = place.world <= selection.check->whole_worlds;
   if (fitting.empty() || !(in_full || backend_matters(selection, resolved.places, place, workload)))
     return resolved.backends;

@@ -59,8 +59,8 @@ class CallWaits {
   // Begins a call; its time limit starts now.
   void begin(const HostsCall& call);
   const HostsCall& current() const { return current_; }
-  // Waits for one part of the current call. Throws if the part fails, or if another host gives up.
-  void await(const WorkPtr& part, WaitFor target);
+  // Waits for one part of the current call. Throws if it fails, or if another host gives up.
+  void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
   // Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
   // flags are no longer read then.
