@@ -34,8 +34,8 @@ class Units {
   // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
   // the last piece's output; an undefined tensor if that is the loss. last: true in the step's last micro-batch.
   void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce when, Phases& phases);
-  // Reduces the gradients of a stage's units after Reduce::later. all: true if no other stage of this rank will add
-  // gradients of the same micro-batch.
+  // Reduces the gradients of a stage's units after Reduce::later. Until then the stage keeps them unsharded. all: true
+  // if no other stage of this rank will add gradients of the same micro-batch.
   void reduce_stage(size_t stage, bool last, bool all, Phases& phases);
 
   void clear_gradients();

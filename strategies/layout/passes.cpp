@@ -35,6 +35,8 @@ Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stag
 
 StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases) {
   step_ = step;
+  sent_.clear();  // not empty if an earlier step threw
+  arriving_.clear();
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});
   delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);

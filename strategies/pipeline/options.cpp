@@ -23,9 +23,11 @@ std::optional<Schedule> given_schedule(const Params& params) {
     throw UsageError(name + ": the file gives the schedule and the stages, so leave out " + params.owner() +
                      ".schedule and " + params.owner() + ".stages");
   Schedule schedule = read_csv_file(path);
+  for (auto& list : schedule.ranks) std::erase_if(list, [](const Action& one) { return !has_microbatch(one.kind); });
+  if (std::ranges::any_of(schedule.ranks, &std::vector<Action>::empty))
+    throw UsageError(name + "=" + path + ": a line, which stands for a rank, has no computations");
   if (const std::vector<Fault> faults = verify(schedule); !faults.empty())
     throw UsageError(name + "=" + path + ": " + text_of(faults.front()) + ". See dpbench schedule " + path);
-  for (auto& list : schedule.ranks) std::erase_if(list, [](const Action& one) { return !has_microbatch(one.kind); });
   return schedule;
 }
 
@@ -88,6 +90,9 @@ const Schedule& Schedules::of(int microbatches) {
   const auto known = made_.find(microbatches);
   if (known != made_.end()) return known->second;
   const Schedule schedule = computations_of(microbatches);
+  if (schedule.pipelines > 1)
+    throw UsageError(options_.owner + ".schedule=" + schedule.name + " has every stage twice, which " + options_.owner +
+                     " does not run");
   return made_.emplace(microbatches, has_transfers(schedule) ? schedule : lower(schedule)).first->second;
 }
 

@@ -176,6 +176,7 @@ std::vector<Case> with_experts() {
   for (const char* workload : {"probe-experts", "gpt-exact-experts"}) {
     for (const int world : {2, 4}) all.push_back({"ep", workload, world});
     all.push_back({"ep", workload, 4, {"grid", {}}, at::kFloat, "dp=2,ep=2"});
+    all.push_back({"layout", workload, 4, {"zb_h1", {{"schedule", "zb-h1"}}}, at::kFloat, "ep=2,pp=2"});
     for (const char* mesh : {"ep=2,pp=2", "shard=2,ep=2"})
       all.push_back({"layout", workload, 4, {"experts", {{"poison", "on"}}}, at::kFloat, mesh});
   }
@@ -208,7 +209,7 @@ std::vector<Case> laid_out() {
   add("shard=2,pp=2", {"gpt"}, interleaved);
   add("shard=2,pp=2", {"gpt"}, zb_h1);
   add("pp=2,shard=2", {"gpt", "probe-tied"}, zbv);
-  add("pp=2,tp=2", {"gpt"}, zb_h1);
+  for (const char* mesh : {"pp=2,tp=2", "cp=2,pp=2"}) add(mesh, {"gpt"}, zb_h1);
   add("shard=3", {"probe-strided", "probe-frozen"}, each);
   add("cp=2,tp=2", {"gpt", "gpt-exact", "probe-llama"}, sequence);
   add("cp=2,pp=2", {"gpt", "gpt-exact"}, interleaved);

@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>
+
+#include "workloads/base/runtime.h"
 
 namespace dpbench {
 namespace {
@@ -17,6 +20,14 @@ const Node* parameter_of(const torch::autograd::Edge& weight) {
   const Node* node = weight.function.get();
   while (node->num_outputs() == 1) node = node->next_edge(0).function.get();
   return node;
+}
+
+// Adds the gradients to the one that the parameter's node stores. The node takes over the sum, without a copy, if the
+// parameter has no gradient yet.
+void accumulate(Node& parameter, torch::autograd::variable_list gradients) {
+  for (size_t i = 1; i < gradients.size(); ++i) gradients[0] = gradients[0] + gradients[i];
+  gradients.resize(1);
+  parameter(std::move(gradients));
 }
 
 }  // namespace
@@ -34,6 +45,8 @@ void DelayedWeights::add(torch::autograd::Edge weight, std::function<at::Tensor(
 }
 
 void DelayedWeights::compute() {
+  const at::NoGradGuard no_grad;
+  const OwnWalk here;
   std::vector<Product> products = std::exchange(products_, {});
   for (size_t i = 0; i < products.size(); ++i) {
     if (!products[i].gradient) continue;
@@ -45,8 +58,11 @@ void DelayedWeights::compute() {
         weights.push_back(products[j].weight);
         gradients.push_back(std::exchange(products[j].gradient, nullptr)());
       }
-    torch::autograd::Engine::get_default_engine().execute(weights, gradients, /*keep_graph=*/false,
-                                                          /*create_graph=*/false, /*accumulate_grad=*/true);
+    if (weights[0].function.get() == parameter)
+      accumulate(*weights[0].function, std::move(gradients));
+    else
+      torch::autograd::Engine::get_default_engine().execute(weights, gradients, /*keep_graph=*/false,
+                                                            /*create_graph=*/false, /*accumulate_grad=*/true);
   }
 }
 

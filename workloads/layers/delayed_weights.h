@@ -31,8 +31,9 @@ class DelayedWeights {
 
   // gradient: computes the gradient of the weight to which the edge leads.
   void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
-  // Computes the gradients left so far and adds them to those of the parameters. The bits are those of one backward
-  // pass: several gradients of a parameter are summed first, in the order in which they were left.
+  // Computes the gradients left so far and adds them to those of the parameters. Several gradients of a parameter are
+  // summed first, in the order in which they were left. So the bits are those of one backward pass, unless that pass
+  // also gives the parameter a gradient that is not delayed.
   void compute();
 
  private:

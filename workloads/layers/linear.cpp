@@ -30,7 +30,10 @@ struct LinearNode : torch::autograd::Node {
     if (!dy.defined()) return results;
     if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack(), by_onednn);
     if (task_should_compute_output(1)) {
-      const auto gradient = [dy, x = input.unpack(), onednn = by_onednn] { return product(dy.t(), x, onednn); };
+      // The detached input keeps its values alive, but not the graph that computed it.
+      const auto gradient = [dy, x = input.unpack().detach(), onednn = by_onednn] {
+        return product(dy.t(), x, onednn);
+      };
       if (delayed)
         delayed->add(next_edge(1), gradient);
       else

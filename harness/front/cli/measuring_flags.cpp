@@ -402,6 +402,8 @@ void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
   if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
   if (!o.what.draws_layouts()) return;
+  o.what.check->names_strategies = o.what.strategies.empty();
+  o.what.check->names_workloads = o.what.workloads.empty();
   if (placed || !o.what.model.empty() || !o.what.params.empty() || o.what.recompute > 0 || !o.what.backends.empty())
     throw UsageError(
         "--layouts draws meshes, models, parameters and backends: leave out --mesh, --cpus, --gpus, --model, "

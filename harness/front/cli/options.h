@@ -41,8 +41,11 @@ inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off
 struct CheckSelection {
   // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
   bool draws_worlds = false;
-  int products = 0;         // highest number of axes of the meshes that `check` adds; below 2: it adds none
-  int64_t layouts = 0;      // number of random layouts that `check` runs instead of all other cases
+  int products = 0;     // highest number of axes of the meshes that `check` adds; below 2: it adds none
+  int64_t layouts = 0;  // number of random layouts that `check` runs instead of all other cases
+  // False if the user named strategies or workloads, or all of them. True: random layouts come from the strategies with
+  // most axes, and from the workloads with sizes to draw.
+  bool names_strategies = true, names_workloads = true;
   bool drawn_seed = false;  // true: the seed is random, not chosen by the user
   // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
   int whole_worlds = max_world;

@@ -171,7 +171,7 @@ void refuse_too_much_work(int64_t stages, int64_t microbatches) {
 // ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the file
 // must contain. The verifier reports missing ones.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
-  if (!std::filesystem::exists(path)) {
+  if (std::error_code failed; !std::filesystem::exists(path, failed)) {
     std::vector<std::string> known = names_of(pipeline::families());
     throw UsageError("'" + one_line(path, 200) + "' is neither a schedule" + did_you_mean(path, known) +
                      " nor a file; schedules: " + join(known) + "; see " + shell_command("schedule --list"));

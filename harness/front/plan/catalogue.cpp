@@ -47,7 +47,7 @@ StrategyEntry strategy_from(const Json& json) {
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
           .unproven_on_gpu = json.value("unproven_on_gpu", false),
-          .axes = json.value("axes", std::vector<std::string>{"dp"}),
+          .axes = json.value("axes", std::vector<std::string>{default_axis}),
           .declares = declarations_from(json.value("declares", Json::array())),
           .params = params_from(json.value("params", Json::array())),
           .python = json.value("python", false)};

@@ -35,10 +35,10 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
 void name_layouts(Selection& selection, const Catalogue& catalogue) {
   size_t most_axes = 0;
   for (const auto& strategy : catalogue.strategies) most_axes = std::max(most_axes, strategy.axes.size());
-  if (selection.strategies.empty())
+  if (selection.strategies.empty() && selection.check->names_strategies)
     for (const auto& strategy : catalogue.strategies)
       if (strategy.axes.size() == most_axes) selection.strategies.push_back(strategy.name);
-  if (selection.workloads.empty())
+  if (selection.workloads.empty() && selection.check->names_workloads)
     for (const auto& workload : catalogue.workloads)
       if (!workload.drawn_sizes.empty()) selection.workloads.push_back(workload.name);
 }

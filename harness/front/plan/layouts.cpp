@@ -24,7 +24,7 @@ void set_mesh(CaseSpec& spec, const MeshShape& mesh) {
 
 // Returns the mesh of a case. Without --mesh, all ranks are on the axis dp.
 MeshShape mesh_of(const CaseSpec& spec) {
-  return spec.mesh.empty() ? MeshShape{{"dp", spec.world}} : parse_mesh(spec.mesh);
+  return spec.mesh.empty() ? MeshShape{{default_axis, spec.world}} : parse_mesh(spec.mesh);
 }
 
 MeshShape drawn_mesh(std::mt19937_64& random, std::vector<std::string> axes) {

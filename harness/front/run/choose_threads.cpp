@@ -25,6 +25,7 @@ CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
   probe.strategy = baseline.name;
   probe.world = probe.processes = probe.threads = 1;
   probe.backend = no_backend;
+  probe.mesh = {};
   probe.params = {};
   probe.id = case_id(probe);
   return probe;

@@ -51,7 +51,7 @@ void GpuWatch::read(Watched& one, double seconds) {
     c.most_power_w = std::max(c.most_power_w.value_or(0), *milliwatts * 1e-3);
   const auto clock = nvml_->query<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_sm_clock);
   keep_least(c.least_sm_clock_mhz, clock);
-  if (clock) c.mean_sm_clock_mhz = (one.sm_clock_sum_mhz += *clock) / static_cast<double>(c.readings);
+  if (clock) c.mean_sm_clock_mhz = (one.sm_clock_sum_mhz += *clock) / static_cast<double>(++one.sm_clock_readings);
   keep_least(c.least_memory_clock_mhz, nvml_->query<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_memory_clock));
   if (const auto heat = nvml_->query<unsigned>("nvmlDeviceGetTemperature", one.device, nvml_gpu_temperature))
     c.most_temperature_c = std::max<int64_t>(c.most_temperature_c.value_or(*heat), *heat);

@@ -29,6 +29,7 @@ class GpuWatch {
     std::optional<unsigned long long> energy_at_start_mj;
     double energy_mj = 0, seconds = 0;  // energy and time, summed over the intervals from start() to read()
     double sm_clock_sum_mhz = 0;
+    int64_t sm_clock_readings = 0;
   };
   std::optional<unsigned long long> energy_mj(const Watched& one) const;
   void read(Watched& one, double seconds);

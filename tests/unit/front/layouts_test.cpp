@@ -47,6 +47,7 @@ std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
 
 TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithDrawnSizesUnlessNamed) {
   Selection what, named = of_grid(with_layouts());
+  what.check.emplace();
   name_layouts(what, with_layouts());
   EXPECT_EQ(what.strategies, std::vector<std::string>{"grid"});
   EXPECT_EQ(what.workloads, std::vector<std::string>{"blocks"});
@@ -55,6 +56,11 @@ TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithDrawnSizesUnlessNamed) {
   name_layouts(named, with_layouts());
   EXPECT_EQ(named.strategies, std::vector<std::string>{"ddp"});
   EXPECT_EQ(named.workloads, std::vector<std::string>{"mnist-mlp"});
+  Selection all = of_grid(with_layouts());
+  all.strategies.clear();
+  all.check->names_strategies = false;
+  name_layouts(all, with_layouts());
+  EXPECT_EQ(all.strategies, std::vector<std::string>{}) << "--strategy all";
 }
 
 TEST(Layouts, AreDrawnFromTheSeed) {

@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include <torch/csrc/autograd/variable.h>
+
 #include "strategies/api/named_tensors.h"
 #include "workloads/base/hash.h"
 #include "workloads/layers/autocast.h"
@@ -141,6 +143,30 @@ TEST(DelayedWeights, GradientsAreNotAddedAgainByASecondCompute) {
   const at::Tensor weight = gradients_of(delayed, false).weight, before = weight.clone();
   delayed->compute();
   EXPECT_TRUE(weight.equal(before));
+}
+
+TEST(DelayedWeights, DoNotKeepTheGraphOfTheirInput) {
+  const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_();
+  const auto delayed = std::make_shared<DelayedWeights>();
+  const DelayedWeights::Scope scope(delayed);
+  at::Tensor hidden = linear(at::randn({7, 6}, own_generator(2)), weight, {});
+  const c10::weak_intrusive_ptr<at::TensorImpl> watched(hidden.getIntrusivePtr());
+  linear(hidden, weight, {}).sum().backward();
+  hidden.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(DelayedWeights, BecomeTheParametersGradientWithoutACopy) {
+  const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_();
+  const void* product = nullptr;
+  DelayedWeights delayed;
+  delayed.add(torch::autograd::impl::gradient_edge(weight), [&] {
+    at::Tensor gradient = at::randn({6, 6}, own_generator(2));
+    product = gradient.const_data_ptr();
+    return gradient;
+  });
+  delayed.compute();
+  EXPECT_EQ(weight.grad().const_data_ptr(), product);
 }
 
 TEST(Conv, InitialisesWithinGlorotsBoundAndZeroBias) {

@@ -142,7 +142,7 @@ class ScheduleFile {
 
 constexpr char split_csv[] =
     "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n"
-    "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2\n";
+    "1UNSHARD,1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2,1REDUCE_GRAD\n";
 
 TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
   const auto workload = gpt();
@@ -230,6 +230,11 @@ TEST(Pipeline, RefusesAScheduleFileThatCannotRun) {
     const ScheduleFile three("0F0,0B0\n1F0,1B0\n2F0,2B0\n");
     expect_contains(refusal({{"file", three.path()}}), {"has 3 lines", "the axis pp has 2 ranks"});
   }
+  {
+    const ScheduleFile idle("0F0,0B0\n,\n");
+    expect_contains(refusal({{"file", idle.path()}}), {"has no computations"});
+  }
+  expect_contains(refusal({{"schedule", "dualpipe"}}, "convnet", 4), {"has every stage twice"});
   const ScheduleFile right(split_csv);
   expect_contains(refusal({{"file", right.path()}}, "convnet", 2), {"is for 3 micro-batches, and a step has 2"});
   expect_contains(refusal({{"file", right.path()}, {"schedule", "gpipe"}}), {"leave out pp.schedule"});
