@@ -1,6 +1,6 @@
 // Measures the overhead of the harness by timing the same training as a case of dpbench and as a hand-written loop. The
 // loop is timed twice: with plain LibTorch functions, and with dpbench's own autograd nodes and backward pass. The
-// difference shows the gain of dpbench's functions.
+// difference between the two loops shows the gain of dpbench's functions.
 #include <chrono>
 #include <string>
 #include <vector>

@@ -43,7 +43,7 @@ struct StepArm {
 };
 
 // Times a block of each variant (arm) in turn, so that their ratios are reliable on a noisy machine. Sets counters:
-// NAME_us is the median time per step; NAME/BEFORE is the median ratio of a variant to the one listed before it.
+// NAME_us is the median time per step; NAME/BEFORE is the median ratio of a variant to the one before it in `arms`.
 void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
 
 // Registers a benchmark whose work only rank 0 does. The other ranks register it with the same number of iterations and

@@ -111,7 +111,7 @@ int64_t elements_of(const Collective& collective, int world, int64_t bytes) {
 int64_t iterations_of(int64_t bytes) { return std::clamp<int64_t>((64 << 20) / bytes, 5, 200); }
 
 // Runs a collective once and returns the number of wrong output elements over all ranks. If the backend throws, the
-// number is above 0 and `error` is set.
+// number is above 0, and `error` is set on the rank where it threw.
 double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t all, std::string& error) {
   double wrong = 0;
   if (buffers.input.defined()) {

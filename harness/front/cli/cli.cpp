@@ -52,7 +52,8 @@ void refuse_lost_values(const std::vector<std::string>& arguments) {
       throw UsageError("'" + one_line(word, 60) + "' has no value. Give one, or leave the flag out");
 }
 
-// Throws UsageError for a switch that was given a value, as in --no-baseline=5. CLI11 would ignore the value.
+// Throws UsageError for a switch that was given a value, as in --no-baseline=5. CLI11 would accept the value as a
+// number or truth value.
 void refuse_values_of_switches(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (const auto& word : arguments) {
     if (!word.starts_with("--") || word.find('=') == std::string::npos) continue;

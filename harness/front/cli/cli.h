@@ -9,8 +9,8 @@
 
 namespace dpbench {
 
-// Returns the command with the user's options, or the text to print for --help or --version. Flags without a command
-// name select the first of `commands`. Throws UsageError for invalid arguments.
+// Returns the command with the user's options, or the text to print for --help or --version. If `arguments` is empty or
+// begins with a flag, the command is the first of `commands`. Throws UsageError for invalid arguments.
 std::variant<Command, std::string> parse_command_line(const std::vector<Command>& commands,
                                                       const std::vector<std::string>& arguments);
 

@@ -37,11 +37,11 @@ struct Command : CommandHelp {
   std::function<void(const CLI::App& app, std::any& options)>
       settle;  // derives options from combinations of flags; null if the command derives none
 
-  // Runs a command that starts no workers; returns its exit code. Null for commands that start workers.
+  // Runs a command that runs no cases; returns its exit code. Null for run, check, train, tune and duel.
   std::function<int(const std::any& options)> read;
-  // Set only for commands that start workers: `measuring` returns the MeasuringOptions within `options`, and `start`
-  // creates the Run (one measurement). `world` connects to the ranks of an outside launcher (torchrun, mpirun, srun);
-  // it is null if dpbench starts the ranks itself.
+  // Set only for commands that run cases on worker processes: `measuring` returns the MeasuringOptions within
+  // `options`, and `start` creates the Run (one execution of the command). `world` connects to the ranks of an outside
+  // launcher (torchrun, mpirun, srun); it is null if dpbench starts the ranks itself.
   std::function<MeasuringOptions&(std::any& options)> measuring;
   std::function<std::unique_ptr<Run>(const std::any& options, World* world)> start;
 };
@@ -62,7 +62,7 @@ Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&)
   return command;
 }
 
-// Makes a command that starts workers. `Own` is its class derived from Run (one measurement), with a constructor that
+// Makes a command that runs cases on worker processes. `Own` is its class derived from Run, with a constructor that
 // takes Options and World*.
 template <class Options, class Own>
 Command measuring_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&),

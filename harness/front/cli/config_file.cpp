@@ -13,8 +13,8 @@ namespace {
 
 constexpr uintmax_t largest_config = 1 << 20;
 
-// Throws UsageError for faults in a config file that CLI11 silently accepts: non-text bytes, unterminated lists,
-// duplicate keys.
+// Throws UsageError for faults in a config file that CLI11 silently accepts: non-text bytes, lines without '=',
+// unterminated lists, duplicate keys.
 void refuse_bad_text(const std::string& file) {
   const auto refuse = [&](size_t line, const std::string& why) {
     throw UsageError("--config '" + one_line(file, 200) + "', line " + std::to_string(line) + ": " + why);

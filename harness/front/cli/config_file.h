@@ -6,8 +6,8 @@
 
 namespace dpbench {
 
-// Throws UsageError if the file after --config in `arguments` is malformed (the message names the line), missing, or
-// larger than 1 MiB.
+// Throws UsageError if the file after --config in `arguments` is malformed (the message names the line), missing, not a
+// regular file, or larger than 1 MiB.
 void refuse_bad_config(const std::vector<std::string>& arguments);
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
-// Helpers that define command-line flags: enum values, lists and help groups. Also defines the flags for stored runs
-// and the output format.
+// Helpers that define command-line flags: enum values, lists and help groups. Also defines flags that several commands
+// share: stored runs, output format, table columns and sort order.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,8 @@ std::vector<Enum> all_values() {
   return all;
 }
 
-// Adds a flag that accepts the names of an enum's values. `Value` is the enum, an optional of the enum, or bool.
+// Adds a flag that accepts the names of an enum's values. `Value` is the enum, an optional of the enum, or bool. A bool
+// becomes false for the enum's first value and true for all others.
 template <Named Enum, class Value>
 CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, const std::string& help,
                        const std::vector<Enum>& allowed = all_values<Enum>()) {

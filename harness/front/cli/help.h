@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// True for the first command, which runs when the command line has only flags. Its help also lists all commands.
+// True for the first command, which runs if the command line names no command. Its help also lists all commands.
 bool is_first(const std::vector<Command>& commands, const Command& command);
 
 // Returns the command with this name. Throws UsageError for an unknown name.
@@ -22,7 +22,7 @@ std::string help_text(const std::vector<Command>& commands, const std::string& n
 
 // One flag or positional argument of a command, as listed in the man page, the completions and the reference.
 struct Flag {
-  // Long and short name, such as "output" and "o". The name of a positional argument is its type.
+  // Long and short name, such as "output" and "o". A positional argument is named by its type, such as "RUN".
   std::string name, short_name;
   std::string type, help, group;
   bool positional = false;

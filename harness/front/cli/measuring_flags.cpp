@@ -255,7 +255,8 @@ void add_training(CLI::App& app, TrainingOptions& o) {
       "FILE");
 }
 
-// Rewords the help of flags that `train` shares with `run`: in `train` the flags together choose a single case.
+// Rewords the help of flags that `train` shares with `run`: in `train` the flags together choose a single case. Removes
+// --filter, which a single case does not need.
 void reword(CLI::App& app) {
   const auto say = [&](const char* flag, const char* help, const char* type) {
     app.get_option(flag)->description(help)->type_name(type);
@@ -389,15 +390,16 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (!chosen) o.quick = o.what.fixed_models = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
-  // The range (minimum to maximum) of six blocks contains the median with 97 % confidence; the range of five blocks,
-  // with less than 95 %.
+  // Cases with long steps get six blocks, the fewest for a 95 % interval: the range (minimum to maximum) of six blocks
+  // contains the median with 97 % confidence, the range of five with less than 95 %.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;
   o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Chooses the meshes of `check`: combinations of two axes on 4 ranks, with --long also of three axes on 8 ranks. With
-// --layouts, `check` draws random layouts instead.
+// Sets the meshes that `check` adds unless the user gave --mesh, --cpus, --gpus or --recompute: combinations of two
+// axes on 4 ranks, with --long also of three axes on 8 ranks. Throws UsageError if --layouts, which draws random
+// layouts instead, is given with a flag that it draws itself.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
   if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
@@ -410,8 +412,8 @@ void settle_layouts(CheckingOptions& o) {
         "--param, --recompute and --backend");
 }
 
-// Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
-// that expose errors in rank order and data distribution.
+// Derives the options of `check`: one launch (start of the worker processes), no baselines, a random seed unless --seed
+// is given, and world sizes (such as 3) that expose errors in rank order and data distribution.
 void settle_check(const CLI::App& app, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -423,14 +425,16 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   if (check.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
   o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 2, 3, large};
-  // If the user chose a strategy and a workload, there are few cases, so each runs in all default worlds.
+  // With --long, each case runs in all default worlds. The same holds if the user chose strategies and workloads,
+  // because there are few cases then.
   check.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);
   settle_selection(o.what);
 }
 
-// Derives the options of `tune --find-batch`: a few short blocks for each batch.
+// Derives the options of `tune --find-batch`. By default, each batch is run for 3 blocks after 2 warm-up steps, without
+// checks.
 void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (!o.over.empty() || o.what.batches.size() > 1)
     throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");
@@ -444,8 +448,8 @@ void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (app.count("--audit") == 0) o.sampling.audit = false;
 }
 
-// Derives the options of `tune`: cases of one strategy, each measured in pairs of blocks with the same strategy at its
-// default parameter values.
+// Derives the options of `tune`: cases of one strategy, each measured in pairs of blocks with the case of the default
+// parameter values. --find-batch measures no such pairs and has its own options.
 void settle_tune(const CLI::App& app, TuneOptions& o) {
   settle_selection(o.what);
   o.keep_disturbed = keeps_disturbed();

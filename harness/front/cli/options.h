@@ -25,7 +25,8 @@ enum class ProgressChoice { automatic, plain, none };
 template <>
 inline constexpr auto enum_names<ProgressChoice> = std::to_array<std::string_view>({"auto", "plain", "none"});
 
-// The launcher that started this process as a rank; `self` if dpbench itself starts the ranks.
+// The launcher that started this process as a rank. automatic: detected from the environment; self: dpbench itself
+// starts the ranks; env: the variables RANK, WORLD_SIZE and MASTER_ADDR describe the rank.
 enum class StartedBy { automatic, self, torchrun, mpi, slurm, env };
 template <>
 inline constexpr auto enum_names<StartedBy> =
@@ -69,7 +70,7 @@ struct Selection {
   std::string python;  // interpreter for Python files among the plug-ins; empty: python3 on PATH
   std::string data_dir, filter;
   uint64_t seed = 1;
-  int threads = 0;  // CPU threads per replica; 0: number of cores divided by the largest world
+  int threads = 0;  // CPU threads per replica; 0: cores / largest world, or 1 for steps below 1 ms
   bool oversubscribe = false;
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
@@ -77,7 +78,8 @@ struct Selection {
   bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  // The reference's batch is set by `tune --over batch`. Other batches that cannot run are then skipped.
+  // The cases that speed-ups are measured against: of the --reference strategy, by default of the baseline. `tune
+  // --over batch` sets their batch; other batches that cannot run are then skipped.
   Reference reference;
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
@@ -124,7 +126,7 @@ struct RunOptions : MeasuringOptions {
 };
 
 struct TuneOptions : RunOptions {
-  std::vector<std::string> over;  // names of strategy parameters to tune over automatically chosen values
+  std::vector<std::string> over;  // strategy parameters, or "batch", to tune over usual values
   bool find_batch = false;        // true: search for the largest batch that fits in memory, tune nothing
   std::string memory;             // value of --memory; empty: all memory of a GPU
 };
@@ -149,7 +151,7 @@ struct DuelOptions : MeasuringOptions {
   int pairs_per_launch = 5;
 };
 
-// Returns the `config` block of a report, which records the options of the run.
+// Returns the object `config` of a report, which holds the options of the run.
 Json config_json(const MeasuringOptions& options);
 
 }  // namespace dpbench

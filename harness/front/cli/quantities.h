@@ -1,5 +1,5 @@
 // Parses flag values that have a unit, such as 24GiB. Throws a UsageError that names the flag and the units unless the
-// value is above 0.
+// text is a number above 0 with one of the units.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Declares the commands of dpbench, one per source file, and lists them.
+// Declares and lists the commands of dpbench.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ Command train_command();
 Command tune_command();
 Command validate_command();
 
-// Returns all commands in the order of the help. The first one runs if the command line has only flags.
+// Returns all commands in the order of the help. The first one runs if the command line names no command.
 inline std::vector<Command> commands() {
   return {run_command(),      check_command(),   train_command(),    tune_command(),    list_command(),
           doctor_command(),   env_command(),     advise_command(),   compare_command(), duel_command(),

@@ -75,7 +75,7 @@ std::string output_of(const Comparison& comparison, Form form) {
 
 // Returns the launch policy of std::async for reading the two reports. Reports of at most 20 MiB are read in parallel
 // if a thread can be started, because reading takes most of the command's time. Larger ones are read in sequence to
-// keep memory below 3 GiB: parsing a report may need 72 times its size.
+// save memory: parsing a report may need 72 times its size.
 std::launch read_policy(const std::filesystem::path& base, const std::filesystem::path& now) {
   constexpr uintmax_t small = uintmax_t{20} << 20;
   std::error_code unknown;  // if a size is unknown, file_size() returns the largest number

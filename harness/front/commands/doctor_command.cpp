@@ -1,5 +1,5 @@
-// dpbench doctor and dpbench env. `env` describes the machine; `doctor` lists missing components, each with the command
-// that installs it.
+// dpbench doctor and dpbench env. `env` describes the machine; `doctor` checks what dpbench needs there, and gives the
+// command that installs a missing component.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   }
 }
 
-// Returns the commands that install the dependencies of the missing CUDA library. A torch wheel brings the CUDA
+// Returns the commands that install what a build with CUDA needs and build dpbench again. A torch wheel brings the CUDA
 // libraries and NCCL's header, but no compiler.
 std::string cuda_remedy(const Catalogue& catalogue) {
   const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";

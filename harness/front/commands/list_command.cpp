@@ -19,7 +19,7 @@ namespace dpbench {
 namespace {
 
 struct ListOptions {
-  std::string topic;  // name of a Topic or of a single entry; empty: list everything
+  std::string topic;  // name of a Topic or of a single entry; empty: all topics (the table omits the checks)
   std::vector<std::string> plugins;
   std::string python;
   Form output = Form::table;
@@ -184,8 +184,9 @@ void sort_by_name(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
 }
 
-// Formats as Markdown the topic or the single entry (such as a strategy) called `name`. An empty name gives everything
-// that does not depend on the machine, sorted by name, because the registration order depends on the linker.
+// Formats the topic called `name` as Markdown, or the single entry (such as a strategy) as plain text. An empty name
+// gives the strategies, their parameters, the workloads and the checks, which do not depend on the machine. Strategies
+// and workloads are sorted by name, because their registration order depends on the linker.
 std::string list_markdown(const std::string& name, const Catalogue& all) {
   if (const auto topic = parse_name<Topic>(name)) return section_markdown(section_of(*topic, all));
   if (!name.empty()) return entry_text(name, all);

@@ -28,8 +28,8 @@ struct ProjectOptions {
   StoredRuns stored;
   std::vector<int> to, from;
   std::string link, filter;
-  std::optional<Algorithm> algorithm;  // allreduce algorithm to assume; unset: the fastest
-  int hosts = 0;                       // number of devices per host
+  std::optional<Algorithm> algorithm;  // allreduce algorithm to assume; unset: the ring, with --link the fastest
+  int hosts = 0;                       // number of devices per host; 0: flag not given
   Form output = Form::table;
 };
 

@@ -145,8 +145,8 @@ std::vector<int> parse_tie(const std::string& text, const pipeline::Schedule& sc
   return stages;
 }
 
-// Adds the user's ties (groups of stages that share parameters). Groups with a stage in common are merged, because all
-// their parameters are summed together.
+// Adds the user's ties (groups of stages that share parameters). Groups with a stage in common are merged, because the
+// parameter gradients of all stages of a group are summed together.
 void add_ties(pipeline::Schedule& schedule, const std::vector<std::string>& ties) {
   for (const auto& text : ties) {
     std::vector<int> merged = parse_tie(text, schedule);

@@ -30,7 +30,7 @@ struct Declared {
   std::optional<int> live, slots;
 };
 
-// Verifies the schedule, adds transfers if it has none, verifies it again, and simulates it.
+// Verifies the schedule. If it has no fault, adds transfers unless it has some, verifies the result and simulates it.
 ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
                          const Declared& declared);
 

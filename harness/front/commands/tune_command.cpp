@@ -61,7 +61,8 @@ std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
                    did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
 }
 
-// Returns the batches to try, the reference's first: `given`, or those around a single one.
+// Returns the batches to try, that of the reference case first: `given`, or, if it has only one batch, that batch with
+// its quarter, half, double and quadruple.
 std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given) {
   if (given.size() > 1) return given;
   const int64_t middle = given.front();
@@ -103,7 +104,8 @@ class TuneRun : public TimedRun {
 
   const Reference& reference() const { return prepared_.options.what.reference; }
 
-  // True for the case with which others of its setting (such as a workload and world) are compared.
+  // True for a case with default parameter values and the reference batch. The other cases of its setting (such as a
+  // workload and world) are compared with it.
   bool is_default(const CaseSpec& spec) const {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
@@ -142,7 +144,7 @@ class TuneRun : public TimedRun {
 
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
     const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
-    for (CaseRecord& record : report_.cases)  // a batch that does not fit is a result
+    for (CaseRecord& record : report_.cases)  // a batch that does not fit in memory is a result, not a failure
       if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed &&
           record.out_of_memory())
         record.status = CaseStatus::skipped;

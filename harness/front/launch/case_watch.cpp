@@ -22,7 +22,8 @@ constexpr double grace_seconds = 0.3;  // time to wait after the first error for
 constexpr double echo_grace_seconds = 3;
 constexpr size_t reason_length = 2000;
 
-// True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.
+// True if the text of an error suggests that the rank failed only because another rank is gone. Such an error is
+// reported as the root cause only if there is no other.
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 9> phrases = {
       "onnection reset", "onnection closed", "onnection refused",    "roken pipe", "imed out", "imeout",

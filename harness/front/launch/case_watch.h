@@ -19,7 +19,7 @@ struct CaseOutcome {
   Kind kind = Kind::ran;
   std::string reason{};
   int culprit = -1;            // the rank to blame for the failure; -1: no single rank
-  bool unexplained = false;    // the culprit died without an error message; its log may explain why
+  bool unexplained = false;    // the culprit is dead; the end of its log may explain why
   bool unwritten = false;      // a file requested by the user could not be written
   bool never_started = false;  // the case failed before every rank was ready
   // The case ran, but its checks left the process group unusable: nothing was measured, and the next case needs new
@@ -29,8 +29,8 @@ struct CaseOutcome {
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
   std::string means{};                 // what a step does with the gradient; empty: unknown
-  std::vector<double> reference_ns{};  // step time of the reference, paired with each block
-  int disturbed_blocks = 0;            // number of timed blocks that do not count, because others disturbed them
+  std::vector<double> reference_ns{};  // per block: step time of the case that the speed-up is measured against
+  int disturbed_blocks = 0;            // number of timed blocks dropped: other programs or the VM's host disturbed them
   std::optional<OtherLoad> others{};   // load by other programs, and by the VM's host, while the case ran
   std::optional<TrainingRecord> training{};
   // Versions of the libraries that the workers loaded; the keys are those of the report's env.versions.
@@ -56,7 +56,7 @@ class CaseWatch : public RankEvents {
   // Returns the outcome of the case, or nothing while the case is running. A returned outcome never changes.
   std::optional<CaseOutcome> verdict(double now) const;
   bool all_ready() const;
-  // Returns the progress of the case's checks, such as "checking: 4 of 8"; empty before the first check.
+  // Returns the progress of the case's checks, such as "checking: 4 of 8"; empty while no check runs.
   const std::string& checking() const { return checking_; }
 
  private:
@@ -89,7 +89,7 @@ class CaseWatch : public RankEvents {
   std::vector<Rank> ranks_;
   std::vector<Symptom> symptoms_;
   bool group_over_ = false, timed_ = true;
-  std::string means_, checking_;  // checking_: "checking: 4 of 8" while rank 0 runs checks
+  std::string means_, checking_;
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;
   std::map<std::string, std::string> versions_;

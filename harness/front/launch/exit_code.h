@@ -6,10 +6,10 @@
 namespace dpbench {
 
 struct Ending {
-  bool usage = false;         // a usage error, a fault found by doctor, or a duel whose base build fails every case
+  bool usage = false;  // a usage error, a fault found by doctor, or a duel whose base build fails a check in every case
   bool unsaved = false;       // the report or the output could not be written
   bool failed = false;        // a case failed to run
-  bool wrong = false;         // a check failed, or a comparison found a regression
+  bool wrong = false;         // a check failed, a regression was found, or a stored report or a schedule is invalid
   bool inconclusive = false;  // nothing was decided, for example an unproven case or an unclear --strict comparison
   bool unavailable = false;   // none of the requested cases can run on this machine
   int signal = 0;

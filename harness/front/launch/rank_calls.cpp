@@ -84,7 +84,7 @@ std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
   return missing;
 }
 
-// Returns the rank without an answer that is furthest behind.
+// Returns the rank without an answer that is furthest behind: a stopped one first, then one that is not ready.
 int furthest_behind(const std::vector<Rank>& ranks) {
   const auto key = [&](int rank) {
     const RankState& state = ranks[rank].state;

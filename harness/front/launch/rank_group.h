@@ -26,7 +26,7 @@ struct RankCall {
 struct RankState {
   int64_t step = 0, beat = 0;
   bool stopped = false;     // the process is stopped by SIGSTOP or a debugger
-  int64_t collectives = 0;  // number of collectives entered since the rank started; 0: not known
+  int64_t collectives = 0;  // number of collectives entered since the rank started; 0: none, or not known
   std::string place = {};   // the part of the checks that runs, e.g. "step 1 of scenario even"; empty: none
   // The rank's latest collectives, unordered. Empty if the backend itself detects mismatched collectives.
   std::vector<RankCall> calls = {};

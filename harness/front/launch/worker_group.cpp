@@ -74,7 +74,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_NONCE", spec.nonce},
                                             {reaper_variable, mark},
                                             {"DPBENCH_SETTINGS", to_json(spec).dump()},
-                                            // Workers of older builds read these four instead.
+                                            // Workers of older builds, which duel may start, read the next four
+                                            // variables instead of DPBENCH_SETTINGS.
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},
@@ -270,7 +271,7 @@ void WorkerGroup::pass_output_on() {
 }
 
 void WorkerGroup::reap(Rank& rank) {
-  // Kill the rank's children too. Its process group id cannot be reused before waitpid().
+  // Kill the children in the rank's process group too. The group's id cannot be reused before waitpid().
   ::kill(-rank.child.pid, SIGKILL);
   ::waitpid(rank.child.pid, &rank.status, 0);
   rank.dead = true;

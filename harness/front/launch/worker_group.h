@@ -76,10 +76,11 @@ class WorkerGroup : public RankGroup {
 
   void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& given);
   static void read_socket(Rank& rank, RankEvents& events);
-  static void reap(Rank& rank);  // waits for the dead rank and kills the processes that it started
+  static void reap(Rank& rank);  // kills the dead rank's process group and calls waitpid()
   void watch_states(RankEvents& events);
   bool all_dead() const;
-  // Returns true if all ranks died within `seconds`.
+  // Waits until all ranks are dead, but at most `seconds` and, with `signals`, only until a signal to this process
+  // arrives. Returns true if all are dead.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
   void pass_output_on();

@@ -1,5 +1,5 @@
-// The catalogue: the strategies, workloads and backends of this build, as listed in catalogue.json next to the worker
-// program (dpbench-worker).
+// The catalogue: the strategies, workloads, backends and checks of this build, as in the file catalogue.json next to
+// the worker program (dpbench-worker).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace dpbench {
 
 struct ParamEntry {
-  // `allowed`: the allowed values, as in ParamInfo of strategies/api/params.h, but "on|off" for every switch.
+  // `allowed`: the words of a choice such as "none|fp16|bf16", "on|off" for a switch, "integer" or "number"; empty: any
+  // text.
   ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed);
 
   std::string name, fallback, summary;
@@ -116,8 +117,8 @@ std::vector<std::string> names_of(const std::vector<Entry>& entries) {
   return names;
 }
 
-// True for entries meant for users. Other entries exist only for checks or tests: users can choose them by name, but
-// dpbench never suggests them.
+// True for entries meant for users. Other entries exist only for checks or tests, and names_for_users() leaves them
+// out.
 inline bool is_for_users(const StrategyEntry&) { return true; }
 inline bool is_for_users(const WorkloadEntry& workload) { return !workload.probe; }
 inline bool is_for_users(const BackendEntry& backend) { return !backend.threads; }

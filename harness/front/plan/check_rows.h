@@ -10,21 +10,23 @@
 
 namespace dpbench {
 
-// Names the strategies with the most axes and the workloads with sizes to draw, if the user named none.
+// Completes the selection for --layouts. If it has no strategies, adds those with the most mesh axes; if it has no
+// workloads, adds those with sizes to draw.
 void name_layouts(Selection& selection, const Catalogue& catalogue);
 
 // Passes rows with random layouts (mesh, model and parameter values) to `emit`. They replace all other rows.
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit);
 
-// Returns two of the four places (device and world size), chosen by the seed, if the selection asks for that;
-// otherwise all places.
+// Returns two of the places (device and world size), chosen by the seed, if the selection asks for that, has no --mesh,
+// and has exactly four places; otherwise all places.
 std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);
 
-// Returns meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks for
-// them. Returns none if the user named no workload and this workload's model has no layers and blocks to divide.
+// Returns CPU meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks
+// for them (CheckSelection::products). Returns none if the user named no workload and this workload's model has no
+// layers and blocks to divide.
 std::vector<Place> products_of(const Selection& selection, const StrategyEntry& strategy,
                                const WorkloadEntry& workload);
 

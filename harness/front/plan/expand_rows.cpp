@@ -70,7 +70,8 @@ class Expansion {
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the
-  // chosen devices, returns the strategy's own device. settle_backend() then skips the case with the reason.
+  // chosen devices, returns a device that the strategy supports, with the chosen worlds. If that
+  // device is missing, settle_backend() skips the case with the reason.
   std::vector<Place> places_of(const StrategyEntry& strategy) const {
     const bool single = strategy.parallelism == Parallelism::single;
     std::vector<Place> places;

@@ -67,7 +67,8 @@ std::string too_few_samples(const Row& row, const Selection& selection) {
   return "";
 }
 
-// Returns an error message if a training step needs more samples than the workload has; otherwise an empty string.
+// Returns an error message if a training step is known to need more samples than the workload has; otherwise an empty
+// string. `train` allows that.
 std::string too_many_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
   const WorkloadEntry& workload = *row.workload;

@@ -22,7 +22,7 @@ void set_mesh(CaseSpec& spec, const MeshShape& mesh) {
   spec.mesh = is_plain(mesh) ? "" : text_of(mesh);
 }
 
-// Returns the mesh of a case. Without --mesh, all ranks are on the axis dp.
+// Returns the mesh of a case. An empty CaseSpec::mesh stands for all ranks on the axis dp.
 MeshShape mesh_of(const CaseSpec& spec) {
   return spec.mesh.empty() ? MeshShape{{default_axis, spec.world}} : parse_mesh(spec.mesh);
 }

@@ -20,8 +20,8 @@ Machine detect_machine(const Accelerators& accelerators, const std::string& no_g
 
 // Returns the number of cores that a cgroup limit like "150000 100000" (cpu.max) allows, rounded up. 0 means no limit.
 int cores_of_cpu_max(const std::string& text);
-// Returns the GPUs listed in CUDA_VISIBLE_DEVICES (`variable`), in the listed order. Entries are numbers or UUID
-// prefixes. As in CUDA, the list ends at the first unknown entry.
+// Returns the GPUs listed in CUDA_VISIBLE_DEVICES (`variable`), in that order, or all GPUs if `variable` is null.
+// Entries are numbers or UUID prefixes. As in CUDA, the list ends at the first unknown entry.
 std::vector<GpuState> visible_gpus(const std::vector<GpuState>& all, const char* variable);
 
 }  // namespace dpbench

@@ -18,8 +18,8 @@ struct ParamAxis {
   std::vector<std::string> values;
 };
 
-// Parses the --param texts. Throws UsageError if a text is not [STRATEGY.]NAME=V,.. or names a parameter that no chosen
-// strategy has.
+// Parses the --param texts. Throws UsageError if a text is not [STRATEGY.]NAME=V,.., names a parameter that no chosen
+// strategy has, or has a value that the parameter does not allow.
 std::vector<ParamAxis> parse_params(const std::vector<std::string>& texts,
                                     const std::vector<const StrategyEntry*>& chosen);
 

@@ -20,10 +20,10 @@ struct SkippedCase {
 
 struct Plan {
   std::vector<CaseSpec> cases;       // cases in table order; each workload's baselines come first
-  std::vector<SkippedCase> skipped;  // requested cases that cannot run on this machine
+  std::vector<SkippedCase> skipped;  // cases that cannot run, each with the reason
   // Notes by case id, for example why `--backend auto` did not take its preferred backend.
   std::map<std::string, std::string> notes;
-  int threads = 1;  // threads per replica (model copy), the same for all cases
+  int threads = 1;  // threads per replica (model copy); choose_threads() may lower it for some cases
 };
 
 // Returns the plan. Throws UsageError for unknown names and impossible numbers (such as a batch smaller than the

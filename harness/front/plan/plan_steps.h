@@ -38,7 +38,7 @@ struct Row {
 
 ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Returns the row of a workload with the selection's options. Its strategy and place are not set yet.
+// Returns the row of a workload with the selection's options. Its strategy, device, world and mesh are not set yet.
 Row base_row(const Selection& selection, const WorkloadEntry& workload);
 
 // Passes every combination of the resolved selection to `emit`, in table order: each workload's baselines come first.
@@ -53,7 +53,7 @@ void settle_backend(Row& row, const Selection& selection, const Catalogue& catal
 // an outside launcher has started. Throws UsageError for a bad --batch.
 void judge(Row& row, const Selection& selection, const Catalogue& catalogue);
 
-// Returns the cases (rows) that match --filter, and the baselines with which they are compared.
+// Returns the cases (rows) that match --filter, and the baselines and --reference cases with which they are compared.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection);
 
 }  // namespace dpbench

@@ -5,7 +5,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the number of a case's replicas on this host.
+// Returns how many of a case's devices are on this host.
 int local_replicas(const CaseSpec& spec, const Selection& selection) {
   return selection.launched_world > 0 ? selection.launched_local_world : spec.world;
 }

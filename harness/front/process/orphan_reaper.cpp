@@ -39,8 +39,8 @@ bool kill_marked(const std::string& mark) {
   return found;
 }
 
-// Runs in the helper process: waits until dpbench exits, then kills the marked processes. Kills nothing if dpbench has
-// sent a byte to say that it exits normally.
+// Runs in the helper process: waits until dpbench or its OrphanReaper ends. Kills the marked processes
+// unless the OrphanReaper's destructor has sent a byte, which shows that dpbench was not killed.
 [[noreturn]] void wait_and_reap(int line, const std::string& mark) {
   ::setsid();  // detach from the terminal: its Ctrl-C and hang-up no longer arrive here
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);

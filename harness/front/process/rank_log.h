@@ -19,9 +19,10 @@ class RankLog {
   // is discarded instead.
   Fd open() const;
   bool flooded() const;
-  // Returns the lines written since the last call. An unfinished last line is held back until the rank has ended.
+  // Returns the lines written since the last call, without LibTorch's own warnings and infos. An unfinished last line
+  // is held back until the rank has ended or the line exceeds 64 KiB.
   std::vector<std::string> new_lines(bool ended);
-  // Returns the last lines of the log without control characters.
+  // Returns the last lines of the log without control characters and stack traces of LibTorch.
   std::string tail() const;
   // Removes the log file if it is empty, and truncates it if it is too large.
   void tidy() const;

@@ -21,7 +21,8 @@ class Signals {
 };
 
 // Prepares this process; must be called first in main(). Afterwards descriptors 0 to 2 are open. A closed stdout, a
-// closed pipe or a file size limit causes a write error instead of a fatal signal.
+// closed pipe or a file size limit causes a write error instead of a fatal signal. Also raises the limit on open files,
+// and makes this process adopt the orphans of dead ranks.
 void prepare_process();
 
 }  // namespace dpbench

@@ -75,7 +75,7 @@ void FindBatchRun::plan() {
 
 LoopEnding FindBatchRun::run_cases() {
   const LoopEnding ended = TimedRun::run_cases();
-  report_.answer.reset();  // the answer would compare batches of one strategy
+  report_.answer.reset();  // the answer (which strategy is fastest) would compare batches of one strategy
   return ended;
 }
 

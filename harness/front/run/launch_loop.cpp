@@ -151,8 +151,8 @@ bool LaunchLoop::run_case(int index, size_t which) {
   return true;
 }
 
-// Runs one launch of a case. Repeats it once if the load by others disturbed it: the host of the virtual machine
-// withheld cores, or other programs took cores of a case with more threads than cores.
+// Runs one launch of a case. Unless disturbed blocks count, repeats it once if it was disturbed: the host of the
+// virtual machine withheld cores, or other programs took cores of a case with more threads than cores.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   int dropped = 0;
   for (int attempt = 0;; ++attempt) {

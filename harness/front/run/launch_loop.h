@@ -55,7 +55,7 @@ class LaunchLoop {
   CaseRunner& runner_;
   ProgressLine& progress_;
   MakeCommand make_command_;
-  Choose choose_;  // chooses the cases of each launch; empty: every launch runs all cases
+  Choose choose_;  // chooses the cases of each launch; empty: every launch runs all unfinished cases
   Save save_;
   ReadCpuTimes cpu_times_;
   int cores_;

@@ -33,8 +33,8 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::E
   return outcome;
 }
 
-// Returns for each rank the text that error messages show after its number: its coordinates on the mesh, and its host
-// if there are several.
+// Returns for each rank the text that error messages show after its number: its coordinates on a mesh of several axes,
+// and its host if there are several.
 std::vector<std::string> Launcher::where_ranks_are(const CaseSpec& spec) const {
   const MeshShape mesh = parse_mesh(spec.mesh);
   const auto hosts =

@@ -20,8 +20,8 @@ class CaseRunner {
   virtual CaseOutcome run(const CaseSpec& spec, const Json& command) = 0;
   // Ends the group of worker processes, so that the next case gets new ones. Returns an error message for each problem.
   virtual std::vector<std::string> end_group() = 0;
-  // Ends processes that stay up for all groups of a launch, such as those of the reference. Returns an error message
-  // for each problem.
+  // Ends processes that stay up for all groups of a launch, such as those of PairedRunner's references. Returns an
+  // error message for each problem.
   virtual std::vector<std::string> end_launch() { return {}; }
   virtual int pending_signal() = 0;
 };
@@ -37,7 +37,7 @@ class Launcher : public CaseRunner {
   using Say = std::function<void(const std::string&)>;
 
   // `answer` is the type of event with which a rank reports that it has completed a case. If the settings name no log
-  // directory, logs go to the run's scratch directory and are removed with it.
+  // directory, logs go to this Launcher's scratch directory and are removed with it.
   Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say);
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override { return run(spec, command, {}); }

@@ -33,8 +33,8 @@ int cores_of_run(const Prepared& prepared);
 // Returns a new report with the planned cases, followed by the skipped ones.
 Report new_report(const Prepared& prepared);
 
-// Returns the settings for starting workers. If `logs` is empty, log files go to the run's scratch directory and are
-// removed with it.
+// Returns the settings for starting workers. If `logs` is empty, log files go to the Launcher's scratch directory and
+// are removed with it.
 WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs);
 
 }  // namespace dpbench

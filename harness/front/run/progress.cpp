@@ -55,7 +55,7 @@ ProgressLine::~ProgressLine() { clear(); }
 double ProgressLine::share() const { return total_ > 0 ? static_cast<double>(done_) / total_ : 0; }
 
 // Estimates the remaining time from the mean time so far of one launch (process start) of one case. Cases differ in
-// length, but each is launched equally often, so the mean is fair.
+// length, so the estimate is fair only if each is launched equally often.
 std::string ProgressLine::time_left(double now) const {
   if (done_ == 0) return "";
   return " · about " + duration_text((now - began_) / done_ * (total_ - done_)) + " left";

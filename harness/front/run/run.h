@@ -26,7 +26,7 @@ class Run {
   virtual void plan();     // makes the plan: chooses the cases to run
   bool dry() const { return options_.dry_run; }
   Ending print_plan() const;  // prints the planned cases; with --dry-run, replaces the remaining steps
-  // Runs and saves the cases. Throws UsageError if a worker reports a usage error before any case was measured.
+  // Runs and saves the cases. Throws UsageError if a worker reported a usage error and no case was measured.
   void measure();
   Ending report();
 
@@ -53,7 +53,7 @@ class Run {
   // Functions that a command overrides for report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
-  virtual std::vector<std::string> complaints() const = 0;  // error messages, one for each bad case
+  virtual std::vector<std::string> complaints() const = 0;  // messages on stderr, by default one for each bad case
   virtual std::string output() const = 0;
   virtual bool write_extra_files() { return true; }  // returns false if a file could not be written
   virtual std::string closing_line(bool saved) const;
@@ -96,7 +96,8 @@ class ReportRun : public Run {
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
-  // Runs the planned cases launch by launch. `choose` selects the cases of each launch; empty: every launch runs all.
+  // Runs the planned cases launch by launch. `choose` selects the cases of each launch; empty: every launch runs all
+  // unfinished cases.
   LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, ReadCpuTimes cpu_times = {},
                           LaunchLoop::Choose choose = {});
 

@@ -13,8 +13,8 @@ void shuffle(std::vector<T>& values, std::mt19937_64& random) {
   for (size_t left = values.size(); left > 1; --left) std::swap(values[left - 1], values[random() % left]);
 }
 
-// Groups cases that differ only in strategy, parameters, backend, mesh and world, and so have the same reference.
-// Groups are in the order of their first cases.
+// Reorders `members` so that cases are neighbours if they differ only in strategy, parameters, backend, mesh and world.
+// Such cases have the same baseline. Sets of neighbours are in the order of their first cases.
 std::vector<size_t> side_by_side(const std::vector<CaseSpec>& cases, const std::vector<size_t>& members) {
   std::map<std::string, size_t> places;
   std::vector<std::vector<size_t>> settings;

@@ -26,7 +26,7 @@ class TimedRun : public ReportRun {
   std::string closing_line(bool saved) const override;
   std::vector<std::string> hints() const override;
   virtual LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command);
-  // Returns a function that chooses the cases of each launch; empty: every launch measures all cases.
+  // Returns a function that chooses the cases of each launch; empty: every launch measures all unfinished cases.
   virtual LaunchLoop::Choose choose() { return {}; }
 
   const RunOptions& run_options_;

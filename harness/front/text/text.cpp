@@ -29,7 +29,7 @@ size_t character_length(std::string_view text) {
   return overlong || outside ? 0 : length;
 }
 
-// True for control characters (except newline and tab) and for text-direction marks.
+// True for control characters (except newline and tab), line and paragraph separators, and text-direction marks.
 bool is_unprintable(std::string_view character) {
   if (character.size() == 1) {
     const char c = character[0];

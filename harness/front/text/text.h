@@ -15,11 +15,12 @@ std::vector<std::string> split(const std::string& text, char at);
 // Splits a list at commas. Keeps empty values, also after the last comma.
 std::vector<std::string> comma_values(const std::string& list);
 
-// Returns the number of terminal columns that valid UTF-8 text occupies.
+// Returns the number of characters (code points) in valid UTF-8 text. Each counts as one terminal column, also wide and
+// combining ones.
 size_t display_width(std::string_view text);
 
 // Returns the text as valid UTF-8, safe to print or store: control, escape and text-direction characters are removed,
-// except tab and newline.
+// except tab and newline. A malformed byte becomes '?'.
 std::string sanitised(std::string_view text);
 // Returns the text sanitised and on one line, cut to `limit` characters.
 std::string one_line(std::string_view text, size_t limit);

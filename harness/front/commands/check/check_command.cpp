@@ -24,7 +24,6 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Returns the names of a case's failed checks.
 std::string failed_names(const std::vector<CheckRow>& checks) {
   std::string names;
   for (const CheckRow& row : checks)
@@ -49,7 +48,8 @@ class CheckRun : public ReportRun {
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
-  // Refuses a --filter that matches no check of this build before a worker starts.
+  // Plans the cases, with --layouts for the drawn layouts. Refuses a --filter that matches no check of this build
+  // before any case runs.
   void plan() override {
     if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();

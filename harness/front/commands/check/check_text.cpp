@@ -43,8 +43,8 @@ std::string section_of(const CaseRecord& record) {
   return text + details;
 }
 
-// Returns the description of a cause without numbers and bracketed text, so that one mistake has the same text in all
-// cases.
+// Returns the description of a cause without digits and without the text from the first " (" on, so that one mistake
+// has the same text in all cases.
 std::string kind_of(const std::string& cause) {
   std::string kind;
   for (const char c : cause.substr(0, cause.find(" (")))

@@ -50,7 +50,7 @@ class World {
   void gather(const Json& own_hello);
   // Returns the "hello" message in which a rank described itself and its host.
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
-  // Returns the host name of each rank; empty if all ranks share one host.
+  // Returns for each rank the name of its host; empty if all ranks share one host.
   std::vector<std::string> names_of_hosts() const;
   // Returns the private directory that the ranks of a rank's host share. It belongs to the host's local rank 0.
   std::string directory_of(int rank) const;
@@ -86,7 +86,7 @@ class World {
   bool ended_ = false;
 };
 
-// Returns the report's `hosts` block: name, ranks, fingerprint, processor, cores, memory and GPUs of each host.
+// Returns the list `hosts` of a report: name, ranks, fingerprint, processor, cores, memory and GPUs of each host.
 Json hosts_block(const World& world);
 
 }  // namespace dpbench

@@ -1,5 +1,6 @@
 // Measures a duel, the comparison of two builds. Runs pairs of blocks (timed runs of steps), one block of each build in
-// random order, until every case has a clear result. The processes are restarted every few pairs.
+// random order, until every case has a clear result or the most pairs allowed. The processes are restarted every few
+// pairs.
 #pragma once
 
 #include <functional>

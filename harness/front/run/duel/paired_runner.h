@@ -1,6 +1,7 @@
 // Measures a case in timed blocks that alternate with blocks of its reference, so that both run under the same load.
-// The reference is the case against which the speed-up is measured, by default the baseline. A block in which replicas
-// lost cores to other programs is dropped and repeated.
+// The reference is the case against which the speed-up is measured, by default the baseline. Unless
+// Rules::keep_disturbed is set, a pair of blocks is dropped if replicas lost cores to other programs. Up to twice the
+// wanted number of pairs are run to replace dropped ones.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class PairedRunner : public CaseRunner {
     uint64_t seed = 1;            // random seed that decides which block of a pair runs first
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
-    ReadCpuTimes cpu_times = {};  // reads CPU times, to compute the load by others
+    ReadCpuTimes cpu_times = {};  // reads CPU times, to compute the load of other programs
     int long_blocks = 0;          // blocks per launch if a step exceeds a block's minimum time; 0: as for other cases
   };
 
