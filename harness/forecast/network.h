@@ -22,7 +22,7 @@ struct Network {
 };
 
 // Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. The text must contain inter if host_size
-// is above 0, and must not otherwise. Throws a UsageError that names the invalid part and the format.
+// is above 0, and must not otherwise. Throws UsageError for any other text.
 Network parse_network(const std::string& text, int host_size);
 
 enum class Algorithm { ring, tree, hierarchical };
@@ -40,9 +40,9 @@ struct Terms {
 // allreduce, reduce_scatter, allgather or broadcast; any other op counts as allreduce. bytes: size of the whole tensor.
 Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes);
 
-// Returns the time of a collective on a network. Algorithm::hierarchical applies to allreduce; other ops use the ring.
-// A hierarchical allreduce is a reduce-scatter within each host, a ring allreduce of each shard between hosts, then an
-// allgather within each host.
+// Returns the time of a collective on a network. `algorithm` is that of an allreduce: broadcast always uses a tree,
+// reduce_scatter and allgather a ring. A hierarchical allreduce is a reduce-scatter within each host, a ring allreduce
+// of each shard between hosts, then an allgather within each host.
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network);
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// In the order of Gradient.
+// Texts that meaning_of() returns, in the order of the enumerators of Gradient.
 constexpr auto gradient_meanings = std::to_array<std::string_view>(
     {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"});
 static_assert(gradient_meanings.size() == enum_names<Gradient>.size());

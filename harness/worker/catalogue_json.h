@@ -15,7 +15,8 @@ namespace dpbench {
 std::string meaning_of(Gradient gradient);
 
 // Returns the catalogue as JSON. with_cuda = false: the CUDA library is not loaded and its strategies and backends are
-// missing, as on a machine without a GPU. All workloads but the first `built_in` are marked as coming from plug-ins.
+// missing, as on a machine without a GPU. The workloads after the first `built_in`, and all workloads in Python, are
+// marked as coming from plug-ins.
 Json catalogue(bool with_cuda = true, size_t built_in = SIZE_MAX);
 
 }  // namespace dpbench

@@ -10,23 +10,23 @@ namespace dpbench::forecast {
 
 class GroupLink {
  public:
-  // slowdown: factor by which copies slow down, because ranks share cores.
+  // slowdown: factor by which transfers within a host slow down, because ranks that share cores copy in turn.
   GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown);
 
   int ranks() const { return ranks_; }
   // Returns the time of a collective; an allreduce uses the fastest algorithm. bytes: size of the whole tensor.
   double seconds(const std::string& op, double bytes) const;
-  // between() returns the link between two positions on the axis, slowest() the slowest link of a ring over all
-  // positions.
+  // between() returns the link between two positions on the axis, slowest() the link that limits a ring over all
+  // positions: the one between hosts, if the axis spans several.
   const Link& between(int from, int to) const { return from / inside_ == to / inside_ ? intra_ : inter_; }
   const Link& slowest() const { return inside_ == ranks_ ? intra_ : inter_; }
 
  private:
   int ranks_ = 1;
-  Network rings_;   // for rings: a host sends at the rate of all its devices together
-  Network single_;  // for other algorithms: a host sends at the rate of one device
+  Network rings_;   // for rings: a host's ranks of this axis send to other hosts at once, in `inside_` rings
+  Network single_;  // for other algorithms: one rank of a host sends to other hosts
   Link intra_, inter_;
-  int inside_ = 1;  // ranks of the group on one host
+  int inside_ = 1;  // ranks of this axis on one host
 };
 
 }  // namespace dpbench::forecast

@@ -73,7 +73,8 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
   return all;
 }
 
-// Returns a copy of the layout for each pipeline schedule that it can use; without the axis pp, the layout itself.
+// Returns a copy of the layout for 1f1b and, if they are possible, for interleaved with 2 and 4 stages per rank.
+// Without the axis pp, returns the layout itself.
 std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
   const int ranks = layout.size("pp");
   if (ranks == 1) return {layout};
@@ -92,7 +93,8 @@ std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
 
 std::vector<bool> choices(bool possible) { return possible ? std::vector{false, true} : std::vector{false}; }
 
-// Returns the candidate sizes of a micro-batch, in rows: powers of two that divide `rows`, and `rows` itself.
+// Returns the candidate sizes of a micro-batch: the powers of two that divide `rows`, a rank's samples per step, and
+// `rows` itself.
 std::vector<int64_t> micro_batch_rows(int64_t rows) {
   std::vector<int64_t> sizes;
   for (int64_t size = 1; size < rows && rows % size == 0; size *= 2) sizes.push_back(size);

@@ -91,7 +91,8 @@ struct Space {
   int64_t batch = 1;  // rows (samples) per step, over all devices
 };
 
-// Calls `take` for each layout that the strategies can run. Ranks along the axis tp are always on one host.
+// Calls `take` for each candidate layout. Not every layout is a candidate: the sizes of micro-batches, for example, are
+// powers of two or the whole batch of a rank. Ranks along the axis tp are always on one host.
 void each_layout(const Space& space, const std::function<void(const Layout&)>& take);
 
 }  // namespace dpbench::forecast

@@ -18,7 +18,7 @@ using svg::text_at;
 
 constexpr double hidden_beyond = 4;  // layouts above this multiple of the memory limit are not drawn
 
-// Maps values to 0 .. 1 on a logarithmic scale between the lowest and the highest value taken.
+// Maps values to 0 .. 1 on a logarithmic scale between the lowest and the highest value given to take().
 struct Scale {
   double low = std::numeric_limits<double>::infinity(), high = 0;
 

@@ -1,4 +1,5 @@
-// Draws the map of a plan: step time against memory, with a point for each layout and a line at the memory limit.
+// Draws the map of a plan: step time against memory, with a line at the memory limit and a point for each layout in
+// `fitting` and `unfitting`, except layouts far above the limit.
 #pragma once
 
 #include <string>

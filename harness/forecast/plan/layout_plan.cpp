@@ -25,8 +25,8 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Returns a text that compares the fastest layout accepted by `allowed` with the best layout. plan.unfitting holds a
-// mesh and strategy only if none of their layouts fits into memory.
+// Returns a text that says how many times as long as the best layout the fastest layout accepted by `allowed` takes, or
+// that no accepted layout fits into memory or exists.
 template <class Allowed>
 std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)

@@ -1,4 +1,5 @@
-// Predicts the step time and memory of all layouts of a model on a number of devices, and finds the best layouts.
+// Predicts the step time and memory of the candidate layouts of a model on a number of devices, and finds the best
+// layouts.
 #pragma once
 
 #include <string>
@@ -31,11 +32,11 @@ struct LayoutPlan {
   PlanRequest asked;
   size_t examined = 0, too_large = 0;
   // fitting: layouts that fit into memory, fastest first: the Pareto front of time and memory for each mesh and
-  // strategy, or all layouts if the user named meshes. unfitting: the smallest layout of each mesh and strategy without
-  // a fitting layout.
+  // strategy, or all layouts if the user named meshes. unfitting: for each mesh and strategy without a fitting layout,
+  // the layout that needs the least memory.
   std::vector<Prediction> fitting = {}, unfitting = {};
   std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, fastest first
-  std::vector<Advised> best = {};      // the three fastest, each with another mesh or strategy
+  std::vector<Advised> best = {};      // up to three, the fastest, each with another mesh or strategy
 };
 
 LayoutPlan plan_layouts(const PlanRequest& asked);
@@ -45,7 +46,7 @@ size_t place_among_best(const LayoutPlan& plan, const Layout& layout);
 
 double tokens_per_s(const LayoutPlan& plan, const Prediction& prediction);
 
-// Returns a table of the best layouts and the Pareto front, after a title row.
+// Returns a table of at most 12 layouts, the best ones and the Pareto front, after a title row.
 std::vector<std::vector<std::string>> layout_rows(const LayoutPlan& plan);
 const std::vector<bool>& layout_columns_right();
 std::string plan_heading(const LayoutPlan& plan);

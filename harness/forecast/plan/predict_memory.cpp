@@ -7,7 +7,8 @@
 namespace dpbench::forecast {
 namespace {
 
-// The model blocks of one rank. live: number of micro-batches between their forward and backward pass.
+// The model blocks of one rank. live: largest number of micro-batches that are between their forward and backward pass
+// at once.
 struct RankBlocks {
   gpt::Stage stage{.layers = 0, .embed = false, .head = false};
   int live = 1;
@@ -46,8 +47,8 @@ UnitBytes units_of(const gpt::Shape& shape, const Layout& layout, const gpt::Sta
           .other = std::max(table ? bytes(gpt::Part::embed) : 0, stage.head ? bytes(gpt::Part::head) : 0)};
 }
 
-// Returns the peak memory with replicated tensors. Gradients not reduced during the backward passes are reduced in a
-// full copy, plus a divided copy of one tensor.
+// Returns the peak memory with replicated tensors. Gradients not reduced during the backward passes are reduced
+// afterwards in a copy of all gradients; the division by the number of ranks copies one tensor of it at a time.
 Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
   // DDP's gradients are views of its buckets, which stay allocated.
   if (layout.overlapped) memory.gradients = memory.parameters;
@@ -59,9 +60,9 @@ Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
   return end.total() > memory.total() ? end : memory;
 }
 
-// Returns the peak memory with sharded tensors: divides them by the number of shards, and adds buffers for gathered
-// parameters and unreduced gradients. after_head: bytes of activations and temporary tensors when the backward pass of
-// the last layer begins.
+// Returns the peak memory with sharded tensors: divides the sharded tensors by the number of shards, and adds buffers
+// for gathered parameters and unreduced gradients. after_head: bytes of activations and temporary tensors when the
+// backward pass of the last layer begins.
 Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, double after_head) {
   const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;

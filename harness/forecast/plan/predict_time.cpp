@@ -21,7 +21,8 @@ struct Spent {
   Spent operator*(double times) const { return {computing * times, tensor * times, context * times, data * times}; }
 };
 
-// A block of the model. FSDP gathers the parameters of a block together, and DDP reduces its gradients together.
+// A block of the model. One collective gathers all its parameters (FSDP and ZeRO 2), one reduces all its gradients
+// (these and DDP).
 struct Unit {
   Spent forward, backward;
   double gather_s = 0, reduce_s = 0;
@@ -55,7 +56,9 @@ class Timing {
  private:
   struct Stage {
     Spent forward, backward;  // times of one micro-batch
-    double last_data = 0;     // extra time of the last micro-batch's backward pass, which reduces gradients
+    // Time over the data axes spent once per step: gathering parameters that stay gathered, and reducing in the last
+    // backward pass the gradients of all micro-batches.
+    double last_data = 0;
     double parameters = 0;
     Spent both() const {
       Spent sum = forward;
@@ -94,8 +97,8 @@ class Timing {
     }
   }
 
-  // Returns the time of ring attention's hops that is not hidden by the attention over a block of keys. bytes: size of
-  // the keys and values of one rank.
+  // Returns the time of ring attention's hops that is not hidden by the attention over one rank's keys. bytes: size of
+  // the tensors that a rank sends in one hop.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = context_.ranks();
     if (ranks == 1) return 0;
@@ -179,7 +182,7 @@ class Timing {
     const bool again = each_pass && layout_.reshard;
     stage.backward.data = data_wait(units, true, again, each);
     stage.last_data = data_wait(units, true, again, reduces) - stage.backward.data;
-    // Units that stay gathered are gathered once, before their forward passes.
+    // Parameters that stay gathered, and those that ZeRO 2 has updated, are gathered once per step.
     if (kept || layout_.sharding == Sharding::gradients) stage.last_data += data_wait(units, false, true, false);
     stage.parameters = parameters_of(blocks);
     return stage;
@@ -261,7 +264,7 @@ class Timing {
     return link.latency_s + count * stored_bytes() / layout_.shards() / link.bytes_per_s;
   }
 
-  // Adds the time after the backward passes: the reduction of gradients not reduced during them, and the optimizer.
+  // Adds the time after the backward passes: all collectives that do not run during them, and the optimizer.
   void add_after_passes(Time& time) const {
     const double whole = parameters_ * stored_bytes(), bytes = reduced(whole);
     const int shards = layout_.shards();

@@ -27,12 +27,13 @@ struct Speed {
   double seconds(const Pass& pass, double layer_flop) const;
 };
 
-// Returns the speed measured by the report's one-device cases of gpt with this device, dtype and, on the CPU, number of
-// threads. Cases with equal layer sizes are averaged. Throws UsageError if there is no such case.
+// Returns the speed measured by the report's ok cases of gpt on one device of this type, with this dtype and, on the
+// CPU, this number of threads, but without experts or --recompute. Cases with equal layer sizes are averaged. Throws
+// UsageError if the report has none of these cases.
 Speed speed_of(const Report& report, Device device, Dtype dtype, int threads);
 
 // Returns the share of communication that computation hid, as a mean over the report's multi-GPU gpt cases with ddp,
-// zero2 or fsdp; nullopt if there is no such case.
+// zero2 or fsdp; nullopt if none of these cases has a measured overlap.
 std::optional<double> measured_overlap(const Report& report);
 
 // Returns a speed with the same FLOP/s for all layer sizes.

@@ -25,7 +25,7 @@ BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens
   const double products = 2 * tokens * matrices / cut.tp;
   const double attention = 4 * tokens * static_cast<double>(shape.seq) * hidden / cut.tp;
   const double inner = tokens * mlp / cut.tp * size, heads = tokens * hidden / cut.tp * size;
-  // Memory traffic: two norms read and write their input; two sums read two activations and write one. The MLP's
+  // Memory traffic: two norms read one activation and write one; two sums read two activations and write one. The MLP's
   // activation function reads and writes one tensor, or also multiplies by the gate. Rotary embeddings pass over query
   // and key.
   const Pass forward{products + attention, 10 * between + (gated ? 5 : 2) * inner + (gated ? 6 : 0) * heads};

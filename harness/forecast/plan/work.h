@@ -9,7 +9,7 @@ namespace dpbench::forecast {
 
 struct Pass {
   double flop = 0;   // operations of matrix products and attention
-  double bytes = 0;  // bytes read and written by norms, activations, sums and the loss
+  double bytes = 0;  // bytes read and written by all other operations: embedding, norms, activation functions, ...
 
   Pass& operator+=(const Pass& other) {
     flop += other.flop, bytes += other.bytes;
@@ -21,8 +21,8 @@ struct BlockWork {
   Pass forward = {}, backward = {};
 };
 
-// Returns the work of one micro-batch of `rows` rows. The head's work includes the loss. Attention counts masked scores
-// too, as Shape::flop_per_row() does.
+// Returns the work of one micro-batch of `rows` samples. The head's work includes the loss. Attention counts masked
+// scores too, as Shape::flop_per_row() does.
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows);
 
 // Returns the work of the whole model on one device: the sum over all blocks.

@@ -95,15 +95,16 @@ double computing_of(const std::map<std::string, double>& phases) {
   return sum;
 }
 
-// True for a collective that overlaps with computation: a reduction during the backward pass.
+// True for a collective that the model overlaps with computation: one that began in the backward pass, such as the
+// reduction of a bucket.
 bool hides(const CollectiveRecord& one) { return one.phase == "backward"; }
 
 double whole_bytes(const CollectiveRecord& one, int world) {
   return static_cast<double>(one.bytes) * (one.op == "allgather" ? world : 1);
 }
 
-// Estimates when a gradient bucket is ready, as a fraction of the step's computing, for profiles without start times of
-// collectives: the backward pass is taken to progress in proportion to the bytes of finished gradients (`part`).
+// Estimates when a gradient bucket is ready, as a fraction of the step's computing, for collectives without a usable
+// start time: the backward pass is taken to progress in proportion to the bytes of finished gradients (`part`).
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
   return (before + part * share_of(phases, "backward")) / computing_of(phases);
@@ -198,8 +199,8 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Over gloo, ranks that share cores wake each other through the kernel. With more ranks per core than this, measured
-// steps took up to twice as long as the model predicts.
+// Over gloo, ranks that share cores wake each other through the kernel. With more threads of ranks per core than this,
+// measured steps took up to twice as long as the model predicts.
 constexpr double most_gloo_ranks_per_core = 2.5;
 
 // Returns the reason why this world (number of replicas) is not projected; empty if it is. fitted: the largest world

@@ -47,8 +47,9 @@ struct ProjectedSeries {
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if the fit can tell the time per message (latency) from the time per byte (bandwidth). False for a ring over
-  // devices that share CPU cores: both times then grow as world - 1, so only their sum can be fitted.
+  // True if the fit can tell the time per message (latency) from the time per byte (bandwidth). False for a ring if the
+  // devices share CPU cores in all fitted worlds above 1: both times then grow as world - 1, so only their sum can be
+  // fitted.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
@@ -62,12 +63,12 @@ struct Projection {
   std::vector<std::string> left_out{};  // cases or worlds that were not projected, with reasons
 };
 
-// Returns the collectives of a step and their start times, from the smallest world with a profile that lists them.
-// Without such a profile, the list of collectives is empty.
+// Returns the shape of a case's step. Its collectives and their start times are from the smallest world with a profile
+// that lists them. Without such a profile, the list of collectives is empty.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
-// Projects the report's cases to the requested worlds. Throws a UsageError that names the missing measurements if no
-// case can be projected.
+// Projects the report's cases to the requested worlds. Throws UsageError, with the reason, if no case can be projected
+// or a requested world on several hosts does not fill its hosts.
 Projection project(const Report& report, const ProjectionRequest& asked);
 
 // Returns the table of one case: the title row, then a row for each fitted and each projected world.

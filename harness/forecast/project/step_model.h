@@ -45,7 +45,7 @@ StepTime step_time(const StepShape& shape, double compute_s, int world, const Ne
                    std::optional<Algorithm> algorithm = std::nullopt);
 
 // Returns the smallest world (number of replicas) in which computing no longer hides the reductions, or nullopt if it
-// hides them in all worlds up to `most`. Worlds of more than one host must consist of whole hosts.
+// hides them in all worlds up to `most`. Tries only worlds on one host and worlds that fill all their hosts.
 std::optional<int> first_exposed_world(const StepShape& shape, double compute_s, const Network& network,
                                        std::optional<Algorithm> algorithm, int most = 1 << 20);
 

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the standing of each case of a group by `cost`; lower is better. A case without a cost is undecided. Two
-// cases are compared only if `compares` returns true for them.
+// Returns the standing of each case of a group by `cost`; lower is better. Two cases are compared only if both have a
+// cost and `compares` returns true for them. A case that is compared with no other is undecided.
 std::vector<Standing> standings(const std::vector<RankedCase>& members,
                                 const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
                                 const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
@@ -42,7 +42,8 @@ std::optional<Estimate> time_of(const RankedCase& member) {
 }
 
 // True if `better` is faster than `member` without more memory, or needs less memory without being slower. A difference
-// counts only if the intervals do not overlap.
+// counts only if the intervals do not overlap. any_memory: some cases of the group can be compared by memory; if false,
+// only speed counts. If true, the result is false for two cases with incomparable memory.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);
@@ -60,7 +61,8 @@ bool any_memory_compares(const std::vector<RankedCase>& members) {
 }
 
 // Computes the share of a case's step that is lost against ideal scaling, and splits it into communication, waiting and
-// computation. Does nothing if replicas share cores, because ideal scaling is then undefined.
+// computation. Does nothing for world 1, without an efficiency, or if replicas share cores, because ideal scaling is
+// then undefined.
 void fill_loss(const Report& report, const RankedCase& member, Choice& choice) {
   const CaseRecord& record = *member.record;
   if (record.spec.world == 1 || !record.derived.efficiency || crowded(record.spec, cores_of(report))) return;

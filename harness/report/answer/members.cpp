@@ -60,7 +60,7 @@ Estimate around(double middle, double low, double high) {
   return {middle, std::min(low, middle), std::max(high, middle)};
 }
 
-// Returns the speed-up over the group's reference, measured in pairs of neighbouring blocks.
+// Returns the speed-up over `reference`, the case whose blocks were timed next to those of the group's cases.
 std::optional<Estimate> paired_speed(const CaseRecord& record, const CaseRecord* reference) {
   const Derived& d = record.derived;
   if (&record == reference) return Estimate{1, 1, 1};
@@ -102,8 +102,8 @@ std::optional<Estimate> memory_of(const CaseRecord& record) {
 
 std::optional<StepParts> parts_of(const CaseRecord& record) {
   const auto phases = mean_phases_ns(record);
-  // On a GPU, ddp's waiting counts as phase `backward`, and collectives have no times. A step replayed as one phase
-  // `graph` cannot be split into parts.
+  // A replayed step has only the phase `graph`. Where collectives have no times (on a GPU), communication and waiting
+  // are not told apart from the other phases: ddp's waiting counts as `backward`.
   if (phases.empty() || phases.contains("graph")) return std::nullopt;
   if (record.spec.backend != no_backend && !record.derived.communication_ns) return std::nullopt;
   double total = 0;

@@ -13,8 +13,8 @@ namespace dpbench {
 struct Estimate {
   double middle = 0, low = 0, high = 0;
 };
-// Returns a / b by interval arithmetic. It excludes 1 exactly if the intervals of a and b do not overlap, so its
-// confidence is at least 95 % for independent normal errors.
+// Returns a / b by interval arithmetic. The interval of a / b excludes 1 exactly if those of a and b do not overlap, so
+// its confidence is at least 95 % for independent normal errors.
 Estimate quotient(const Estimate& a, const Estimate& b);
 inline bool above(const Estimate& a, const Estimate& b) { return a.low > b.high; }
 
@@ -33,7 +33,7 @@ struct RankedCase {
 
 struct CaseGroup {
   std::vector<RankedCase> members;  // sorted by speed, fastest first; members without a speed last
-  bool paired = false;              // true: each speed is the median ratio to paired blocks of a common reference
+  bool paired = false;              // true: each speed is a speed-up over one reference case, from pairs of blocks
   int launches = 0;                 // smallest number of launches of any member
 };
 

@@ -31,7 +31,8 @@ bool by_communication(const GroupFacts& facts, const RankedCase& member) {
   return explained(facts, member, communication_in) >= explaining_share;
 }
 
-// Returns the collective operation that takes more than half of the communication time; empty if there is none.
+// Returns the collective operation that takes more than half of the communication time; empty if there is none or a
+// collective has no times.
 std::string main_operation(const CaseRecord& record) {
   std::map<std::string, double> times;
   double all = 0;

@@ -46,7 +46,7 @@ std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
-// Returns the mean over the ranks of all launches of the value that get() reads from a rank's profile; nullopt if no
+// Returns the mean, over the ranks of all launches, of the value that get() reads from a rank's profile; nullopt if no
 // profile has the value.
 template <class Get>
 std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {

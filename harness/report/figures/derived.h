@@ -24,11 +24,12 @@ void derive_speedups(Report& report);
 // of blocks that ran next to each other.
 std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference);
 
-// Returns the case with world 1 and the same strategy, parameters, backend and batch (global for strong scaling, per
-// device for weak) as `spec`, or null if the report has no such measured case.
+// Returns the measured case with world 1 and otherwise the settings of `spec`: strategy, parameters, backend, batch
+// (global for strong scaling, per device for weak), workload, ... Null if the report has none.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
-// Returns the memory by part of the rank that needs most, over all launches; nullopt if no rank has it.
+// Returns the parts of the memory of the rank that needs most, over all launches; nullopt if no rank's profile has
+// parts.
 std::optional<MemoryParts> largest_memory(const CaseRecord& record);
 
 // True if the case's efficiency is above 100 % by more than its interval.

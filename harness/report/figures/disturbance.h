@@ -11,7 +11,7 @@
 namespace dpbench {
 
 // True if the case's replicas together have more threads than the machine has cores, so that their threads take turns
-// even on an idle machine.
+// even on an idle machine. False on a GPU or if `cores` is 0 (unknown).
 bool crowded(const CaseSpec& spec, int cores);
 
 // True if a rank lost more than 5 % of a block's time to other programs: a thread waited for a core while its process
@@ -22,8 +22,8 @@ bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cor
 
 // True if a rank lost more than 5 % of its profiled steps to other programs, judged as in starved().
 bool profile_starved(const CaseSpec& spec, const std::vector<RankRecord>& ranks, int cores);
-// Marks the ranks' profiles as disturbed and removes the times of phases and communication. Counts, such as the number
-// of collectives, stay.
+// Marks the ranks' profiles as disturbed and removes the times of phases and communication, the list of collectives and
+// the strategy's figures. Counts, such as the number of collectives, stay.
 void drop_profile_times(std::vector<RankRecord>& ranks);
 
 // True if other programs and a virtual machine's host together took less than 5 % of a core, too little to disturb most
@@ -35,7 +35,8 @@ bool quiet(const std::optional<OtherLoad>& load);
 // the machine's cores, whichever is larger. Lower loads come from daemons and from the resolution of the kernel's
 // clocks.
 double least_load(int cores);
-// True if other programs, or a virtual machine's host, took cores that the case's replicas need.
+// True if at least least_load() cores were taken by a virtual machine's host or, from a crowded case, by other
+// programs. Other programs beside a case that is not crowded may use free cores: starved() judges them.
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);
 
 // Number of cores that the run's ranks shared, over all hosts; 0 if unknown.

@@ -121,7 +121,8 @@ std::vector<std::string> common_ids(const Report& base, const Report& now) {
   return ids;
 }
 
-// True if every rule for these cases uses a metric that can be compared between different machines.
+// True if every rule for these cases can be applied to runs of different machines: its metric is a ratio within one
+// run, or its limit is absolute.
 bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
   return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
     const auto& rules = gate.rules_for(id);

@@ -49,8 +49,8 @@ struct Comparison {
 
 // Judges the cases that two runs have in common. Throws UsageError if the runs share no case, if a pattern of the gate
 // matches no case of either run, or if nothing can be judged. Unless allow_differences is set, also throws UsageError,
-// naming the fields, if the machines or settings differ. Ratios taken within one run (such as speed-up) never need
-// equal machines.
+// naming the fields, if the machines or settings differ. The machines may differ anyway if each rule judges a ratio
+// within one run (such as efficiency) or has an absolute limit.
 Comparison compare(const Report& base, const Report& now, const Gate& gate, bool allow_differences = false);
 
 }  // namespace dpbench

@@ -11,9 +11,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the candidates (cases with other parameter values) of each reference, keyed by the reference's case id, in
-// the order of the report. Leaves out cases without a speed-up over the reference and cases with a different
-// CaseRecord::means.
+// Returns the candidates (cases with other parameter values or another batch) of each reference, keyed by the
+// reference's case id, in the order of the report. Leaves out cases without a speed-up over the reference and cases
+// with a different CaseRecord::means.
 std::map<std::string, std::vector<size_t>> candidates(const Report& report, const std::vector<size_t>& which) {
   std::map<std::string, std::vector<size_t>> all;
   for (const size_t i : which) {

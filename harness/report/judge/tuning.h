@@ -25,7 +25,7 @@ struct Tuned {
   bool faster() const { return low > 1; }
 };
 // Returns the last candidate of each setting (workload, devices, ...), judged only by the launches from number `first`
-// on.
+// on. Leaves out candidates with fewer than launches_for_t of these launches.
 std::vector<Tuned> tuned(const Report& report, int first);
 // Returns one line that recommends the candidate's parameter values or the default values.
 std::string tuned_text(const Tuned& tuned);

@@ -1,5 +1,5 @@
-// Reads clocks, power and throttling of a case's GPUs through NVML, after each timed block of steps and never inside
-// one.
+// Reads clocks, power and throttling of a case's GPUs through NVML, before and after each timed block of steps and
+// never inside one.
 #pragma once
 
 #include <chrono>

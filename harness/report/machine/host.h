@@ -1,4 +1,4 @@
-// Reads the host's parts of a report's env block from the /proc and /sys files below Sources::root.
+// Reads the host's parts of a report's env block from files of /proc, /sys, /etc and /run below Sources::root.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,6 @@ MemoryBlock memory_block(const Sources& sources);
 OsBlock os_block(const Sources& sources);
 // Returns the CPU and memory limits of this process's cgroup (control group), as set for a container.
 LimitsBlock limits_block(const Sources& sources);
-std::optional<LoadBlock> load_block(const Sources& sources);  // returns the load average at the start of the run
+std::optional<LoadBlock> load_block(const Sources& sources);  // returns the current load averages
 
 }  // namespace dpbench

@@ -108,8 +108,8 @@ struct Table<ProcessSettings> {
       std::tuple(later(Field{"python", "-", &ProcessSettings::python, "each rank runs in a Python interpreter"})));
 };
 
-// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter,
-// model, scale, accumulation or recomputation that differs from its default.
+// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by the runtime if it is not torch's, and
+// by "/name=value" for each mesh, model, scale, accumulation, recomputation or parameter that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
 // Returns "/name=value", with `sign` for "=", for the mesh, model, scale, accumulation and recomputation if they differ
@@ -127,13 +127,15 @@ struct MayDiffer {
   bool world = false;
   bool batch = false;  // samples of all devices (strong scaling) or per device (weak)
 };
-// True if the two cases have the same settings, except for those that `may_differ` selects.
+// True if the two cases have the same settings, except for those that `may_differ` selects. Seed, processes and
+// oversubscribe are not compared. `may_differ.world` lets the mesh differ too.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
 // The cases against which speed-ups are measured.
 struct Reference {
-  std::string strategy = {};          // in the same world, with default parameters; empty: the baseline
-  std::optional<int64_t> batch = {};  // of the reference; nullopt: that of the case
+  // Strategy of the reference, which has default parameters and the case's world; empty: the baseline.
+  std::string strategy = {};
+  std::optional<int64_t> batch = {};  // batch of the reference; nullopt: the same as the case's
 };
 // True if the speed-up of `spec` is measured against `candidate`.
 bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const Reference& reference);

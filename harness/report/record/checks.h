@@ -8,8 +8,8 @@
 
 namespace dpbench {
 
-// What a failed check is, among the failures of one step, in order from cause to effect: wrong gradients cause wrong
-// updates, these cause wrong buffers and outputs. A failure that explains all others comes before those of any step.
+// Kind of a failure, in order from cause to effect among the failures of one step: wrong gradients cause wrong updates,
+// these cause wrong buffers and outputs. A failure that explains all others comes before those of any step.
 enum class Effect { explains_all, cause, update, buffers, output };
 
 struct CheckMeaning {
@@ -26,7 +26,8 @@ constexpr CheckMeaning proof(std::string_view name, std::string_view summary) {
 }
 
 // In the descriptions of checks, "replayed" means: computed again in the dtype of the case, from the strategy's own
-// state before the step. All other checks compare in float64.
+// state before the step. The counterparts without "-replay", such as loss-value of loss-replay, compare with the
+// float64 oracle (reference computation).
 inline constexpr auto all = std::to_array<CheckMeaning>(
     {{"run-completes", "every rank completes every step without an exception", Effect::explains_all},
      {"output-shape", "one output row per sample of the rank, as wide as the model's output", Effect::output},

@@ -130,7 +130,7 @@ Json schema_of_fields(Json& definitions) {
     using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
     Json type = schema_of<Member>(field.limits, definitions);
     if (field.null_if_empty) type["type"] = {"string", "null"};
-    // Allow null for a floating-point number, because non-finite numbers are written as null.
+    // Allow null for an optional floating-point number, because a non-finite number is written as null.
     if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
     if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
     type["description"] = field.meaning;

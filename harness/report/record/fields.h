@@ -1,4 +1,5 @@
-// Typed reading of a JSON object. Every error names the file and the path of the JSON key. Unknown keys are ignored.
+// Typed reading of a JSON object. Every error names the path of the JSON key, which begins with the path given to the
+// constructor. Unknown keys are ignored.
 #pragma once
 
 #include <cmath>

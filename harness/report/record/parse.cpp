@@ -87,7 +87,8 @@ class StrictReader : public nlohmann::json_sax<Json> {
     members.emplace_back(std::move(key_), std::move(value));
     return &members.back().second;
   }
-  // Estimates the memory of a JSON value: its own size, plus half of it for the spare capacity of lists.
+  // Estimates the memory of a JSON value: its own size, half of that for the spare capacity of the list that holds it,
+  // and the heap block of a list, object or string.
   static size_t memory_of(const Json& value) {
     constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // bytes of the heap block of a list, object or string
     if (value.is_string()) return own + block + value.get_ref<const std::string&>().size();

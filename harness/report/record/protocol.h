@@ -6,12 +6,13 @@
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
 //                           after the last block: profiles the case and answers with the record of these blocks,
 //                           numbered from 0; retake: repeats a profile that other programs disturbed
-//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
+//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0,"dump":"DIR"}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
 //                                                                                         CUDA and NCCL libraries
-//                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: only from rank 0
+//                         {"event":"ran","case":"ID","record":{..},"checks":[..],"means":".."}
+//                                                                                         checks: only from rank 0
 //                         {"event":"checked","case":"ID","checks":[..]}                   checks: only from rank 0
 //                           "untimed":true in "ran": the checks failed, so nothing was timed
 //                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was
@@ -19,9 +20,10 @@
 //                           "failed":{"kind":..,"reason":..} in "ran": an error in the checks that would have failed
 //                           the timed steps too
 //                           "calls":{"count":0,"hash":0} in "ran" and "trained": number and hash of the collectives
-//                           since the checks; must be equal on all ranks
+//                           during this command, after its checks; must be equal on all ranks
 //                         {"event":"checking","case":"ID","number":4,"of":8}              only from rank 0: a scenario
-//                                                                                         of the checks begins
+//                                                                                         of the checks begins; 0 of
+//                                                                                         0: the checks are over
 //                         {"event":"line","case":"ID","text":".."}                        only from rank 0, in training
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                only from rank 0
@@ -128,8 +130,8 @@ struct alignas(64) Progress {
 };
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 
-// Log entry of one collective call of a rank. Other ranks may read it while it is being written: `number` is 0 until
-// the entry is complete, and before its first use.
+// Log entry of one collective call of a rank. Other processes may read it while it is being written: `number` is 0
+// until the entry is complete, and before its first use.
 struct alignas(64) CallSlot {
   static constexpr size_t words = 6;
   std::atomic<int64_t> number{0};

@@ -138,7 +138,7 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string disturbance{};  // one line about cores that other programs took; empty: none
+  std::string disturbance{};  // disturbance_line() of the run, about cores that replicas lacked; empty: none
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
   std::optional<Answer> answer{};
@@ -161,17 +161,18 @@ int64_t slowest_ns(const std::vector<RankRecord>& block);
 // Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure, or its worst
-// result if it never failed.
+// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure; without a
+// failure, the pass with the largest error; without a pass, the skipped row.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
-// Returns the reason if every check of the gradients or updates was skipped, so that nothing proves them right; else
-// nullopt.
+// Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
+// them right; else nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
-// Returns the failed check that most likely caused the other failures, or null if no check failed. An earlier step
-// comes first; within a step, outputs and losses come last, because wrong parameters cause wrong outputs.
+// Returns the failed check that most likely caused the other failures, or null if no check failed. A failure that
+// explains all others comes first (Effect::explains_all), then the earliest step; within a step, outputs and losses
+// come last, because wrong parameters cause wrong outputs.
 const CheckRow* root_failure(const std::vector<CheckRow>& checks);
 // Returns the check that makes a case wrong: its root_failure(), else a new row if the ranks ended with unequal
 // parameters. Returns nullopt if neither exists.

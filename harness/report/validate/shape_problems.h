@@ -8,8 +8,10 @@
 
 namespace dpbench {
 
+// Returns the structural problems of one case of the report, one line each; empty if there are none.
 std::vector<std::string> shape_problems(const Report& report, const CaseRecord& record);
-// Returns the structural problems of the report, one line each; empty if there are none.
+// Returns the problems of the report's own id and of duplicate case ids, one line each. The other function checks a
+// case.
 std::vector<std::string> shape_problems(const Report& report);
 
 }  // namespace dpbench

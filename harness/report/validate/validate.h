@@ -1,4 +1,4 @@
-// Checks a report for inconsistencies that a JSON Schema cannot express.
+// Checks a report against its JSON Schema, and for inconsistencies that a schema cannot express.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace dpbench {
 
-// Returns the inconsistencies of a report, each with its case; empty if there are none. Statistics are recomputed from
-// the timed blocks. Throws UsageError if the document is not a report.
+// Returns the violations of the JSON Schema and the inconsistencies of a report, one line each; empty if there are
+// none. Statistics are recomputed from the timed blocks. Throws UsageError if the document is not a report.
 std::vector<std::string> problems_of(const Json& document);
 // Compares stored figures with recomputed ones and adds a line to `found` for each difference. name: JSON path of the
 // figures, for messages. stored: the stored figures, null if missing. again: the recomputed figures. older: the report

@@ -12,12 +12,12 @@
 namespace dpbench {
 
 struct SuiteOptions {
-  std::string filter = {};  // extended regular expression on check names; empty: run all checks
+  std::string filter = {};  // ECMAScript regular expression on check names; empty: run all checks
   int seeds = 1;
   // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
   // worlds run them only on workloads marked as thorough.
   int whole_worlds = 0;
-  bool brief = false;      // if true, a scenario runs at most two steps, see CheckRequest
+  bool brief = false;      // true: most scenarios run at most two steps, see CheckRequest
   double unwatched_s = 1;  // time limit for the expected results of the scenario `unwatched`
   std::string dump = {};   // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
@@ -25,11 +25,11 @@ struct SuiteOptions {
 };
 
 // Returns a regular expression on the names of the checks to pass before timing. These checks are cheap and use batches
-// like the timed ones, so an exception in the timed steps also occurs in the checks. gradient-meaning is included
-// because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks need three scenarios (test runs of
-// the strategy): two steps in float64, two in the timed dtype (CPU only, since a GPU's rounding cannot be replayed on a
-// CPU), and the scenario `unwatched`, whose tensors are read only after its last step. Accumulation and clipping, if
-// the case uses them, add two each: one in float64 and one in the timed dtype.
+// like the timed ones, so an exception of the timed steps usually occurs in the checks already. gradient-meaning is
+// included because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks need three scenarios (test
+// runs of the strategy): two steps in float64, two in the timed dtype (CPU only, since a GPU's rounding cannot be
+// replayed on a CPU), and the scenario `unwatched`, whose tensors are read only after its last step. Accumulation and
+// clipping, if the case uses them, add two each: one in float64 and one in the timed dtype.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {

@@ -18,7 +18,8 @@ constexpr int64_t most_steps = 64;  // steps of an audit at most, because roundi
 // Estimated time of an audit of one step, per replica, relative to a timed step. An audit recomputes the replicas one
 // after another, each in float64 and in the case's dtype. The first audit replaces the estimate by a measured time.
 constexpr double cost_of_replica = 7;
-// Number of parameter elements of a model above which an audit compares only some elements, chosen at random.
+// Number of parameter elements of a model above which an audit compares only some elements, chosen at random (without
+// gradient clipping).
 constexpr int64_t large_model = 1 << 22;
 constexpr int64_t compared_elements = large_model / 4;  // elements of a large model that an audit compares
 constexpr char check_name[] = "audit";
@@ -28,7 +29,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns a key of the rendezvous store that no earlier audit of this process uses. All ranks get the same key.
+// Returns a prefix for keys of the rendezvous store that no earlier Audit object of this process uses. All ranks get
+// the same prefix.
 std::string next_key() {
   static int made = 0;
   return "audit" + std::to_string(made++) + "/";

@@ -17,8 +17,9 @@ class Audit {
  public:
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group);
-  // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
-  // number of steps of a timed block. timed_step_s: time of a step. Collective.
+  // Audits some steps or none, by chance. Starts an audit only if all audits together, by an estimate, take at most a
+  // tenth of the time since the case began. block_steps: number of steps of a timed block. timed_step_s: time of a
+  // step. Collective.
   void between_blocks(int64_t block_steps, double timed_step_s);
   // Audits at least two steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);

@@ -1,5 +1,5 @@
-// A process-group backend that forwards every collective to another backend and logs its start and end on this rank.
-// The time in which the calling thread is inside the call counts as the step's communication phase.
+// A process-group backend that forwards every collective to another backend and logs its start and end on this rank. On
+// the CPU, the time inside the call counts as the step's communication phase if the calling thread runs the steps.
 #pragma once
 
 #include <atomic>

@@ -81,7 +81,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // older than the strategy
+  if (known == blocks_.end()) return;  // allocated before this object
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

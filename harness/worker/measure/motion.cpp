@@ -12,9 +12,10 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_elements = 256;  // number of elements of each parameter to store after an audit
+// Number of elements stored of each larger parameter after an audit; integer division makes it up to twice as many.
+constexpr int64_t most_elements = 256;
 // Limit on the distance that SGD moves an element between audits, relative to the learning rates: this many times the
-// largest distance in any audit. Gradients change in training, so this bound detects only parameters that were
+// largest distance in an audit so far. Gradients change in training, so this bound detects only parameters that were
 // replaced.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();

@@ -33,7 +33,7 @@ constexpr int64_t max_steps = 500, traced_steps = 5;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
 // samples. With longer epochs, the FLOP count is that of one step.
 constexpr int64_t short_epoch = 16;
-constexpr size_t max_collectives = 200000;  // maximum number of timed collectives per profile, to limit memory
+constexpr size_t max_collectives = 200000;  // a profile with more has no communication times, to limit memory
 
 int64_t ns_of(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();

@@ -28,8 +28,8 @@ int64_t rewarm_steps(const Sampling& sampling, double step_ns) { return sampling
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
 
-// True if the replicas do not share cores. Otherwise the peak measurement is skipped, as each replica would
-// report the whole machine's peak. Every rank must call it and gets the same answer.
+// True if the replicas do not share cores, and always on a GPU. Otherwise the peak measurement is skipped, as each
+// replica would report the whole machine's peak. Every rank must call it and gets the same answer.
 bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
   if (spec.device != Device::cpu) return true;
   const auto processes = group.gather(host_and_cores());

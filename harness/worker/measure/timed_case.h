@@ -19,14 +19,15 @@ class TimedCase {
   const std::string& case_id() const { return spec_.id; }
   // Returns the results of the audits on rank 0; no rows without audits.
   std::vector<CheckRow> audits() const;
-  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about
-  // the minimum block time.
+  // Times one block of steps, after an audit (by chance) and one or two untimed steps. If sampling.steps is 0, rank 0
+  // chooses the number of steps so that the block lasts about the minimum block time or longer.
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
-  // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of `blocks`,
-  // numbered from 0, without the times of the single blocks. retake: profile once more if a rank had to wait for CPU
-  // cores during its profile and --max-time allows it. Collective.
+  // Audits the strategy once more and finishes it, profiles extra steps of a new instance and, if sampling.measure_peak
+  // is set, measures the machine's peak. Returns the record of `blocks`, numbered from 0, without the times of the
+  // single blocks. retake: profile once more if a rank had to wait for CPU cores during its profile, the replicas do
+  // not share cores and --max-time allows it. Collective.
   RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:

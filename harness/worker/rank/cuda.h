@@ -1,5 +1,5 @@
 // Loads dpbench's CUDA library and queries versions and GPUs. dpbench's CUDA code is in a separate shared library,
-// loaded on demand before any other torch call.
+// loaded only in the ranks of GPU cases and for the catalogue.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Checks after every epoch of a training run that all ranks hold the same model, and measures its accuracy on the test
-// samples.
+// Checks after every epoch of a training run that all ranks hold the same model, and, if requested, measures its
+// accuracy on the test samples.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Loads the samples of every training step. Each rank has a DistributedSampler, as in the PyTorch tutorials.
+// Loads the samples of every training step. Each process has a DistributedSampler, as in the PyTorch tutorials.
 #pragma once
 
 #include <vector>
