@@ -1,6 +1,6 @@
 // Rules about deadlocks: all ranks of a pipeline schedule reach the end of their lists of actions, with unlimited
-// buffers and without buffers. The order in which ranks advance does not change the result, because a blocked action
-// stays blocked until another rank moves.
+// buffers and without buffers. The order in which ranks advance does not change the result, because an action that can
+// run stays able to run when other ranks advance.
 #include <algorithm>
 #include <map>
 #include <set>
