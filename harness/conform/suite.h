@@ -42,7 +42,7 @@ struct CheckRequest {
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
-  // Called when a part of a scenario begins, see Bench::enters.
+  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even".
   std::function<void(const std::string& place)> enters = {};
 };
 

@@ -54,7 +54,8 @@ class Progress {
     return true;
   }
 
-  // Returns the rank that this rank waits for; nullopt if this rank can act now.
+  // Returns the rank that this rank waits for; nullopt if this rank can act now. Without buffers, a receive waits for
+  // its send, which advances both ranks.
   std::optional<int> waits_for(int rank) const {
     const Action& action = *next(rank);
     if (action.kind == Kind::reduce_tied) return waits_for_tied(action);

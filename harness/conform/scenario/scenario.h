@@ -44,7 +44,7 @@ struct Scenario {
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
-  // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
+  // If true, only the loss is read between the steps, the strategy's process groups are not wrapped, and the samples
   // come in shuffled epochs, as in a timed run.
   bool unwatched = false;
   bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
