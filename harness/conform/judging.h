@@ -14,8 +14,8 @@ class Judging {
  public:
   // rows: the result table. Only the judging thread writes to it until finish() returns.
   explicit Judging(Rows& rows);
-  // Queues `judge` for the judging thread. If `judge` throws, the check run-completes fails, because the strategy
-  // reported results that cannot be verified.
+  // Queues `judge` for the judging thread. If `judge` throws, other than for lack of memory, the check run-completes
+  // fails, because the strategy reported results that cannot be verified.
   void later(const Scenario& scenario, WorkQueue::Job judge);
   // Waits until all queued judges have run. Rethrows out-of-memory errors, which are not the strategy's fault.
   void finish();

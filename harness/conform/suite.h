@@ -27,20 +27,22 @@ struct CheckRequest {
   at::ScalarType dtype = at::kFloat;  // working dtype of the checks; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
-  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. Both apply to the scenario
-  // `unwatched`, which runs like a timed case. 0: chosen by the seed.
+  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. The scenario `unwatched`, which
+  // runs like a timed case, uses both. The other scenarios use at most own_rows samples. 0: chosen by the seed.
   int64_t own_rows = 0, own_micros = 0;
   std::optional<double> own_clip = {};  // limit on the gradient's norm in the scenario `unwatched`
   double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
-  bool brief = false;      // if true, scenarios run at most two steps on workloads that are not test models
-  std::string filter;      // an extended regular expression on check names; an empty one selects all checks
-  // A function called after each scenario with this rank's recorded results. clip_norm: the scenario's limit on the
+  // If true, scenarios other than `unwatched` run at most two steps on workloads that are not probes (small test
+  // models).
+  bool brief = false;
+  std::string filter;  // an ECMAScript regular expression on check names; an empty one selects all checks
+  // A function called after each run of a scenario with this rank's evidence. clip_norm: the scenario's limit on the
   // gradient's norm.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
-  // Called when a part of a scenario begins, see Bench::enters.
+  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even".
   std::function<void(const std::string& place)> enters = {};
 };
 

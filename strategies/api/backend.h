@@ -16,8 +16,8 @@
 
 namespace dpbench {
 
-// A callback that receives a description of each collective before it starts. `number` is the backend's sequence number
-// of the call.
+// A callback that receives a description of a collective before the collective starts. `number` is the backend's
+// sequence number of the call.
 using NoteCall = std::function<void(uint64_t number, std::string_view call)>;
 
 struct BackendSetup {
@@ -32,7 +32,7 @@ struct BackendSetup {
   // CPU cores of all ranks of this host; empty if the ranks are not pinned to cores. A backend's helper threads may use
   // all of them.
   std::vector<int> cores = {};
-  // Callback for each collective, set only for backends that do not compare the ranks' calls themselves.
+  // Callback for collectives. Only backends that do not compare the ranks' calls themselves call it.
   NoteCall note = {};
 
   // Returns the global number of a rank of this group.
@@ -65,7 +65,8 @@ struct RegisterBackend {
   explicit RegisterBackend(BackendInfo info);
 };
 
-// Returns a process group that uses the named backend for CPU and CUDA tensors.
+// Returns a process group that uses the named backend for CPU tensors and, if setup.device is a CUDA device, for CUDA
+// tensors.
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const std::string& backend, const BackendSetup& setup);
 
 }  // namespace dpbench

@@ -36,7 +36,7 @@ bool on_cpu(const Node& node) {
   return true;
 }
 
-// Executes the part of an autograd graph that is reachable from its root, on the calling thread.
+// Executes the part of an autograd graph that is reachable from `root`, on the calling thread.
 class Walk {
  public:
   explicit Walk(Edge root) : root_(std::move(root)) {
@@ -52,7 +52,7 @@ class Walk {
 
   bool all_on_cpu() const { return all_on_cpu_; }
 
-  // Runs the backward pass; may be called once only. slope: the gradient of the root's output.
+  // Runs the backward pass; may be called once only. slope: the gradient with respect to the root's output.
   void run(at::Tensor slope) {
     const at::NoGradGuard no_grad;
     const OwnWalk here;
@@ -87,8 +87,8 @@ class Walk {
     return known;
   }
 
-  // Returns the task index of a node. The first few nodes are searched linearly, because a map would cost a measurable
-  // part of a 10 us step.
+  // Returns the index of a node in tasks_, or tasks_.size() if the node is not there. The first few nodes are searched
+  // linearly, because a map would cost a measurable part of a 10 us step.
   size_t find(const Node& node) const {
     const size_t first = std::min(few, tasks_.size());
     for (size_t i = 0; i < first; ++i)
@@ -165,7 +165,7 @@ class WalkedNode : public Node {
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
 // Calls by_walk(walk) to run the backward pass with a Walk, our own execution of the output's autograd graph. Returns
-// false without that call if only torch's engine can run the graph.
+// false without that call if torch's engine must run the graph: with --runtime torch, or if a Walk cannot run it.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (runtime() == Runtime::torch) return false;
@@ -177,7 +177,7 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Same as walked(), for a loss. Also returns false if the loss tensor has several elements.
+// Same as walked(), for a loss. Also returns false unless the loss has exactly one element.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

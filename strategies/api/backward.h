@@ -8,12 +8,13 @@ namespace dpbench {
 
 // Computes the same gradients as loss.backward(), bit for bit, but without the overhead of torch's engine, which for a
 // small graph is as large as the computation. A graph that is entirely on the CPU runs on the calling thread, in the
-// engine's order and with all hooks. The engine runs all other graphs, and every graph under anomaly detection.
+// engine's order and with all hooks. The engine runs all other graphs, complex losses, and every graph under anomaly
+// detection.
 void backward(const at::Tensor& loss);
 // Same as backward(loss) for an output of any shape: equivalent to output.backward(slope).
 void backward(const at::Tensor& output, const at::Tensor& slope);
-// Same as backward(loss), for graphs with hooks that queue engine callbacks, as c10d's Reducer does. Torch's engine
-// runs the whole graph as one node.
+// Same as backward(loss), for graphs with hooks that queue callbacks in torch's engine, as c10d's Reducer does. The
+// engine sees the whole graph as one node and runs the queued callbacks after it.
 void backward_with_callbacks(const at::Tensor& loss);
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
 // The mesh: all ranks as a grid with named axes, such as dp (data parallel) and tp (tensor parallel). A rank's group on
-// an axis has the ranks whose positions differ from its own on this axis only.
+// an axis consists of the rank itself and the ranks with the same position on all other axes.
 #pragma once
 
 #include <functional>

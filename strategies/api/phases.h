@@ -1,5 +1,5 @@
-// Measures how long each phase of a training step takes. A strategy calls enter(); the time until the next call is
-// charged to that phase.
+// Measures how long each phase of a training step takes. A strategy calls enter(phase); the time until the next enter()
+// or leave() is charged to this phase.
 #pragma once
 
 #include <algorithm>

@@ -116,17 +116,19 @@ class Strategy {
 // Returns the strategy's state as copies on the CPU. Collective: every rank must call it.
 Snapshot snapshot_of(Strategy& strategy);
 
-// The meaning of a strategy's gradient, as the strategy declares it; the checks verify the declaration. mean_of_means:
-// the mean of the ranks' own mean-loss gradients. mean_of_active: the same mean over only the ranks that still have
-// samples. local: each rank uses its own gradient without reduction.
+// The meaning of a strategy's gradient, as the strategy declares it; the checks verify the declaration. gathered: the
+// gradient of one loss over the gathered outputs of all replicas. mean_of_means: the mean of the ranks' own mean-loss
+// gradients. global_mean: the gradient of the mean loss over the samples of all ranks. sum: the sum of the ranks' own
+// gradients. mean_of_active: as mean_of_means, but over only the ranks that still have samples. local: each rank uses
+// its own gradient without reduction.
 enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
 template <>
 inline constexpr auto enum_names<Gradient> =
     std::to_array<std::string_view>({"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"});
 
-// The replica or rank that provides the BatchNorm running statistics which the strategy keeps. unchanged: with several
-// replicas, each is a temporary clone and its statistics are discarded; a single replica is the model itself and keeps
-// its statistics.
+// The replica or rank that provides the BatchNorm running statistics which the strategy keeps. local: each rank keeps
+// its own. synchronised: the statistics cover the samples of all ranks. unchanged: with several replicas, each is a
+// temporary clone and its statistics are discarded; a single replica is the model itself and keeps its statistics.
 enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
 template <>
 inline constexpr auto enum_names<Buffers> =
@@ -165,9 +167,9 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // For a strategy that frees model parameters during a step: returns the peak bytes of the model's parameters and of
-  // the all-gathers in flight together, at any loss or collective of a step. nullopt: the strategy frees none with
-  // these parameter values.
+  // For a strategy that frees model parameters during a step: returns the most bytes that the model's parameters and
+  // the outputs of all-gathers in flight occupy together when the step computes a loss or calls a collective. Returns
+  // nullopt if the strategy frees no model parameters with these values of Params.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // bytes that a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =
@@ -181,13 +183,14 @@ struct StrategyInfo {
   // True if Strategy::forward() is collective: all ranks call it equally often, each with its own samples.
   bool collective_evaluation = false;
   bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
-  // True if every step must use the same parameters in the same order. Unless `recorded` is true, a step may leave some
-  // parameters unused.
+  // True if every step must use the same parameters in the same order. The model may have parameters that no step uses;
+  // only a strategy with `recorded` may refuse them.
   bool same_graph = false;
   // True if the strategy records steps or passes as CUDA graphs and then replays them. For each batch shape, recording
   // ends with the fourth step at the latest. The strategy calls collectives while recording, but not while replaying.
   bool recorded = false;
-  // True if large float32 products of linear layers use oneDNN on the CPU, also in the computation of expected results.
+  // True if large float32 products of linear layers use oneDNN on the CPU. The checks then compute expected results
+  // with oneDNN too.
   bool onednn = false;
   // Names of parameters that each rank keeps to itself: neither broadcast nor reduced.
   std::vector<std::string> own = {};

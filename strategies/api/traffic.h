@@ -42,7 +42,7 @@ struct TrafficQuery {
 };
 
 // Returns the traffic of one rank in one step. Returns nullopt if there is no formula for these parameters or this
-// step, or if the traffic depends on the samples.
+// step, or if the content of the samples determines even the sum over all ranks.
 using TrafficFormula = std::function<std::optional<std::vector<Traffic>>(const TrafficQuery& query)>;
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// "gloo": PyTorch's own CPU backend over TCP. On a single host it listens only on loopback.
+// "gloo": PyTorch's own CPU backend over TCP. On a single host it listens only on loopback, unless GLOO_SOCKET_IFNAME
+// names other interfaces.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
@@ -110,8 +111,8 @@ class Gloo : public LoggingBackend<ExchangingGloo> {
 
 using Devices = decltype(Gloo::Options::devices);
 
-// Returns the network devices that Gloo listens on. GLOO_SOCKET_IFNAME takes precedence. Otherwise it is loopback on a
-// single host, and across hosts the address towards the master.
+// Returns the network devices that Gloo listens on: the interfaces in GLOO_SOCKET_IFNAME if it is set, otherwise
+// loopback on a single host, and across hosts the local address of the route to MASTER_ADDR.
 Devices devices_for(const BackendSetup& setup) {
   Devices devices;
   if (const char* names = std::getenv("GLOO_SOCKET_IFNAME")) {

@@ -15,7 +15,7 @@
 //   invariant_to_varying     slice           all-gather      scatter_to
 //   replicate_to_varying     slice           zeros around it
 //   varying_to_varying       all-to-all      all-to-all
-//   rows_to_ranks            all-to-all      all-to-all    of uneven pieces
+//   rows_to_ranks            all-to-all      all-to-all
 //
 // All ranks of the axis call these functions in the same order, and run their backward passes in the same order. On an
 // axis of one rank, each function returns its input.
@@ -60,8 +60,9 @@ PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, c
 // Joins the pieces along from.dim and cuts along to.dim, as Ulysses attention does with sequence and heads.
 at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
                               const Around& around = {});
-// Sends the first sent[0] rows to rank 0, the next sent[1] to rank 1, and so on. Returns the received rows, in the
-// order of their source ranks. The backward pass sends the gradients of the received rows back.
+// All-to-all of uneven pieces along dimension 0: sends the first sent[0] rows of the tensor to rank 0, the next sent[1]
+// to rank 1, and so on. Returns the received rows, in the order of their source ranks. The backward pass sends the
+// gradients of the received rows back.
 at::Tensor rows_to_ranks(const at::Tensor& rows, const Axis& axis, const std::vector<int64_t>& sent,
                          const std::vector<int64_t>& received, const Around& around = {});
 

@@ -1,6 +1,6 @@
 // Rules about deadlocks: all ranks of a pipeline schedule reach the end of their lists of actions, with unlimited
-// buffers and without buffers. The order in which ranks advance does not change the result, because a blocked action
-// stays blocked until another rank moves.
+// buffers and without buffers. The order in which ranks advance does not change the result, because an action that can
+// run stays able to run when other ranks advance.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -54,7 +54,8 @@ class Progress {
     return true;
   }
 
-  // Returns the rank that this rank waits for; nullopt if this rank can act now.
+  // Returns the rank that this rank waits for; nullopt if this rank can act now. Without buffers, a receive waits for
+  // its send, which advances both ranks.
   std::optional<int> waits_for(int rank) const {
     const Action& action = *next(rank);
     if (action.kind == Kind::reduce_tied) return waits_for_tied(action);

@@ -14,8 +14,9 @@ struct TextStyle {
   size_t width = 120;  // width of the drawing in terminal columns
 };
 
-// Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time is one
-// letter, in lower case for every second stage of a rank. A picture that is still too wide is cut off.
+// Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time (the
+// shortest computation) is one letter, in lower case for every second stage of a rank. A picture that is still too wide
+// is cut off.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const TextStyle& style);
 
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);

@@ -75,7 +75,7 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
     svg += text_at(8, y + lane_height / 2 + 4, "start", "rank " + std::to_string(rank));
     const std::vector<Timed>& work = simulation.ranks[rank].computations;
     for (size_t i = 0; i < work.size(); ++i) {
-      // An overlapped pair takes the same time: its two boxes share the height of the lane.
+      // The computations of an overlapped pair start and end together, so their two boxes share the height of the lane.
       const bool upper = i + 1 < work.size() && work[i].action.overlaps_next;
       const bool lower = i > 0 && work[i - 1].action.overlaps_next;
       const double height = upper || lower ? lane_height / 2 : lane_height;

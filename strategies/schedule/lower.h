@@ -6,10 +6,10 @@
 
 namespace dpbench::pipeline {
 
-// Returns the schedule with sends, receives and reductions, in the order in which the simulated computations end. Each
-// send and its receive have the same position in one global order, so the result cannot deadlock, with or without
-// buffers. Declares as many receive slots as the order needs. Requires a schedule of computations that verify()
-// accepts, and costs above 0.
+// Returns the schedule with sends, receives and tied reductions, each placed at the time at which the computation that
+// it needs ends in a simulation. Each send and its receive have the same position in one global order, so the result
+// cannot deadlock, with or without buffers. Declares as many receive slots as the order needs. Requires a schedule of
+// computations that verify() accepts, and costs above 0.
 Schedule lower(const Schedule& compute, const Costs& costs = {});
 
 // Returns the number of receive slots that the fullest channel of the schedule needs.

@@ -12,13 +12,15 @@ namespace dpbench::pipeline {
 struct Schedule {
   std::string name = {};
   int microbatches = 1;
-  // Number of pipelines: 1, or 2 if the model's stages exist twice. Stages 0 to S-1 then process the first half of the
-  // micro-batches, and stages S to 2S-1, copies of the same stages, the second half.
+  // Number of pipelines: 1, or 2 if the model's S stages exist twice. Stages 0 to S-1 then process the first half of
+  // the micro-batches, and stages S to 2S-1, copies of the same stages, the second half.
   int pipelines = 1;
   std::vector<int> rank_of = {};            // rank of each stage
   std::vector<std::vector<int>> ties = {};  // groups of stages that share parameters
-  std::vector<int> live_limits = {};  // highest number of live activations declared for each rank; empty: no limit
-  int receive_slots = 0;              // number of receive buffers of each channel; 0: one for each micro-batch
+  // Highest number of live activations declared for each rank; empty: no limit. An activation is live from its forward
+  // pass to its weight gradient.
+  std::vector<int> live_limits = {};
+  int receive_slots = 0;  // number of receive buffers of each channel; 0: one for each micro-batch
   std::vector<std::vector<Action>> ranks = {};
 
   int stages() const { return static_cast<int>(rank_of.size()); }
@@ -39,7 +41,7 @@ std::vector<int> looped_placement(int ranks, int chunks);
 // Returns the rank of each stage if stages go down the ranks and back up: rank r has stages r and 2 * ranks - 1 - r.
 std::vector<int> vee_placement(int ranks);
 
-// True if the schedule contains sends, receives or reductions, and not computations alone.
+// True if the schedule contains an action that is not a computation: a send, receive, reduction, unshard or reshard.
 bool has_transfers(const Schedule& schedule);
 // True if backward passes are split into input gradients and weight gradients.
 bool splits_backward(const Schedule& schedule);

@@ -119,7 +119,7 @@ class Replay {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  bool explicit_;  // true if the schedule contains sends
+  bool explicit_;  // true if the schedule itself contains the sends
   Arrivals activations_, gradients_;
   std::vector<size_t> position_;
   std::vector<double> clock_;

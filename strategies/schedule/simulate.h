@@ -57,8 +57,8 @@ struct Simulation {
   double step_bubble(int rank) const { return makespan - ranks[rank].busy; }
 };
 
-// Simulates a schedule. If it contains transfers, a transfer starts when its rank reaches the send; otherwise it starts
-// when the computation ends.
+// Simulates a schedule. If has_transfers(schedule), a transfer is posted when the sending rank reaches the send;
+// otherwise when the computation of its data ends. It starts then, or once its link is free.
 Simulation simulate(const Schedule& schedule, const Costs& costs = {});
 
 // Returns the highest number of live activations in a rank's list of actions.

@@ -1,5 +1,5 @@
-// Records the actions of one rank, for generators of pipeline schedules. Each call takes the next micro-batch of its
-// stage, so computations of one kind on one stage are always in ascending micro-batch order.
+// A list of one rank's actions that generators of pipeline schedules append to. Each call without a micro-batch takes
+// the next one of its stage, so computations of one kind on one stage are in ascending micro-batch order.
 #pragma once
 
 #include <map>
@@ -12,13 +12,13 @@ namespace dpbench::pipeline {
 
 class Tape {
  public:
-  // end: calls for micro-batches from `end` on are counted, but not recorded.
+  // end: calls for micro-batches from `end` on are counted, but add no action.
   explicit Tape(int end) : end_(end) {}
 
   void start_at(int stage, int microbatch) { first_[stage] = microbatch; }
   void forward(int stage) { record(Kind::forward, stage); }
   void backward(int stage) { record(Kind::full_backward, stage); }
-  // Records a forward pass that runs together with the backward pass recorded next.
+  // Appends a forward pass that runs together with the backward pass appended next.
   void overlapped_forward(int stage) {
     forward(stage);
     actions_.back().overlaps_next = true;
@@ -26,7 +26,7 @@ class Tape {
   void input_gradient(int stage) { record(Kind::input_gradient, stage); }
   void weight_gradient(int stage) { record(Kind::weight_gradient, stage); }
 
-  // Records a computation of a given micro-batch, for generators that choose the micro-batch themselves.
+  // Appends a computation of a given micro-batch, for generators that choose the micro-batch themselves.
   void record(Kind kind, int stage, int microbatch) {
     if (microbatch < end_) actions_.push_back({.kind = kind, .stage = stage, .microbatch = microbatch});
   }

@@ -45,8 +45,8 @@ struct Fault {
 // Returns the fault as one line of text, such as "work-order: rank 2, action 17, 2W4 (stage 2, micro-batch 4): ...".
 std::string text_of(const Fault& fault);
 
-// Returns the faults of the schedule; empty if it is correct. Rules are checked in the order of the enum Rule. A broken
-// rule hides the rules of later groups, because they would only report its consequences.
+// Checks the groups of rules below in their order. Returns the faults of the first group that has any, because later
+// groups would only report consequences of them; empty if the schedule is correct.
 std::vector<Fault> verify(const Schedule& schedule);
 
 // The groups of rules that verify() checks. Each group requires that the groups before it found no fault.

@@ -1,5 +1,5 @@
 // Rules about the computations of a pipeline schedule: each runs once, on its rank, after the computations that it
-// needs.
+// needs; weight gradients are added in micro-batch order; and a rank keeps no more live activations than declared.
 #include <algorithm>
 #include <map>
 

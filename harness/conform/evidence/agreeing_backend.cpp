@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t fingerprint_bytes = 192;
 
-// Returns a description of the collective call that is equal on every rank. A scatter is described by its outputs
+// Returns a description of a collective call, which must be equal on every rank. A scatter is described by its outputs
 // because only its root has inputs. An alltoall is described without sizes because they may differ between ranks.
 std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const ForwardingBackend::Tensors& input,
                           const ForwardingBackend::Tensors& output, int64_t root) {

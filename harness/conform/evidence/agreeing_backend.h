@@ -22,8 +22,8 @@ class AgreeingBackend : public ForwardingBackend {
   // Announces that this rank makes no more calls, so that waiting ranks fail at once. A no-op if the ranks have already
   // diverged. Does not throw.
   void finish(const std::string& how);
-  // True if the ranks called different collectives or one of them has finished. Any later error of this rank is only a
-  // consequence.
+  // True if the ranks called different collectives, if a rank has finished, or if the comparison itself failed. Any
+  // later error of this rank is only a consequence.
   bool diverged() const { return diverged_; }
 
  protected:

@@ -7,9 +7,9 @@
 
 namespace dpbench {
 
-// Returns e.g. "only row 2 is wrong: 0.5 times the expected value", or an empty string if nearly all elements are
-// wrong or none is. An element is wrong if its error exceeds `tolerance` times the largest expected value. Both
-// tensors have the same shape.
+// Returns e.g. "only row 2 is wrong: 0.5 times the expected value". Returns an empty string if none or nearly all
+// elements are wrong, or if more than half are wrong without such a pattern. An element is wrong if its error exceeds
+// `tolerance` times the largest expected value. Both tensors have the same shape.
 std::string error_pattern(const at::Tensor& found, const at::Tensor& expected, double tolerance);
 
 }  // namespace dpbench

@@ -12,8 +12,8 @@
 
 namespace dpbench {
 
-// A collective called by a training step, or by an accessor such as Strategy::gradients() after the step. Its input
-// and output tensors are stored only if the scenario asks for them.
+// A collective called by a training step, or by an accessor such as Strategy::gradients() after the step. The input and
+// output tensors are stored only for reductions in the last step of a scenario with Scenario::keep_reductions.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
@@ -44,7 +44,8 @@ struct StepEvidence {
 struct Evaluation {
   int64_t step = 0;  // number of the training step that precedes the evaluation
   at::Tensor ids, output;
-  // Number of collectives that the evaluation called; must be 0, since one rank may evaluate alone.
+  // Number of collectives that the evaluation called. Must be 0, since one rank may evaluate alone, unless the strategy
+  // declares StrategyInfo::collective_evaluation.
   int64_t collectives = 0;
   NamedTensors buffers;  // the model's buffers after the evaluation
 };
@@ -58,8 +59,10 @@ struct Evidence {
   // Bytes of the model's parameters and of the outputs of all-gathers in flight, at the moment when their sum was
   // largest. They are measured at every loss and collective of a step.
   int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
-  std::string error;     // message of the exception that ended the scenario early; empty if none
-  bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
+  std::string error;  // message of the exception that ended the scenario early; empty if none
+  // True if the error is a UsageError or Unavailable (the strategy does not support the scenario), or if the backend
+  // lacks an operation.
+  bool refused = false;
   // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;
   bool echo = false;  // true if the error of this rank is only a consequence of another rank's failure

@@ -1,4 +1,5 @@
-// Selects the elements of each tensor of a large model that an audit compares with the expected values.
+// Selects the elements of each tensor of a large model that an audit (a check between timed blocks) compares with the
+// expected values.
 #pragma once
 
 #include <algorithm>

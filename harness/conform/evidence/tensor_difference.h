@@ -14,14 +14,14 @@ namespace dpbench {
 double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor);
 
 // Returns e.g. "index [3, 1], expected 0.25, found 0.75" for the first element whose difference is at least half of the
-// largest difference.
+// largest difference; for integers, for the first element that differs.
 std::string first_difference(const at::Tensor& found, const at::Tensor& expected);
 
 // Returns the multi-dimensional index, e.g. "index [3, 1]", of the element with the row-major number `flat`.
 std::string index_text(int64_t flat, at::IntArrayRef sizes);
 
-// Returns the largest |found - expected| / bound over all elements. Returns infinity if an element differs where its
-// bound is 0.
+// Returns the largest |found - expected| / bound over all elements. Returns infinity if the shapes or any non-finite
+// elements differ, or if an element differs where its bound is 0.
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound);
 
 // Returns the largest absolute value of an element; 0 without elements.

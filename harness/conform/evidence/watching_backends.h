@@ -1,4 +1,5 @@
-// c10d backend wrappers for observing a strategy: RecordingBackend records its collectives, LateBackend delays them.
+// c10d backend wrappers for observing a strategy: RecordingBackend lists the strategy's collectives for the evidence,
+// LateBackend delays them.
 #pragma once
 
 #include <condition_variable>

@@ -278,7 +278,7 @@ class Comparison {
       return add(std::numeric_limits<double>::infinity(), "state " + name + " has sizes " + c10::str(found->sizes()) +
                                                               ", expected " + c10::str(due.sizes()) + at_rank(rank));
     // If the gradient is zero by cancellation, the slot holds only rounding errors. Therefore the bound is relative to
-    // the largest slot of the same kind.
+    // the largest value that any parameter's slot of the same kind holds.
     const StateName split = split_state_name(name);
     double bound = relative_ * std::max(largest_slot(rank, split.slot), 1e-30);
     if (split.slot == Slot::step) bound = 0.5;  // a step count must be equal

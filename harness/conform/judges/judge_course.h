@@ -1,5 +1,5 @@
-// Compares a strategy's state after several steps, during which nothing reads its tensors, with a course: the same
-// steps, taken by the oracle.
+// Compares a strategy's state after several steps, between which only the loss is read, with a course: the same steps,
+// taken by the oracle.
 #pragma once
 
 #include <string>
@@ -17,14 +17,14 @@ struct Deviation {
 };
 
 // Compares losses, the last output, parameters and buffers of every rank. expected: the course in float64. rounded: the
-// same course in the strategy's dtype, which shows how much rounding changes it; null if the strategy computes in
-// float64.
+// same course in the strategy's dtypes, which shows how much rounding changes it; null if the strategy computes and
+// communicates in float64.
 Deviation course_deviation(const Trial& trial, const Course& expected, const Course* rounded);
 // Compares the optimizer's state, slot by slot. Slots that the strategy does not report are not compared.
 Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded);
 
-// Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which nothing reads the strategy's
-// tensors between steps.
+// Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which only the loss is read between
+// steps.
 void judge_unwatched(const Trial& trial, Rows& rows);
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// Checks that steps do not modify their input and that finish() does not change the model.
+// Checks that steps do not modify their input and that finish() does not change the model, except to average the
+// parameters of ranks with Gradient::local.
 #include <algorithm>
 #include <string>
 

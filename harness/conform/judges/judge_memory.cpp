@@ -1,4 +1,5 @@
-// Checks that a strategy that frees parameters keeps no more parameter memory than its formula declares.
+// Checks that the parameters and all-gathers in flight of a strategy that frees parameters take no more memory than the
+// strategy's formula allows.
 #include <algorithm>
 #include <string>
 

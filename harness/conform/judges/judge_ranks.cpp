@@ -1,5 +1,6 @@
-// Checks that values agree bit for bit: between all ranks, between two runs of the same steps, and between a world of 1
-// and the single-device baseline.
+// Checks that values agree between all ranks, between two runs of the same steps, and between a world of 1 and the
+// single-device baseline: bit for bit, but updated parameters within rounding of the baseline's. Also checks the effect
+// of a NaN or infinity in a sample.
 #include <algorithm>
 #include <cmath>
 #include <limits>

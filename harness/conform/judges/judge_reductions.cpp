@@ -1,5 +1,5 @@
-// Checks a strategy's collectives: the result of each reduction against the inputs of all ranks, and the number of
-// reductions.
+// Checks a strategy's collectives: the result of each reduction against the inputs of all ranks, the order of the
+// calls, and the number of reductions.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -130,7 +130,7 @@ std::string mismatch_of(const AxisCalls& axis, const Group& group) {
 
 constexpr char sums_compared[] = "each reduction with the exact sum of the ranks' inputs, in units of rounding";
 
-// True if the collective is a sum or a mean. Other reductions are recorded as skipped: the factor of a premul_sum is
+// True if the collective is a sum or a mean. For other reductions, adds a skipped row: the factor of a premul_sum is
 // unknown, and a maximum is exact.
 bool judged_as_a_sum(const Collective& collective, Rows& rows) {
   if (collective.sums()) return true;
@@ -153,8 +153,8 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
   }
 }
 
-// Checks a reduce, whose sum only its root receives. It is not recorded which rank is the root, so the output closest
-// to the sum is checked.
+// Checks a reduce, whose sum only its root receives. The evidence does not tell which rank is the root, so the output
+// closest to the sum is checked.
 void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
   size_t root = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -189,7 +189,7 @@ void judge_pieces(const CallsOfRanks& ranks, size_t step, size_t i, Rows& rows) 
 void judge_group(const CallsOfRanks& ranks, size_t step, Rows& rows) {
   const auto& first = ranks[0];
   for (size_t i = 0; i < first.size(); ++i) {
-    if (first[i].output.empty()) continue;  // a collective is skipped if its inputs and outputs were not recorded
+    if (first[i].output.empty()) continue;  // the evidence has no inputs and outputs of this collective
     if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(ranks, step, i, rows);
     const bool everywhere = first[i].op == CollectiveOp::allreduce;
     if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;

@@ -1,5 +1,5 @@
-// Checks that a sampler assigns every sample exactly once per epoch, in a different order in each epoch. The sampler is
-// a function that returns sample ids for an epoch and rank.
+// Checks that a sampler assigns every sample once per epoch, apart from the remainder (see Deal::drop_last), and in a
+// different order in each epoch. The sampler is a function that returns sample ids for an epoch and rank.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@ namespace dpbench {
 namespace {
 
 // Allowed rounding error of running statistics, in units of roundoff. They are means over dozens of numbers, and the
-// order of summation may differ from the reference's.
+// strategy may sum them in another order than the oracle.
 constexpr double working_roundings = 32;
 
 std::string at_place(const Trial& trial, int rank, int64_t step) {
@@ -62,7 +62,7 @@ struct Moved {
   OptimizerReplay start = {};  // state of the recomputed optimizer before the step
 };
 
-// Compares parameter updates with a recomputation of the optimizer. It uses rank 0's optimizer only, or every rank's if
+// Compares parameter updates with a recomputation of the optimizer: rank 0's updates only, or those of every rank if
 // the ranks have their own gradients.
 class OptimizerJudge {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // bytes by operation and mesh axis
 
-// Bytes that a rank passes to collectives in a step, by the strategy's formula or as recorded.
+// Bytes that a rank passes to collectives in a step, by the strategy's formula or as counted in the run.
 struct Bytes {
   BytesOfOperations own;     // bytes that are compared for each rank
   BytesOfOperations summed;  // bytes that are compared as the sum over all ranks

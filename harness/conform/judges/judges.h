@@ -27,28 +27,28 @@ void judge_agreement(const Trial& trial, Rows& rows);   // equality of the ranks
 void judge_buffers(const Trial& trial, Rows& rows);     // buffers such as BatchNorm's statistics
 void judge_optimizer(const Trial& trial, Rows& rows);   // updates of the optimizer
 void judge_poison(const Trial& trial, Rows& rows);      // gradients with NaN or infinity
-void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation between steps
+void judge_evaluation(const Trial& trial, Rows& rows);  // outputs, collectives and buffers of evaluations
 void judge_reductions(const Trial& trial, Rows& rows);  // results, agreement and order of collectives
 void judge_traffic(const Trial& trial, Rows& rows);     // bytes of collectives
-void judge_memory(const Trial& trial, Rows& rows);      // bytes of gathered parameters
+void judge_memory(const Trial& trial, Rows& rows);      // peak bytes of parameters and all-gathers during a step
 void judge_learning(const Trial& trial, Rows& rows);    // the fall of the loss
 void judge_rows(const Trial& trial, Rows& rows);        // samples, which the strategy must not change
 void judge_ending(const Trial& trial, Rows& rows);      // the state after the strategy's last call
 
-// All judges that check a single run, in order of execution.
+// All judges that check a single run of a scenario other than `unwatched`, in order of execution.
 inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
                                    judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
                                    judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
                                    judge_learning, judge_rows,       judge_ending};
 
-// Number and size of the floating-point reductions in a run's last step, and which parameters that step used.
+// Number and bytes of rank 0's floating-point reductions in a run's last step, and which parameters that step used.
 struct ReductionCount {
   int64_t count = 0, bytes = 0;
   std::vector<bool> used = {};
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Compares the reductions of a step without micro-batches with those of a step that has several.
+// Compares the reductions of a step without micro-batches (`once`) with those of a step that has several.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 // Compares two runs of the same steps. promised: true if the strategy declares that they give the same bits.
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows);

@@ -27,18 +27,19 @@ class LazyText {
 
 class Rows {
  public:
-  // Name of the check that completed() records.
+  // Name of the check whose row completed() adds.
   static constexpr char completion[] = "run-completes";
 
-  // Records a check, which passes if error <= bound. `where` and `likely` are evaluated only if it fails.
+  // Adds the result of a check, which passes if error <= bound. compared: what the check compares. where: the place of
+  // a failure. likely: its likely cause. `where` and `likely` are evaluated only if the check fails.
   void measured(const std::string& name, const std::string& compared, double error, double bound, const LazyText& where,
                 const LazyText& likely = "");
   void judged(const std::string& name, const std::string& compared, bool ok, const LazyText& where,
               const LazyText& likely = "");
-  // Records a skipped check with the reason. error: the measured error, if there is one although the check is skipped.
+  // Adds a skipped check with the reason. error: the measured error, if there is one although the check is skipped.
   void skipped(const std::string& name, const std::string& compared, const std::string& why,
                std::optional<double> error = {});
-  // Records the check run-completes: whether all ranks completed all steps without an exception.
+  // Adds the result of the check run-completes: whether all ranks completed all steps without an exception.
   void completed(bool ok, const LazyText& where);
   void add(const CheckRow& row);
 

@@ -261,7 +261,7 @@ std::string by_exchange(const WrongGradient& c) {
   return "";
 }
 
-// The reported and the expected gradient, restricted to the rows that one rank stores.
+// The reported and the expected gradient, restricted to the tensor rows that one rank of a sharded strategy stores.
 struct RowsOfRank {
   RowsOfRank(const WrongGradient& c, int piece, int pieces) : expected(c.expected), found(c.found) {
     for (const size_t p : c.wrong) {
@@ -294,7 +294,7 @@ bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   return true;
 }
 
-// Returns a diagnosis of a bug that only a sharded strategy can have, found by examining each rank's rows separately.
+// Returns a diagnosis for a sharded strategy, found by examining the tensor rows that each rank stores separately.
 std::string by_pieces(const WrongGradient& c) {
   const int pieces = row_pieces(c.trial);
   if (c.trial.clip_norm && pieces > 1 && each_piece_is_scaled(c, pieces))

@@ -7,8 +7,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the gradient that results if each micro-batch is weighted by its number of samples. If one loss covers the
-// outputs of all replicas, the samples of all replicas count, otherwise those of the rank alone.
+// Returns the gradient that results if each micro-batch is weighted by the number of its loss terms (samples or
+// tokens). If one loss covers the outputs of all replicas, the terms of all replicas count, otherwise those of the rank
+// alone.
 Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {

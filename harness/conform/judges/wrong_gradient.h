@@ -54,6 +54,7 @@ struct WrongGradient {
   }
 };
 
+// A known mistake, and the gradient of each parameter that it produces.
 struct Signature {
   std::string mistake;
   Gradients gradients;

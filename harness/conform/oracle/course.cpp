@@ -101,8 +101,7 @@ class Walk {
     expected.gradient = combine(expected.shards, expected.shares);
   }
 
-  // True if any rank computed a gradient for the parameter. For a parameter that is not reduced, only this rank's
-  // counts.
+  // True if any rank computed a gradient for parameter `p`; for a parameter that is not reduced, if rank `rank` did.
   bool used(const ExpectedStep& expected, size_t rank, size_t p) const {
     if (!expected.unreduced[p]) return expected.used[p];
     return std::any_of(expected.shards.begin(), expected.shards.end(),

@@ -1,5 +1,5 @@
-// Computes the expected result of one step with the oracle (reference computation), from the recorded state before
-// that step.
+// Computes the expected result of one step with the oracle (reference computation), from the state that the strategy
+// reported before that step.
 #pragma once
 
 #include <optional>

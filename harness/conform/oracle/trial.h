@@ -83,7 +83,7 @@ struct OtherPass {
 OtherPass other_pass(const Trial& trial);
 
 // Returns the expected first step, computed before the strategy runs. It is used to choose the clipping norm and the
-// loss scale.
+// loss scale, and to time the oracle.
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

@@ -1,5 +1,6 @@
-// Probes (small test models) in blocks, which sharded strategies gather, run and free one after the other. Their sizes
-// are primes, so no world of 2 to 6 ranks cuts all of them evenly, and the last layer has fewer rows than most worlds.
+// Probes (small test models) in blocks, which sharded strategies gather, run and free one after the other. The
+// dimensions of the tensors are primes, so no world of 2 to 6 ranks cuts all of them evenly. The last weight has two
+// rows, so in a world of more than two ranks some ranks store none of it.
 #include <memory>
 #include <string>
 

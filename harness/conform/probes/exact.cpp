@@ -1,6 +1,6 @@
 // The exact probe: a linear test model with a sum loss, whose gradients are exact in any order of summation. Each
-// rank's gradient is the world size R times a power of two. Its product with fl(1/R) is then a power of two for every R
-// up to 40, in float32 and float64.
+// rank's gradient is the world size R times a power of two. Its product with 1/R, rounded to float32 or float64, is
+// then a power of two for every R up to 40.
 #include <memory>
 
 #include "harness/conform/probes/probe.h"

@@ -13,8 +13,8 @@
 
 namespace dpbench::probes {
 
-// The data set of all probes: the target is a fixed smooth function of the input, so a model can learn it. Output
-// columns beyond the target's width do not affect the loss.
+// The data set of all probes except the exact probe: the target is a fixed smooth function of the input, so a model can
+// learn it. Output columns beyond the target's width do not affect the loss.
 class Probe : public Workload {
  public:
   using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);

@@ -21,7 +21,7 @@ struct UnusedPlan {
 };
 
 // registered: the strategy's properties before they are adjusted to parameter values. probe: the model is a probe (a
-// small test model), so more than its first two steps are searched for unused parameters.
+// small test model), so more steps are searched for unused parameters even if the first two use all.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
 // text_of() and plan_from() convert a plan to text and back, to send it to other ranks. The field `pattern` is left

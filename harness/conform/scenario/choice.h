@@ -13,9 +13,9 @@ namespace dpbench {
 struct CaseTraits {
   at::ScalarType dtype = at::kFloat;  // working dtype
   bool probe = false;                 // the workload is a probe (a small test model)
-  bool large = false;                 // the workload is a probe with a large parameter, so each step is slow
+  bool large = false;                 // a probe with a large parameter, so each step is slow; false with --long
   bool costly = false;                // slow scenarios run too
-  bool brief = false;                 // scenarios run at most two steps, unless the workload is a probe
+  bool brief = false;  // scenarios other than `unwatched` run at most two steps, unless the workload is a probe
   // Samples per micro-batch of a rank and micro-batches per step of the timed case; 0: chosen by the seed.
   int64_t own_rows = 0, own_micros = 0;
 
@@ -25,7 +25,7 @@ struct CaseTraits {
 std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& traits);
 
 struct TimedShape {
-  int64_t rows = 0, steps = 0;  // samples per micro-batch of a rank; steps
+  int64_t rows = 0, steps = 0;  // rows: samples per micro-batch of a rank
 };
 
 // Returns the case's own batch for the scenario `unwatched`, and as many steps as the oracle (reference computation)

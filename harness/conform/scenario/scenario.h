@@ -37,14 +37,14 @@ struct Scenario {
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
-  bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
-  bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
+  bool counts_reductions = false;  // if true, the check collective-count counts the reductions of the last step
+  bool keep_reductions = false;    // if true, the evidence has the inputs and outputs of the last step's reductions
   bool revealing = false;          // if true, the strategy runs with Settings::revealing
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
-  // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
+  // If true, only the loss is read between the steps, the strategy's process groups are not wrapped, and the samples
   // come in shuffled epochs, as in a timed run.
   bool unwatched = false;
   bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
@@ -52,7 +52,7 @@ struct Scenario {
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
   int64_t rows_per_rank = 0;  // samples in a rank's micro-batch; 0: Distribution::rows_per_rank
   bool sizes = false;         // if true, probes with large parameters run the scenario even without --long
-  bool costly = false;        // if true, only workloads marked as thorough run the scenario without --long
+  bool costly = false;        // if true, only workloads marked as thorough run the scenario without --long or --filter
 };
 
 // How samples are distributed: over ranks, or over the replicas of one process.

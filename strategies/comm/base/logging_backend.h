@@ -1,5 +1,6 @@
-// A wrapper class that logs each collective called on a c10d backend, because c10d's backends do not detect ranks that
-// call different collectives. Implemented by inheritance, not forwarding, so timing is unaffected apart from the log.
+// A wrapper class that logs the collectives called on a c10d backend, because c10d's backends do not detect ranks that
+// call different collectives. It does not log all-to-alls, nor coalesced all-gathers and reduce-scatters. Implemented
+// by inheritance, not forwarding, so timing is unaffected apart from the log.
 #pragma once
 
 #include <string>
@@ -35,7 +36,7 @@ class LoggingBackend : public Inner {
   using Tensors = std::vector<at::Tensor>;
   using Lists = std::vector<Tensors>;
 
-  // Sets the callback that receives each call. Must be called before the first collective.
+  // Sets the callback that receives each logged call. Must be called before the first collective.
   void log_calls(NoteCall note) { note_ = std::move(note); }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {

@@ -5,8 +5,8 @@
 
 namespace dpbench {
 
-// Returns the local address of the route to the host in MASTER_ADDR, without sending anything. Throws UsageError if
-// there is no route.
+// Returns the local address of the route to the host in MASTER_ADDR, without sending data to it. Throws UsageError if
+// MASTER_ADDR is not set or there is no route.
 std::string address_towards_master();
 
 // Returns the name of the network interface with this address; an empty string if there is none.

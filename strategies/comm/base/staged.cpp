@@ -41,7 +41,7 @@ std::vector<at::Tensor> copy_to_host(const std::vector<at::Tensor>& tensors) {
   return host;
 }
 
-// Work of a message or an all-to-all on host copies. wait() copies received data back to the device.
+// Work of a send, a receive or an alltoall_base() on host copies. wait() copies received data back to the device.
 class StagedWork : public c10d::Work {
  public:
   StagedWork(c10::intrusive_ptr<c10d::Work> work, at::Tensor host, std::optional<at::Tensor> receiver)

@@ -1,8 +1,8 @@
 // Runs collectives on GPU tensors over a CPU backend, through copies in pinned host memory. Needed for ranks that share
 // a GPU, which NCCL refuses. The caller waits until its inputs are copied to the host, but never for other ranks. The
 // thread that completes the collective copies the outputs back and waits for that copy, so the outputs are ready on
-// every stream when the work is done. In sends, receives and all-to-alls, wait() copies the received data back, in the
-// calling thread.
+// every stream when the work is done. In sends, receives and alltoall_base(), wait() copies the received data back, in
+// the calling thread.
 #pragma once
 
 #include <chrono>

@@ -16,8 +16,8 @@ constexpr Milliseconds max_overrun{3000};
 
 std::string left_key(int leader) { return c10::str("left-", leader); }
 std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
-// Key of a flag in the rendezvous store. A leader (first rank of a host) sets it while it waits for other hosts,
-// although all ranks of its own host have begun the call.
+// Key of a flag in the rendezvous store. A leader (first rank of a host) sets it while it waits for other hosts, after
+// all ranks of its own host have begun the call.
 std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
 }  // namespace
@@ -52,8 +52,8 @@ void CallWaits::await(const WorkPtr& work, WaitFor target) {
 }
 
 // Called after the deadline of the current call; throws if this rank should stop waiting. A host that has begun the
-// call but lacks a rank gets extra time to report the missing rank. Waits within this rank's own host are skipped: they
-// time out by themselves and name the missing ranks.
+// call but lacks a rank gets extra time to report the missing rank. Waits for all ranks of the own host
+// (WaitFor::own_host) are skipped: they time out by themselves and name the missing ranks.
 void CallWaits::check_deadline(WaitFor target) {
   if (target == WaitFor::own_host) return;
   const auto over = shm::Clock::now() - current_.deadline;
@@ -125,7 +125,7 @@ std::string CallWaits::leaders_where(Is is) {
 }
 
 // Returns the hosts that are late in the current call, as text. begun = false: hosts that have not begun the call;
-// true: hosts that lack a rank. Returns an empty string if the store does not answer.
+// true: hosts that lack a rank. Returns an empty string if there are none or the store does not answer.
 std::string CallWaits::late_hosts(bool begun) {
   const auto key = begun ? ready_key : waits_key;
   const std::string leaders = leaders_where(

@@ -48,7 +48,7 @@ struct HostsCall {
 // leader of a waiting rank may itself be waiting for other hosts.
 enum class WaitFor { own_host, leader, other_hosts };
 
-// Used by the work queue's thread only, except for abort() and leave().
+// Used by the thread of HostsBackend's work queue only, except for abort() and leave().
 class CallWaits {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -59,7 +59,8 @@ class CallWaits {
   // Begins a call; its time limit starts now.
   void begin(const HostsCall& call);
   const HostsCall& current() const { return current_; }
-  // Waits for one part of the current call. Throws if it fails, or if another host gives up.
+  // Wait for one part of the current call, or for several parts between hosts. Throw if a part fails, if another host
+  // gives up, or if check_deadline() ends the wait after the call's deadline.
   void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
   // Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old

@@ -23,7 +23,8 @@ class SideChannel {
   // Ends the group for all ranks, with this reason unless a rank gave up earlier. Returns the reason of the rank that
   // gave up first.
   std::string give_up(const std::string& reason);
-  // Returns the reason of a rank that gives up within this time; an empty string if none does.
+  // Returns the reason of a rank that gives up within this time; an empty string if none does or the store does not
+  // answer.
   std::string reason(Milliseconds within = {});
   bool set_flag(const std::string& key);  // Sets a flag in the store. Returns false if the store does not answer.
   void clear_flags(const std::vector<std::string>& keys);

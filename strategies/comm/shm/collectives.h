@@ -1,4 +1,4 @@
-// Shared-memory collectives over the slots (one buffer per rank) of a group. begin() does not wait for other ranks.
+// Shared-memory collectives over the slots (two buffers per rank) of a group. begin() does not wait for other ranks.
 // finish() must be called by one thread at a time, in the order of the begin() calls.
 #pragma once
 

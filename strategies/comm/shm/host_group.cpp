@@ -175,8 +175,8 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
 }
 
 // Checks which ranks have died. A pidfd (process file descriptor) becomes readable when its process ends, even before
-// the process is reaped, and one poll() checks all. The pidfds are opened when the group is complete; opening is
-// retried on every call if it failed.
+// the process is reaped, and one poll() checks all. A pidfd is opened once its rank has joined; if that fails, the next
+// call tries again. Ranks that are threads are never reported.
 std::vector<bool> HostGroup::dead_peers() {
   const std::lock_guard lock(watching_);
   if (home_ == Home::threads) return died_;

@@ -29,8 +29,8 @@ TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& 
 // from itself.
 void require_own_piece(const TensorList& to, const TensorList& from, int rank);
 
-// inputs: one tensor for all ranks, or one per rank. outputs: one tensor per rank; empty on a rank that receives
-// nothing.
+// inputs: one tensor for all ranks, or one per rank; empty on a rank that sends nothing. outputs: one tensor per source
+// rank; empty on a rank that receives nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
 

@@ -122,7 +122,7 @@ bool Messages::move_in(int from) {
   return true;
 }
 
-// Gives messages that arrived early to the first recv of their sender and tag.
+// Gives one message that arrived early to the first recv of its sender and tag. Returns false if there is none.
 bool Messages::take_early() {
   for (auto taker = receives_.begin(); taker != receives_.end(); ++taker) {
     auto& early = early_[taker->peer];
@@ -145,8 +145,8 @@ void Messages::require_same_size(const Message& taker, const Letter& letter) {
                        describe(taker)));
 }
 
-// Throws if a peer of a message has left or died, or if a message has timed out. Messages that a peer completed before
-// it left are kept.
+// Throws if a peer of a message has left or died, or if a message has timed out, unless some chunk can still be moved:
+// messages that a peer completed before it left are delivered.
 void Messages::require_peers() {
   group_.require_sound();
   for (const List* list : {&sends_, &receives_})

@@ -35,8 +35,8 @@ struct Call {
   int8_t dtype = 0;                      // dtype of the tensor, an at::ScalarType
   int32_t root = -1;
   int64_t count = 0;     // number of elements of the whole tensor, or of one rank's share of it
-  uint64_t strides = 0;  // hash of the tensor's strides; 0 if it is contiguous
-  uint64_t tag = 0;      // a number from the caller that must be equal on all ranks, for example the step number
+  uint64_t strides = 0;  // hash of the tensor's strides and sizes; 0 if it is contiguous
+  uint64_t tag = 0;      // compared between ranks like the other fields; no caller sets it
 
   bool operator==(const Call&) const = default;
 };
@@ -93,7 +93,8 @@ struct alignas(64) Segment {
   char reason[1024] = {};  // why the group is broken; valid once its state is `broken`
 };
 
-// Where the parts of a segment begin: the header, the seats, two slots per rank, then a mailbox for each pair of ranks.
+// Where the parts of a segment begin: the header, the seats, two slots per rank, then a mailbox for each ordered pair
+// of ranks.
 struct SegmentMap {
   int world = 1;
   size_t slot_bytes = 0;

@@ -1,7 +1,7 @@
 // Our own c10d backend for the ranks of one host: collectives through shared memory.
 //
-// In a reduction, each rank reduces its own piece in rank order, so results have the same bits on every rank and in
-// every run. A small collective runs in the calling thread if all ranks have arrived; others run in the backend's
+// Reductions combine the ranks' data in rank order, so results have the same bits on every rank and in every run. A
+// small collective runs in the calling thread if all ranks arrive within a short wait; others run in the backend's
 // thread.
 #pragma once
 

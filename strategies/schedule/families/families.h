@@ -1,5 +1,5 @@
 // The built-in pipeline schedules. Each has a generator, and the limits and the closed formula of its paper. A new
-// schedule needs one generator and one entry of families().
+// schedule needs one generator and one entry in families().
 #pragma once
 
 #include <optional>
@@ -26,12 +26,14 @@ enum class BubbleOf {
 struct Family {
   std::string name, summary, source;
   std::string requires_text = {};  // limits on ranks, chunks and micro-batches; empty: none
-  std::string bubble_text = {};    // bubble formula; F, B, W: times of forward, input gradient and weight gradient
-  std::string exact_text = {};     // condition under which the formula is exact; empty: always
+  // Bubble formula. P, M and V: the numbers of ranks, micro-batches and chunks. F, B, W: times of forward, input
+  // gradient and weight gradient of 1/P of the model.
+  std::string bubble_text = {};
+  std::string exact_text = {};  // condition under which the formula is exact; empty: always
   BubbleOf bubble_of = BubbleOf::step;
   int least_chunks = 1, most_chunks = 1;
 
-  // Returns the requirement that this request does not meet; empty if the schedule exists.
+  // Returns the requirement on ranks and micro-batches that this request does not meet; empty if it meets all.
   std::string (*refusal)(const Request&) = nullptr;
   Schedule (*make)(const Request&) = nullptr;
   // Returns the closed formula's bubble for the costs of one stage, or nullopt outside the formula's range.
@@ -41,7 +43,7 @@ struct Family {
 const std::vector<Family>& families();
 const Family* find_family(const std::string& name);
 
-// Returns the schedule of a family. Throws UsageError if it does not exist for this request.
+// Returns the schedule of a family. Throws UsageError if the family has no schedule for this request.
 Schedule make_schedule(const Family& family, const Request& request);
 
 // Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the live

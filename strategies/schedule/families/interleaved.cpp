@@ -1,5 +1,5 @@
 // Interleaved 1F1B (Narayanan et al., arXiv 2104.04473): each rank has several stages, and micro-batches run through
-// them in groups. The size of a group is the number of ranks.
+// them in groups. A group has as many micro-batches as there are ranks, and the last group also takes the remainder.
 #include <algorithm>
 
 #include "strategies/schedule/families/families.h"
@@ -12,8 +12,8 @@ struct Turn {
   int chunk, microbatch;
 };
 
-// Returns the sizes of the groups of micro-batches. The last group takes the remainder, because a group smaller than
-// the pipeline would stall it.
+// Returns the sizes of the groups of micro-batches. The remainder does not form a group of its own, because a group
+// with fewer micro-batches than ranks would stall the pipeline.
 std::vector<int> group_sizes(const Request& request) {
   const int groups = std::max(1, request.microbatches / request.ranks);
   std::vector<int> sizes(groups, request.ranks);
