@@ -9,7 +9,7 @@ BASE = ("workloads/base/",)  # headers that every file may include
 APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
 TOPS = ("workloads/", "strategies/", "harness/")
 INSTALLED = ("workloads/api/", "strategies/api/", "strategies/exchange/", "strategies/parts/")
-# Headers that several rooms of tests may include.
+# Headers that the tests of several folders may include.
 SHARED = ("tests/support/", "tests/ranks/")
 STRATEGY_TESTS = ("workloads/", "strategies/", "harness/conform/", *SHARED)
 MUTANT = ("tests/conformance/wrong_strategies/mutant.h", "tests/conformance/wrong_strategies/of_both_references.h")
@@ -31,7 +31,7 @@ ALLOWED = {
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/",
                        "harness/worker/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
-    # Each room of tests may include the code it tests and the shared headers, but no other room's header.
+    # Each folder of tests may include the code it tests and the shared headers, but no other folder's header.
     "tests/support/": TOPS,
     "tests/ranks/": (*TOPS, "tests/support/"),
     "tests/fakes/": (*APIS, "harness/report/", "harness/conform/", "tests/support/"),

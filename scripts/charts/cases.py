@@ -175,8 +175,8 @@ def memory_parts(cases):
 
 
 def least_of(rows):
-    """Returns the message of a chart of memory. Compares the cases of the largest world: a process that holds all
-    replicas does not compare with a rank."""
+    """Returns the end of the memory chart's title, which names the case that needs least. Compares only the cases of
+    the largest world that run the most processes, because a process with all replicas does not compare with a rank."""
     def place(case):
         return case.world, case.raw["processes"]
     largest = [case for case in rows if place(case) == max(map(place, rows))]

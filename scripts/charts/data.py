@@ -125,8 +125,8 @@ class Case:
 
     @property
     def speedup(self):
-        """Returns the speed-up over the reference. Its interval comes from pairs of neighbouring blocks; reports before
-        version 1.5 have no pairs and therefore no interval."""
+        """Returns the speed-up over the reference: the baseline, or the strategy of --reference. Its interval comes
+        from pairs of neighbouring blocks; reports before version 1.5 have no pairs and therefore no interval."""
         value = self.derived.get("speedup")
         if not value:
             return None
@@ -207,7 +207,8 @@ def label(cases):
 
 
 def newest(runs):
-    """Returns the newest successful measurement of each case on each machine."""
+    """Returns each case on each machine once: its newest successful measurement, or its oldest record if there is
+    none."""
     found = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
@@ -232,7 +233,8 @@ def by_series(cases):
 
 
 def ceiling(case, world):
-    """Returns the largest possible speed-up of a world: the world, or fewer replicas if they share cores."""
+    """Returns the largest possible speed-up in a world: the world, but on the CPU at most the number of replicas that
+    have cores of their own."""
     env = case.run.report["env"]
     cores = of(env, "cpu", "usable")
     if cores:

@@ -26,7 +26,8 @@ def folder():
 
 
 def call(*words):
-    """Runs a command. Returns the last line of its stderr, or None on success."""
+    """Runs a command. Returns None on success, otherwise the last line of its output that begins with ERROR, or else
+    its last line or its exit code."""
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 0:

@@ -30,7 +30,7 @@ def join(*parts):
 
 def el(name, *parts, **attributes):
     """Returns the HTML element <name attributes>parts</name>. The keyword class_ becomes class, data_x becomes data-x;
-    True gives an attribute without value, None gives no attribute."""
+    True gives an attribute without value, None and False give none."""
     words = [name]
     for key, value in attributes.items():
         key = key.rstrip("_").replace("_", "-")

@@ -139,7 +139,7 @@ def efficiency(cases, looks):
 
 
 def side_by_side(cases, looks):
-    """Draws bars that compare the strategies' speed-up over the baseline at every world."""
+    """Draws bars that compare the strategies' speed-up over the baseline, in the six largest worlds."""
     for group in groups(cases):
         base = baseline_of(group)
         shown, note = fastest([case for case in group if not case.is_baseline and case.rows_per_s])

@@ -13,7 +13,7 @@ def scrolling(name, table):
 
 
 def cell(value, text):
-    """Returns a table cell that shows `text` and sorts by the number `value`; an empty cell if `value` is None."""
+    """Returns a table cell that shows `text` and sorts by the number `value`; a cell with "-" if `value` is None."""
     return NONE if value is None else el("td", text, class_="number", data_v=repr(float(value)))
 
 
@@ -32,7 +32,7 @@ def half_width(case):
 
 
 def half_text(case):
-    """Returns half the width of the speed-up's interval, e.g. "±0.04"."""
+    """Returns half the width of the speed-up's interval, e.g. "±0.04"; "" without an interval."""
     span = case.speedup
     return f"±{(span.high - span.low) / 2:.2f}" if span.high > span.low else ""
 
@@ -104,8 +104,8 @@ def folded(summary, cases):
 
 
 def problems(runs):
-    """Returns a list of wrong, failed, unproven and interrupted cases; skipped cases are folded away. Returns None if there are
-    none."""
+    """Returns a list of the cases that gave no figures: wrong, failed, unproven and interrupted ones in full, disturbed
+    and skipped ones folded away. Returns None if there are none."""
     found = {status: [case for run in runs for case in run.cases if case.status == status] for status in STATUSES[1:]}
     grave = found["wrong"] + found["failed"] + found["unproven"] + found["interrupted"]
     parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
@@ -121,7 +121,7 @@ def problems(runs):
 
 
 def ledger_of(case):
-    """Returns the ledger of a profiled rank: one dict per collective operation and axis."""
+    """Returns the ledger of the first profiled rank: one dict per collective operation and axis of the mesh."""
     for launch in case.raw.get("launches") or []:
         for rank in launch["ranks"]:
             if rank.get("profile"):

@@ -17,7 +17,7 @@ class Part:
     lacks: str | None = None      # reason why the part is skipped here
     broken: str | None = None     # reason why the part fails here without being run
     at_once: bool = False         # runs the commands concurrently; for parts that measure no time
-    gpus: int = 1                 # number of GPUs that the part sees
+    gpus: int = 1                 # number of GPUs that the part needs; a part that needs 1 sees only the first GPU
     judge: collections.abc.Callable | None = None  # (label, output) -> reason why the command failed, or ""
 
 

@@ -1,4 +1,5 @@
-"""Measures Python training steps on one GPU with the models of scripts/peers, eager or compiled into CUDA graphs.
+"""Measures Python training steps on one GPU with the models of scripts/peers: eager, or compiled with or without CUDA
+graphs.
 
 Prints {"step_us": {workload: [one value per block]}}. Each step copies its batch from pinned memory, as in dpbench.
 """

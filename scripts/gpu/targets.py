@@ -1,4 +1,5 @@
-"""Decides from the figures of scripts/gpu-check which of its targets (minimum speedups, largest overhead) are met."""
+"""Decides from the figures of scripts/gpu-check and the status of its parts which of its targets are met: speedups over
+Python, the overhead of ddp, the share of the peak, passed conformance parts."""
 import statistics
 
 from figures import cases, fastest, peak_shares

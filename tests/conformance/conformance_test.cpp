@@ -43,8 +43,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-// Returns a case for each declared variant of a strategy's parameters, on the probe models (small models made for
-// checks) that can reveal a mistake in it.
+// Returns cases of each declared variant of a strategy's parameters, on workloads that can reveal a mistake in this
+// variant: mostly probe models (small models made for checks).
 std::vector<Case> variants() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
@@ -72,7 +72,7 @@ std::vector<Case> variants() {
   return all;
 }
 
-// Returns cases under autocast to bfloat16. Checks in that dtype allow a thousand times more rounding than in float32.
+// Returns cases under autocast to bfloat16, which rounds more than float32, so their checks have wider error bounds.
 std::vector<Case> in_bfloat16() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())

@@ -1,5 +1,5 @@
-// Tests the judges (functions that turn the recorded results of a run into check results). Handmade results of a right
-// strategy pass; each single change to them fails the check that covers it.
+// Tests the judges: functions that compare the tensors of a strategy's steps with the expected ones and return check
+// results. Handmade tensors of a right strategy pass; each single change to them fails the check that covers it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,7 +76,7 @@ class ConformanceChecks : public testing::Test {
     }
   }
 
-  // Returns the results that a right strategy would record on this rank.
+  // Returns the tensors that a right strategy would give on this rank.
   static Evidence right(Evidence evidence, const std::vector<std::string>& names, const ExpectedStep& expected,
                         int rank) {
     evidence.rank = rank;

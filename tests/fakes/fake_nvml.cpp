@@ -1,6 +1,6 @@
 // A fake of the NVML driver, the CUDA runtime and NCCL. It shows as many GPUs as FAKE_GPUS says (default: three), two
-// of them joined by NVLink; its readings change with every call. FAKE_NVML=switch joins all GPUs through switches.
-// FAKE_NVML=bare offers only the functions that every driver has.
+// of them joined by NVLink. Readings of power, energy, the SM clock and throttle reasons change with every call.
+// FAKE_NVML=switch joins all GPUs through switches. FAKE_NVML=bare offers only the functions that every driver has.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 // "padded" is the strategy cpu and "padded-ddp" is ddp, both slowed by the percentage in this library's file name:
-// libpadded-5.so spins after every step for 5 % of its time. All libpadded libraries register the same names, so two of
-// them act as two builds of one strategy.
+// libpadded-5.so spins after every step for 5 % of the step's time. All libpadded libraries register the same names, so
+// two of them act as two builds of one strategy.
 #include <dlfcn.h>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // "spun" is the strategy cpu with an extra spin of spin_us after every step. Different values of `copy` make identical
 // cases, to measure the harness against itself. "late-ddp" is ddp with a spin on rank 1 only. Both strategies report
-// their step times without the spin, by the same monotonic clock.
+// their step times without the spin, by the harness's clock (steady_clock).
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>

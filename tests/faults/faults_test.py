@@ -196,7 +196,6 @@ class Faults(FaultyRuns):
                                silent=TIMEOUT, within=DIFFERS)
 
     def test_a_case_ends_with_the_same_model_parameters_whether_or_not_an_earlier_case_failed(self):
-        """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:
                 with self.subTest(strategy=strategy, backend=backend):

@@ -1,5 +1,6 @@
-"""Ranks started by a launcher, known only by their environment variables: the launcher starts one front (a dpbench
-process) per rank. Rank 0 leads the run, the other ranks follow it, and a failing rank is named.
+"""Ranks started by a launcher. The tests act as the launcher: they start one front (a dpbench process) per rank, with
+the environment variables that a launcher sets. Rank 0 leads the run, the other ranks follow it, and a failing rank is
+named.
 
 usage: launched_test.py DPBENCH PLUGIN
 """

@@ -1,5 +1,5 @@
 """cpu_only_test.py BUILD: tests that a build works on machines without CUDA: only the separate CUDA library needs CUDA.
-If a CUDA toolkit is present, that library must be built."""
+If a matching CUDA toolkit and nccl.h are present, that library must be built."""
 import json
 import os
 import pathlib

@@ -137,7 +137,8 @@ class Wrong(unittest.TestCase):
 
 class Faults(unittest.TestCase):
     def reason(self, strategy, *flags):
-        """Runs a strategy whose step 3 fails. Returns the exit code, and the reason of its case."""
+        """Runs a strategy whose step 3 fails. Returns the exit code, the reason of its case (empty without a report),
+        and stderr."""
         code, report, errors = call("run", "--plugin", FAULTY, "--strategy", strategy, "--workload", "random-linear", "--cpus", "2",
                                     "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "8", "--warmup", "1", "--check", "off",
                                     "--audit", "off", *flags)

@@ -1,5 +1,5 @@
-"""Strategies on PyTorch's DistributedDataParallel, each with one mistake that people make, and the right one. The test
-python_strategies names the check that must fail for each."""
+"""Strategies on PyTorch's DistributedDataParallel or with all-reduces of their own, each with one mistake that people
+make, and the right ones. The test python_strategies names the check that must fail for each mistake."""
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,5 @@
-"""A model in Python for strategies in C++ and Python: self-attention over random sequences, trained by AdamW."""
+"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, and a model
+with named inputs and outputs."""
 import torch
 from torch import nn
 

@@ -140,7 +140,7 @@ class FindTorch(unittest.TestCase):
 
 
 class FastEvent(threading.Event):
-    """An event that waits a hundredth of the requested time and records the requested times."""
+    """An event that waits a hundredth of the requested time and notes the requested times in `timeouts`."""
     timeouts = []
 
     def wait(self, timeout=None):

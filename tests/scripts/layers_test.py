@@ -95,7 +95,8 @@ def upward_within_components():
 
 
 def between_components(allowed):
-    """Yields a file of each component with each header of the tables that ALLOWED lets it include, or does not."""
+    """Yields (file, header) for each component and each header named in the table ALLOWED: the headers that the file
+    may include if `allowed` is true, otherwise those that it may not."""
     for component, others in ALLOWED.items():
         for header in map(file_in, (*ALLOWED, *others)):
             if header.startswith((component, *BASE, *others)) == allowed:

@@ -1,5 +1,5 @@
-// Base class of a strategy that forwards all calls to an inner strategy. Plug-ins of the tests derive from this class
-// and change one method.
+// Base class of a strategy that forwards all calls to an inner strategy. Strategies of tests and of their plug-ins
+// derive from this class and override some calls.
 #pragma once
 
 #include <memory>

@@ -24,8 +24,8 @@ def seed_of(done):
 
 
 def check(command, code=0):
-    """Runs a command with JSON output. Returns its result, or the result of the repetition if the exit code is not
-    `code`."""
+    """Runs a command with JSON output. If the exit code is not `code` and the seed was random, repeats the command with
+    that seed. Returns the last result."""
     def run(*more):
         return subprocess.run([*map(str, command), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 

@@ -35,7 +35,7 @@ class FaultyRuns(unittest.TestCase):
     cpus = 2
 
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
-        """Runs a case with the fault and returns its record.
+        """Runs a case with the fault and returns the case of the report.
 
         silent: seconds after the fault before dpbench can notice it, such as the timeout for a hang. code: the expected
         exit code, or a tuple of them."""
@@ -89,7 +89,7 @@ class FaultyRuns(unittest.TestCase):
                 self.failed(fault, pattern, backend=backend, **how)
 
     def other_command(self, command, fault, step, code, *flags, strategy="faulty-ddp"):
-        """Runs the command `check` or `train` with the fault and returns the record of its only case."""
+        """Runs the command `check` or `train` with the fault and returns the only case of its report."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
                                    *(("--backend", "shm") if strategy != "faulty-dp" else ()),

@@ -130,7 +130,7 @@ def conformance(failing=True):
 
 
 def trained_for(epochs, resumed_at, accuracy, seconds=12.0):
-    """Returns a training record with 250 steps per epoch; only the last epochs were evaluated."""
+    """Returns the key `training` of a case, with 250 steps per epoch; only the last epochs were evaluated."""
     curve = [2.3 * math.exp(-step / 300) + 0.2 for step in range(250 * epochs)]
     return {"epochs": epochs, "steps_per_epoch": 250, "steps": 250 * epochs, "resumed_at": resumed_at, "seconds": seconds, "samples_per_s": 1e4,
             "data_fraction": 0.02, "epoch_losses": [sum(curve[250 * i:250 * i + 250]) / 250 for i in range(epochs)], "loss_curve": curve,
@@ -150,7 +150,7 @@ def tuned():
 
 
 def trained():
-    """Returns a run with training records and a projection to larger worlds."""
+    """Returns a run with two trained cases and a projection of ddp to larger worlds."""
     made = usual()
     for one in made["cases"]:
         if one["world"] == 2 and one["strategy"] in ("dp", "ddp"):

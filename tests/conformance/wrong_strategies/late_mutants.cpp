@@ -10,7 +10,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr int64_t late_from = 4;  // mistakes begin at this step; most check scenarios have fewer steps
+constexpr int64_t late_from = 4;  // mistakes begin at this step, counted from 0; most check scenarios end before it
 
 using RunStep = std::function<void(Run&)>;
 

@@ -42,7 +42,7 @@ inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().it
 // GoogleTest calls this function to print a mutant.
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
 
-// Returns a strategy on these mesh axes. Its ranks evaluate together.
+// Returns a strategy on these mesh axes. Its evaluation calls collectives, so all ranks must evaluate at the same time.
 inline StrategyInfo on_axes(const std::string& name, const std::vector<std::string>& axes,
                             const std::function<std::unique_ptr<Strategy>(const Setup&)>& make,
                             const std::vector<ParamInfo>& params = {}) {

@@ -38,8 +38,8 @@ std::function<StrategyInfo()> declared(const Change& change, const std::function
 
 using Reduce = decltype(Parts::reduce);
 
-// Divides the loss by the world size before the backward pass. 1/3 is rounded, so with three ranks the gradients are
-// not bit-identical.
+// Divides the loss by the world size before the backward pass. 1/3 is rounded, so with three ranks the gradients have
+// other bits than if their sum were divided.
 void divide_loss_by_world(Parts& parts) {
   parts.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.world); };
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); };
@@ -58,7 +58,7 @@ void mean_in_bfloat16(Run& run, at::Tensor& flat, size_t bucket) {
   flat.div_(run.world);
 }
 
-// A mistake: one element of the largest bucket keeps its value from the previous step.
+// A mistake, except in float64: one element of the first bucket has its value of the previous step.
 Change keep_one_element() {
   const auto kept = std::make_shared<std::map<int, double>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -226,7 +226,7 @@ void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
 }
 
 // Sends each rank's gradient around a ring of ranks, then adds all gradients in rank order. Odd ranks start their
-// receives first.
+// receives first. It is a mistake to leave out a hop: the gradients that are then missing count as zero.
 Reduce ring_of(int hops_left_out) {
   return [=](Run& run, at::Tensor& flat, size_t) {
     std::vector<at::Tensor> parts(static_cast<size_t>(run.world), at::zeros_like(flat));

@@ -1,4 +1,5 @@
-// Tests which types of activation tensors (invariant, replicated, varying, partial) an operation accepts together.
+// Tests which distributions over the ranks (invariant, replicated, varying, partial) the activation tensors of an
+// operation may have together.
 #define DPBENCH_TYPED_ACTIVATIONS 1
 #include "strategies/exchange/activation.h"
 
@@ -15,7 +16,7 @@ Activation ones(Spread spread, const Axis& axis = tp) { return {at::ones({2}), a
 
 const auto add = [](const auto&... tensors) { return (tensors + ...); };
 
-// Returns the type of an operation's result, or the message of its error.
+// Returns the distribution of an operation's result, or the message of its error.
 template <class... Spreads>
 std::string met(Rule rule, Spreads... spreads) {
   try {

@@ -14,7 +14,8 @@
 namespace dpbench::testing {
 namespace {
 
-// How a tensor lies on the ranks of an axis: the types I, R, V and P of strategies/exchange/collectives.h.
+// How the ranks of an axis hold a tensor: all of it (invariant, replicated), a piece each (varying) or a summand each
+// (partial). The gradient of an invariant tensor is equal on all ranks; that of a replicated tensor is a summand.
 enum class Type { invariant, replicated, varying, partial };
 
 // Returns the type of the gradient of a tensor of this type.

@@ -124,7 +124,7 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
 }
 
 // Zero-bubble pipelines on A100 (arXiv 2401.10241, table 4): samples per GPU and second, by micro-batches of a step.
-// Models without data or tensor parallelism; a micro-batch has 6, 3, 1 and 1 rows. The paper's figures for zb-h1 and
+// Models without data or tensor parallelism; a micro-batch has 6, 3, 1 and 1 samples. The paper's figures for zb-h1 and
 // zb-h2 are its rows ZB-1p and ZB-2p.
 TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
   struct Model {

@@ -1,5 +1,6 @@
-// DuelLoop: a pair is measured again if one of its sides lost its cores, unless the machine was quiet. Fake runners
-// replace the worker processes, so nothing is started or timed.
+// DuelLoop: a pair (a timed block of steps of each of two builds) is measured again if a rank waited for a core in one
+// of its blocks, unless other programs are known to have used hardly any core. Fake runners replace the worker
+// processes, so nothing is started or timed.
 #include "harness/front/run/duel/duel_loop.h"
 
 #include <string>

@@ -1,5 +1,6 @@
-// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks that lost their cores to others are
-// measured again. Fake runners replace the worker processes, so nothing is started or timed.
+// PairedRunner: blocks of a case alternate with blocks of its reference, the case to which its speed is compared.
+// Blocks of steps that lost their cores to other programs are measured again. Fake runners replace the worker
+// processes, so nothing is started or timed.
 #include "harness/front/run/duel/paired_runner.h"
 
 #include <functional>

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t mib = 1 << 20;
 
-// Returns a checked case of 1 ms per step on one device. `half` is half the width of the speed-up's interval.
+// Returns a checked case that is `speedup` times as fast as a device with 1 ms per step. `half` is half the width of
+// the speed-up's interval.
 CaseRecord timed(const std::string& strategy, int world, double speedup, double half, int launches = 5) {
   CaseRecord record;
   record.spec.strategy = strategy, record.spec.workload = "toy", record.spec.world = world;
@@ -167,7 +168,7 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
 }
 
-// Each change to one of two equal cases makes these cases incomparable.
+// Each change to one of two comparable cases makes them incomparable.
 TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},

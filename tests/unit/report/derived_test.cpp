@@ -155,7 +155,7 @@ TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   EXPECT_FALSE(two.wrapper_cost);
 }
 
-// The case's steps take 1600 ns. In the neighbouring blocks, the reference's steps took 800 to 1100 ns.
+// The case's steps take 1600 ns. In the neighbouring blocks, the baseline's steps took 800 to 1100 ns.
 TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
   Report report = scaling_report();
   auto& launches = report.cases[2].launches;

@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a case of ddp. Its blocks take blocks_ns[i] ns in launch i (start of the processes); the reference takes
-// 1,000 ns per step.
+// Returns a case of ddp. Its blocks of 10 steps take blocks_ns[i] ns in launch i (start of the processes). The
+// reference, the case to which its speed is compared, takes 1,000 ns per step.
 CaseRecord candidate(const std::string& bucket, const std::vector<int64_t>& blocks_ns) {
   CaseRecord record = test::measured("ddp", 2, Scaling::weak, 64, blocks_ns);
   if (!bucket.empty()) record.spec.params = {{"bucket_mb", bucket}};

@@ -1,4 +1,5 @@
-// Tests the class Activation in a build without type assertions: it stores only the tensor, and refuses nothing.
+// Tests the class Activation in a build without its assertions on a tensor's distribution over the ranks: it stores
+// only the tensor, and accepts every operation.
 #define DPBENCH_TYPED_ACTIVATIONS 0
 #include "strategies/exchange/activation.h"
 

@@ -63,8 +63,8 @@ class Fused : public testing::TestWithParam<at::ScalarType> {
   }
 };
 
-// The reference uses a fused multiply-add if the CPU has it, like the fused kernel. Multiplying and adding separately
-// would round twice.
+// The plain computation uses a fused multiply-add if the CPU has it, like the fused kernel. Multiplying and adding
+// separately would round twice.
 TEST_P(Fused, SgdStepGivesTheBitsOfSubtractingTheScaledGradient) {
   for (const char* workload : {"random-linear", "mnist-mlp"}) {
     const OptimizerSpec spec = spec_of(workload);

@@ -15,7 +15,7 @@ constexpr int64_t mebibyte = 1 << 20;
 
 at::Tensor of_mebibytes(int64_t count) { return at::empty({count * mebibyte}, at::kByte); }
 
-// Strategy that lists these tensors as kept, and takes no steps.
+// A strategy with one parameter, its gradient and one tensor of optimizer state. It takes no steps.
 class Keeping : public Strategy {
  public:
   StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
@@ -31,7 +31,7 @@ class Keeping : public Strategy {
   at::Tensor parameter = of_mebibytes(2), gradient, moment = of_mebibytes(4);
 };
 
-// Counts for the rest of the program, as dpbench's worker does.
+// Enables the count of tensor memory for the rest of the program, as dpbench's worker does.
 class MemoryByPart : public testing::Test {
  protected:
   static void SetUpTestSuite() { count_tensor_memory(); }

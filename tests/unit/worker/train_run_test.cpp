@@ -168,8 +168,8 @@ double plain_step(Model& model, const at::Tensor& loss) {
   return loss.item<double>();
 }
 
-// The reference is the training loop of the memo (the program that mnist-mlp follows), written out. It gives the loss
-// of every step over two shuffled epochs.
+// The expected loss of every step comes from the training loop of the memo (the program that mnist-mlp follows),
+// written out here.
 TEST(Train, LossesMatchAPlainTrainingLoopOverTwoShuffledEpochs) {
   const Mnist files;
   const CaseSpec spec = case_of("cpu", "mnist-mlp", 1, files);

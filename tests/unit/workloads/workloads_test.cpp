@@ -174,7 +174,7 @@ TEST(Convnet, InitialisesDenseLayersWithinGlorotsBoundAndZeroBias) {
   }
 }
 
-// The reference is the same network built from torch's functions, layer by layer as in the Keras guide.
+// The expected output is that of the same network built from torch's functions, layer by layer as in the Keras guide.
 TEST(Convnet, ComputesTheNetworkOfTheKerasGuide) {
   namespace F = torch::nn::functional;
   const auto workload = make_workload("convnet");

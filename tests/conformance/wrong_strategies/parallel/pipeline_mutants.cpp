@@ -46,7 +46,7 @@ enum class Mistake {
   replicas_not_averaged,
   averaged_over_all_ranks,
   buffers_of_each_replica,
-  // The weight gradients of linear layers are computed after all other gradients.
+  // From here on, the weight gradients of linear layers are computed after all other gradients.
   split,  // no mistake
   split_last_dropped,
   split_after_the_average,
@@ -232,7 +232,8 @@ class PipelineReference : public Strategy {
   void compute_weights(size_t micros) {
     for (size_t k = 0; k < micros; ++k) {
       if (is(Mistake::split_last_dropped) && k + 1 == live_.size() && k > 0) continue;
-      // A buffer of inputs that is reused before the weight gradients are computed.
+      // The mistake split_with_the_next_input: the next micro-batch's input overwrites the input that the weight
+      // gradient needs.
       if (is(Mistake::split_with_the_next_input) && k + 1 < live_.size() &&
           live_[k].input.sizes() == live_[k + 1].input.sizes())
         live_[k].input.data().copy_(live_[k + 1].input.data());

@@ -200,7 +200,7 @@ TEST(DpGraph, RecordsOneReplicaAtATime) {
   EXPECT_EQ(pair.counts.overlaps, 0);
 }
 
-// A model that records on which threads its forward passes run.
+// A model that notes on which threads its forward passes run.
 class ThreadRecorder : public Model {
  public:
   static inline std::mutex lock;

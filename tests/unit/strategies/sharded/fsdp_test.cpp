@@ -1,5 +1,5 @@
-// Tests fsdp and zero2: how they cut rows and plan units, the bits of their results, and their memory. The conformance
-// suite checks their gradients.
+// Tests fsdp and zero2: how they cut parameters by rows and plan units, the bits of their results, and their memory.
+// The conformance suite checks their gradients.
 #include <set>
 
 #include "harness/conform/scenario/wrapped_workload.h"

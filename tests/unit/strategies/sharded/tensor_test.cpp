@@ -21,7 +21,8 @@ TEST_P(TensorParallelSteps, EqualThoseOfOneDevice) { expect_steps_of_one_device(
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  // The heads, the MLP's width, the vocabulary and the sequence length of these models are not multiples of the ranks.
+  // Most numbers of heads, MLP widths, vocabularies and sequence lengths of these models are not multiples of the
+  // number of ranks.
   for (const Given& params : std::vector<Given>{{{"verify", "on"}},
                                                 {{"chunks", "2"}},
                                                 {{"sequence", "on"}, {"verify", "on"}},
