@@ -70,8 +70,8 @@ class Expansion {
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the
-  // chosen devices, returns a device that the strategy supports, with the chosen worlds. If that
-  // device is missing, settle_backend() skips the case with the reason.
+  // chosen devices, returns GPUs for a strategy that needs them, and the chosen devices for others. Then
+  // settle_backend() skips the case with the reason.
   std::vector<Place> places_of(const StrategyEntry& strategy) const {
     const bool single = strategy.parallelism == Parallelism::single;
     std::vector<Place> places;
@@ -82,7 +82,8 @@ class Expansion {
     const Device device = strategy.cuda ? Device::cuda : Device::cpu;
     if (single) return {{device, 1}};
     places = resolved_.places;
-    for (auto& place : places) place.device = device;
+    if (strategy.cuda)
+      for (auto& place : places) place.device = Device::cuda;
     return places;
   }
 

@@ -46,6 +46,11 @@ void choose_backend(Row& row, const Selection& selection, const Catalogue& catal
   CaseSpec& spec = row.spec;
   const int here = local_replicas(spec, selection);
   spec.oversubscribe = spec.device == Device::cuda && static_cast<size_t>(here) > machine.gpus.size();
+  if (!row.strategy->runs_on(spec.device)) {
+    row.skip_reason = "'" + spec.strategy + "' runs on CPUs only. Use --cpus " + std::to_string(spec.world);
+    if (spec.backend == auto_backend) spec.backend = no_backend;
+    return;
+  }
   if (spec.device == Device::cuda && machine.gpus.empty()) return refuse_gpu(row, catalogue, machine);
   if (row.strategy->parallelism != Parallelism::ranks) return;
   const BackendEntry *preferred = preferred_backend(spec.device, /*shared=*/false, selection, catalogue),

@@ -286,5 +286,17 @@ TEST(Plan, RefusesMoreThan10000Cases) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"10000"});
 }
 
+TEST(Plan, AStrategyForCpusOnlyIsSkippedOnGpus) {
+  Catalogue all = catalogue();
+  all.strategies.push_back(strategy("tree", Parallelism::ranks, true, false));
+  Selection what = ddp_on_mlp();
+  what.strategies = {"tree", "ddp"};
+  what.gpus = {2};
+  const Plan plan = make_plan(what, all, machine(4, 2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  EXPECT_EQ(plan.skipped[0].reason, "'tree' runs on CPUs only. Use --cpus 2");
+  for (const auto& spec : plan.cases) EXPECT_NE(spec.strategy, "tree");
+}
+
 }  // namespace
 }  // namespace dpbench
