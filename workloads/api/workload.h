@@ -20,8 +20,8 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;  // int64: index in the data set of each sample in `input`
-  int64_t rows() const { return ids.size(0); }
+  at::Tensor ids;                               // int64: index in the data set of each sample in `input`
+  int64_t rows() const { return ids.size(0); }  // Returns the number of samples.
 };
 
 // All inputs of a forward pass besides the samples. With these values, a dropout mask does not depend on how samples
@@ -153,7 +153,7 @@ struct WorkloadInfo {
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
   // True if the model is written in Python: a rank is then a process of a Python interpreter.
   bool python = false;
-  // True for a probe (a test model of the conformance suite), which the command `run` does not list.
+  // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
   // True for a probe that the conformance suite runs on every backend and in every scenario, even in its short form,
   // which skips slow scenarios for other workloads.
