@@ -1,4 +1,4 @@
-// The parameters of the strategies fsdp and zero2, parsed once, and values derived from them.
+// The --param parameters of sharding (strategies fsdp, zero2 and layout), parsed once, and values derived from them.
 #pragma once
 
 #include <optional>

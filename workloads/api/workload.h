@@ -53,10 +53,10 @@ class Model : public torch::nn::Module {
   const std::vector<Block>& blocks() const { return blocks_; }
   // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
   // The default is an empty plan: the model cannot be divided. Throws UsageError if the model can be divided, but not
-  // among this many ranks.
+  // among this many ranks or not with its settings (such as experts).
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
   // Returns the properties of the model that context parallelism needs. The default: the model's samples are not
-  // sequences.
+  // sequences. Throws UsageError if settings of the model (such as experts) exclude context parallelism.
   virtual SequencePlan sequence_plan() const { return {}; }
   // Returns how the model's experts are cut for expert parallelism over this many ranks. The default is an empty plan:
   // the model has no experts. Throws UsageError if there are fewer experts than ranks.
@@ -155,8 +155,8 @@ struct WorkloadInfo {
   bool python = false;
   // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
-  // True for a probe that the conformance suite runs on every backend and in every scenario, even in its short form,
-  // which skips slow scenarios for other workloads.
+  // True for a probe that the conformance suite runs on every backend and in every scenario, even in the suite's short
+  // form, which skips slow scenarios for other workloads.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.
