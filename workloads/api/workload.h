@@ -155,8 +155,8 @@ struct WorkloadInfo {
   bool python = false;
   // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
-  // True for a probe that the conformance suite runs on every backend and in every scenario, even in the suite's short
-  // form, which skips slow scenarios for other workloads.
+  // True for a probe for which the short form of the conformance suite too runs slow scenarios, unless a parameter is
+  // large. Such a probe runs on every backend, except in the largest of several randomly drawn worlds.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.
