@@ -1,7 +1,7 @@
 // The strategy "dp-upstream": LibTorch's own replicate and parallel_apply from torch::nn::parallel::data_parallel, for
-// comparison. It clones the whole model in each step, never writes BatchNorm statistics back, and without OpenMP runs
-// replicas one after the other. chunk and cat replace the CUDA-only scatter and gather. On one device it calls the
-// model directly.
+// comparison. On several devices it clones the whole model for each micro-batch, never writes the clones' BatchNorm
+// statistics back, and without OpenMP runs replicas one after the other. chunk and cat replace the CUDA-only scatter
+// and gather. On one device it calls the model directly.
 #include <memory>
 #include <optional>
 #include <span>

@@ -48,7 +48,8 @@ class LocalSgd : public TrainedStrategy {
     return result;
   }
 
-  // Averages the parameters once more if the last interval was incomplete, so that all ranks end with the same model.
+  // Averages the parameters once more if the last interval was incomplete, so that they are equal on all ranks at the
+  // end.
   void finish() override {
     Phases untimed;
     if (diverged_) average(untimed);

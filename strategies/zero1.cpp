@@ -24,7 +24,8 @@
 namespace dpbench {
 namespace {
 
-// The part of one parameter that belongs to this rank's shard: its offsets and element count.
+// The part of one parameter that belongs to this rank's shard: its offsets in the parameter and in the shard, and its
+// element count.
 struct Slice {
   size_t parameter, buffer;
   int64_t in_parameter, in_shard, count;
@@ -85,7 +86,7 @@ class Shards {
 
   // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A parameter
   // without elements has a slice on every rank, where its steps are counted. A single slice for the whole shard would
-  // change bits: a fused kernel rounds the elements at a tensor's end that fill no vector differently.
+  // change bits: a fused kernel rounds a tensor's last elements differently if they do not fill a SIMD vector.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -127,7 +128,7 @@ class Shards {
 };
 
 // Returns zero1's traffic in one step: a reduce-scatter of the gradients, an all-gather of the parameter shards, an
-// all-reduce for clipping, and a broadcast of the buffers.
+// all-reduce of the squared norm if several ranks clip, and a broadcast of the model's buffers.
 std::optional<std::vector<Traffic>> zero1_traffic(const TrafficQuery& query) {
   const int64_t world = size_of(query.mesh, "dp"), whole = flat_bytes(query, world);
   std::vector<Traffic> all = {{"dp", "reduce_scatter", whole}, {"dp", "allgather", whole / world}};
@@ -265,6 +266,7 @@ class Zero1 : public Strategy {
   }
 
   // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
+  // A no-op if `name` is the state of another parameter than the slice's.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     const auto [parameter, slot] = split_state_name(name);
     if (parameter != name_of(slice.parameter)) return;

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t hidden_units = 128;
 
 // The submodule "n" numbers its layers as Sequential(Flatten, Linear, ReLU, Linear) does, so that parameter names are
-// n.1, n.3, ... With --scale K the model has K hidden layers of width 128 K.
+// n.1.weight, n.3.weight, ... With --scale K the model has K hidden layers of width 128 K.
 class MnistMlp : public Model {
  public:
   MnistMlp(uint64_t seed, int64_t scale, bool smooth) {

@@ -1,5 +1,5 @@
-// The exchange of keys, values, heads and outputs between the ranks that divide a sequence's tokens among them (context
-// parallelism).
+// The exchange of queries, keys, values and outputs of attention between the ranks that divide a sequence's tokens
+// among them (context parallelism).
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace dpbench::context {
 
 class Exchange : public SequenceSplit {
  public:
-  // tokens: length of the sequence. phases: records the time of the collectives; may be null.
+  // tokens: length of the sequence. phases: charged with the time of the collectives; may be null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
   void begin_block(const std::string& name) const override { block_ = name; }

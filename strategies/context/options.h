@@ -17,7 +17,7 @@ enum class Kind { ring, ulysses };
 struct Options {
   std::string owner = "cp";  // the strategy's name, for messages
   Kind kind = Kind::ring;
-  bool zigzag = true;  // each rank has two pieces of the sequence, which balances the work of causal attention
+  bool zigzag = true;  // ring: each rank has two pieces of the sequence, which balances the work of causal attention
   bool poison = false;
 };
 

@@ -110,7 +110,7 @@ Ring::Hop Ring::begin(const at::Tensor& held, int hop, int tag) const {
   const auto send = [&] { started.sent = links.send_like(held, after, tag); };
   const auto receive = [&] { started.received = links.receive_sized(sizes, held.scalar_type(), before, tag); };
   around_([&] {
-    // NCCL runs transfers one after the other, so of two neighbours one must receive first.
+    // NCCL runs a rank's transfers one after the other. If all ranks sent first, each would wait for the next forever.
     if (axis_.rank % 2 == 0)
       send(), receive();
     else

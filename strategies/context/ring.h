@@ -29,8 +29,8 @@ class Ring {
   // Returns the attention result of this rank's tokens. Collective. query, key, value: tensors of this rank's tokens.
   Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                  const AttentionKernel& kernel) const;
-  // Collective. whole: the result of forward(). Keys and values travel around the ring again, followed by their
-  // gradients.
+  // Collective. slope: the gradient of the output. whole: the result of forward(). Keys and values travel around the
+  // ring again, followed by their gradients.
   virtual Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                              const at::Tensor& value, const Result& whole, const AttentionKernel& kernel) const;
 
@@ -60,8 +60,8 @@ class Ring {
   // Returns the rank that owns the keys and values which this rank holds at a hop of the ring.
   int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
   std::vector<Block> blocks(int hop) const;
-  // Starts to send `held`, this rank's tensor at a hop, to the next rank, and to receive the tensor of the following
-  // hop from the previous rank.
+  // Starts to send `held` (the stacked keys and values that this rank holds at a hop, or their gradient) to the next
+  // rank, and to receive the tensor of the following hop from the previous rank.
   Hop begin(const at::Tensor& held, int hop, int tag) const;
   at::Tensor finish(Hop& hop) const;
 };

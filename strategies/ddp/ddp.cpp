@@ -33,7 +33,7 @@ std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Opt
   return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup, options.static_graph ? 3 : 2);
 }
 
-// Splits the parameters into those shared by all ranks and those that ddp.ignore keeps local to each rank.
+// Splits the trainable parameters into those shared by all ranks and those that ddp.ignore keeps local to each rank.
 struct Ownership {
   std::vector<Parameter> shared, own;
 
@@ -143,7 +143,8 @@ class Ddp : public BuiltInStrategy {
     replica_.clear_gradients();
     if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      const bool last = k + 1 == micro.size();  // earlier micro-batches only accumulate gradients, without reduction
+      // Only the last micro-batch is reduced, except in the first two passes of a static graph.
+      const bool last = k + 1 == micro.size();
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
     return result;

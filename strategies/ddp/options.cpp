@@ -30,8 +30,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// Throws UsageError for options that cannot be recorded as a CUDA graph: a recorded step must not depend on changing
-// host state or read results back from the device.
+// With ddp.graph, throws UsageError for options that cannot be recorded in a CUDA graph: a recorded step must not
+// depend on changing host state or read results back from the device.
 void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
@@ -175,8 +175,8 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   // With ddp.find_unused, join, global_mean or sync_batch_norm, the ranks also exchange sample counts, statistics, or
   // the set of used parameters. The traffic then has no formula.
   if (options.find_unused || options.join || options.global_mean || options.sync_batch_norm) return std::nullopt;
-  // In its first steps the Reducer also broadcasts its rebuilt buckets and, for a static graph, the set of used
-  // parameters.
+  // In the first steps the Reducer also broadcasts the new assignment of parameters to buckets and, for a static graph,
+  // all-reduces the set of used parameters.
   if (query.taken < (options.static_graph ? 3 : 2)) return std::nullopt;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : trained_parameters(query.model))

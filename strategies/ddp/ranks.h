@@ -1,4 +1,4 @@
-// Counts every rank's samples, or the terms of its loss, in a step of the strategy ddp.
+// Counts the loss terms of every rank, and the samples of this rank, in a step of the strategy ddp.
 #pragma once
 
 #include <set>

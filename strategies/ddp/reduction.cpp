@@ -23,7 +23,7 @@ std::string unused_numbers(const c10::Error& error) {
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Names of the Reducer's time metrics: first in our report, then in torch's logger.
+// Names of the Reducer's metrics (times, then lists of numbers): first in our report, then in torch's logger.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -45,8 +45,8 @@ class CompressionHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10
   CompressionHook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<at::ScalarType> type)
       : CppCommHookInterface(std::move(group)), type_(type) {}
 
-  // Reduces a bucket of gradients in the narrower dtype. Gradients are divided by the world size before the sum:
-  // float16's maximum is 65504, so their sum would overflow long before their mean.
+  // Reduces a bucket of gradients in the narrower dtype, if one is set. Gradients are divided by the world size before
+  // the sum: float16's maximum is 65504, so their sum would overflow long before their mean.
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     at::Tensor wide = bucket.getBuffer();
     std::vector<at::Tensor> narrow = {wide.to(type_.value_or(wide.scalar_type())).div_(state_->getSize())};

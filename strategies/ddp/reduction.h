@@ -31,13 +31,14 @@ class TimedReducer : public c10d::Reducer {
 
 class Reduction {
  public:
-  // Throws if the count, shape or dtype of the parameters differs between ranks. step: called to update a bucket's
+  // Throws if the number, sizes or strides of the parameters differ between ranks. step: called to update a bucket's
   // parameters if ddp.step_in_backward is on.
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
   // A rank with samples calls before_forward(), before_backward() and after_backward() in every pass. last: true in the
-  // pass of the step's last micro-batch, which is reduced; earlier passes accumulate gradients on this rank.
+  // pass of the step's last micro-batch, which is reduced. Earlier passes only accumulate gradients on this rank,
+  // except the first two passes of a static graph.
   void before_forward(bool last);
   void before_backward(const at::Tensor& output);
   void after_backward();

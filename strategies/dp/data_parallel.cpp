@@ -1,6 +1,6 @@
 // The strategy "dp": one process with one replica per device. Replicas, their threads and flat buffers persist between
-// steps. On the CPU all replicas share the first replica's parameters, unless the model writes to them or the parameter
-// dp.link is set.
+// steps. On the CPU all replicas share the first replica's parameters after the first step, unless the model writes to
+// them or dp.link=plain.
 #include "strategies/dp/data_parallel.h"
 
 #include <algorithm>
@@ -104,8 +104,8 @@ class DataParallel : public BuiltInStrategy {
     return static_cast<int>(outputs.size());
   }
 
-  // Each replica copies the parameters that it lacks and loads its piece of the batch, then runs its forward pass.
-  // Returns the output of each piece.
+  // Each replica copies the state that it lacks from replica 0, unless a link has broadcast it, loads its piece of the
+  // batch and runs its forward pass. Returns the output of each piece.
   std::vector<at::Tensor> forward_pieces(dp::Pieces& pieces, int64_t step, size_t micros, bool first, bool resend,
                                          Phases& phases) {
     const int active = static_cast<int>(pieces.count());
@@ -129,7 +129,7 @@ class DataParallel : public BuiltInStrategy {
       passes_[index]->load(step, pieces.take(index), first);
       mine.loaded = now();
       while (i == 0 && copying.load(std::memory_order_acquire) > 0)
-        // Replica 0 waits until its parameters are copied, because its forward pass may write to them.
+        // Replica 0 waits until the others have copied its state, because its forward pass may write to the state.
         std::this_thread::yield();
       if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
       mine.done = now();

@@ -1,5 +1,5 @@
-// A replica (a copy of the model) with its state in one flat buffer per dtype: parameters first, then buffers.
-// Gradients are packed in the same way when they are sent to another replica.
+// A replica (a copy of the model) with its state in one flat buffer per dtype: parameters first, then the model's
+// buffers. If a link sums the replicas' gradients, the gradients are packed into one flat buffer per dtype too.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ struct FlatReplica {
   const std::vector<at::Tensor>& flat_state(bool with_parameters) const {
     return with_parameters ? state.buffers() : flat_buffers;
   }
-  // If the model replaced tensors through set_data(), makes them views of the flat state again. Keeps their new values
-  // if `with_values` is true; otherwise the caller copies values from the main replica. Returns true if a parameter was
-  // replaced. Throws if a new value has another shape or dtype.
+  // If the model replaced tensors through set_data(), makes them views of the flat state again. If `with_values` is
+  // true, keeps their new values, and throws if one has another shape or dtype; otherwise the caller copies values from
+  // the main replica. Returns true if a parameter was replaced.
   bool restore_views(bool with_values);
   // several: true if the step has several micro-batches, so that the model's writes to parameters must be detected
   // between them.

@@ -11,8 +11,9 @@
 
 namespace dpbench::dp {
 
-// Returns the link between replicas on these devices; null if replicas copy and add tensors themselves. plain: use
-// plain copies. Otherwise use NCCL, and no link if NCCL is missing or if replicas do not have a GPU each.
+// Returns the link between replicas on these devices; null for one device, or if replicas copy and add tensors
+// themselves. plain: use plain copies. Otherwise use NCCL, and no link if NCCL is missing or if replicas do not have a
+// GPU each.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.

@@ -13,7 +13,7 @@ namespace dpbench::experts {
 class Exchange : public ExpertSplit {
  public:
   // owner: the strategy's name for error messages. device: the device of the tensors that are passed to collectives.
-  // phases: records the time of the collectives; may be null.
+  // phases: charged with the time of the collectives; may be null.
   Exchange(const Axis& axis, std::string owner, at::Device device, Phases* phases);
 
   int rank() const override { return axis_.rank; }

@@ -81,7 +81,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  if (dtype != at::kBFloat16) options.gathered.reset();  // gather is ignored otherwise: checks also run in float64
+  if (dtype != at::kBFloat16) options.gathered.reset();  // ignored in float64, in which checks run too
   return options;
 }
 

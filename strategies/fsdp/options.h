@@ -1,4 +1,4 @@
-// The parameters of the strategies fsdp and zero2, parsed once, and values derived from them.
+// The --param parameters of sharding (strategies fsdp, zero2 and layout), parsed once, and values derived from them.
 #pragma once
 
 #include <optional>
@@ -42,8 +42,8 @@ void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
 
-// Returns the name of the mesh axis over which parameters are sharded: "shard" if the mesh has it, else "dp". Returns
-// world_axis on a mesh of several axes with Reshard::shard.
+// Returns the name of the mesh axis over which parameters are sharded: world_axis on a mesh of several axes with
+// Reshard::shard, else "shard" if the mesh has it, else "dp".
 std::string shard_axis(const MeshShape& mesh, Reshard reshard);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, Reshard reshard);

@@ -1,4 +1,4 @@
-// Describes how a sharded strategy (zero2 or fsdp) stores and communicates its parameters.
+// Describes how a strategy that shards parameters (fsdp, layout) or gradients (zero2) stores and communicates them.
 #pragma once
 
 #include <algorithm>

@@ -30,8 +30,8 @@ class Unit {
   int64_t held_bytes() const;
   int64_t buffer_bytes() const;
 
-  // Each function calls the function of the same name in ShardedParameters or ShardedGradients, for all parameters of
-  // the unit.
+  // Each function calls the function of the same name in ShardedParameters or ShardedGradients (clear_gradients() calls
+  // clear()), for all parameters of the unit.
   void begin_gather();
   void gather();
   void free();
@@ -53,8 +53,8 @@ class Unit {
   void set(const std::string& name, const at::Tensor& whole) const;
 
  private:
-  // Parameters that are communicated as one tensor, because they have the same dtype and are gathered in the same
-  // dtype.
+  // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype, and
+  // all or none of them are in Storage::parts.
   struct Bundle {
     std::vector<Parameter> parameters;
     std::vector<size_t> trained;  // indices in `parameters` of the trained parameters

@@ -19,7 +19,7 @@ struct Span {
 // A span of a model's blocks, and the parameters that only this span uses.
 struct PlannedUnit {
   std::string name;
-  Span blocks = {};  // empty for the unit of shared parameters
+  Span blocks = {};  // empty for the root unit, and for the only unit of a model without blocks
   size_t stage = 0;
   std::vector<at::Tensor> parameters = {};
 };

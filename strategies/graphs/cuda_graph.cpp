@@ -72,7 +72,7 @@ class CudaRecorder : public StepRecorder {
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
 
-  // Returns true for NCCL: its collectives are kernels on streams that wait for the recorded stream, so they are
+  // Returns true for NCCL: its collectives are kernels on streams that wait for the stream of the capture, so they are
   // captured. Other backends run on the host.
   bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {

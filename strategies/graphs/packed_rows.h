@@ -14,8 +14,8 @@ class PackedRows {
   // Allocates device memory for micro-batches shaped like these. Floating-point tensors are stored as `storage`.
   PackedRows(std::span<const Batch> like, at::Device device, at::ScalarType storage);
 
-  // Copies samples to the device in stream order, so that samples still being read are not overwritten. The transfer of
-  // host samples starts before the current stream reaches this point.
+  // Copies samples to the fixed addresses in stream order, so that samples still being read are not overwritten.
+  // Samples on the host are first transferred on another stream, before the current stream reaches this point.
   void load(std::span<const Batch> micro);
   // Returns the inputs, targets and ids on the device.
   const std::vector<Batch>& micro() const { return micro_; }

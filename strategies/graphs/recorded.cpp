@@ -31,7 +31,7 @@ class Recorded : public BuiltInStrategy {
 
  private:
   Tf32 tf32_;
-  RecordedSteps steps_;  // declared first: its recorder sets the CUDA stream on which the replica is made
+  RecordedSteps steps_;  // declared before the replica, which is made on the CUDA stream that the recorder sets
   Replica replica_;
 };
 

@@ -79,7 +79,7 @@ class RecordedPass : public Pass {
   struct ShapeState {
     int64_t first_step = 0;
     std::optional<PackedRows> rows = {};
-    // The model's output with its autograd graph, kept until the backward pass has run or is recorded.
+    // The model's output with its autograd graph, kept until the backward pass has run or has been recorded.
     at::Tensor live_output = {};
     at::Tensor output = {}, slope = {};
     std::vector<at::Tensor> gradients = {};

@@ -20,7 +20,7 @@ namespace dpbench {
 // this process group cannot be recorded.
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option);
 
-// Throws UsageError if steps of this model cannot be recorded: a recording repeats its sizes, and the number of tokens
+// Throws UsageError if the model has experts: a CUDA graph fixes the sizes of all tensors, but the number of tokens
 // that an expert gets changes from step to step. owner: the strategy's name.
 void require_recordable(const Model& model, const std::string& owner);
 
@@ -30,8 +30,8 @@ class RecordedSteps {
   // number from the device too (RecordedStep), and must not read host state that changes between steps.
   using Passes = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
   // A function that updates the parameters. It is recorded together with the passes, with step number 0. With a
-  // scheduled learning rate it is not recorded, because a recording repeats its rate; it then runs after each step's
-  // passes.
+  // scheduled learning rate it is not recorded, because each replay would use the same rate; it then runs after each
+  // step's passes.
   using Update = std::function<void(int64_t step, Phases& phases)>;
 
   // Construct it before all tensors that steps use, so that they are made on the recorder's CUDA stream. eager_steps:

@@ -391,7 +391,8 @@ void Layout::clear_gradients() {
   if (units_) units_->clear_gradients();
 }
 
-// Sets the gradients of the rows of parameters that this rank stores. Parameters that no rank used get no gradient.
+// Sets the gradients of the rows of parameters that this rank stores. With find_unused, parameters that no rank used
+// get no gradient; without it, parameters that this rank did not use.
 void Layout::take_gradients() {
   std::vector<fsdp::ShardedParameter> all = units_->parameters();
   std::erase_if(all, [](const fsdp::ShardedParameter& one) { return !one.trained; });
@@ -474,8 +475,8 @@ void Layout::verify() const {
 }
 
 void Layout::clip() const {
-  // Each gradient element enters the norm on one rank only: on pp on the rank of the parameter's first stage, and on tp
-  // and ep, if the parameter is whole, on the first rank.
+  // The squared norm is summed over shard, pp, tp and ep, and one of these ranks counts each gradient element: on pp
+  // the rank of the parameter's first stage, and on tp and ep, if the parameter is whole, the first rank.
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : own_) {
     if (!one.stored.grad().defined()) continue;

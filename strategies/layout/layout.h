@@ -56,7 +56,8 @@ class Layout : public Strategy {
   virtual void sum_tokens() const;
   // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
   virtual void sum_tied();
-  // Averages all gradients over dp, unless the units of sharded parameters have already averaged them.
+  // Averages all gradients over dp, unless the units of sharded parameters have already averaged them. First throws if
+  // a trainable parameter has no gradient for an average over dp, shard or ep and find_unused is off.
   virtual void average_over_replicas() const;
   // Divides the gradients of experts by the number of ranks of ep, and averages all other gradients over ep.
   virtual void average_over_experts() const;
@@ -107,7 +108,8 @@ class Layout : public Strategy {
   Axis axis_of(const std::string& name) const;
   void refuse_parts_of_batch_statistics() const;
   void refuse_uncut_sequence() const;
-  // Sets the axes over which parameters are sharded and replicated. Returns false if the mesh shards nothing.
+  // Sets the axes over which parameters are sharded and replicated. Returns false if neither the mesh nor an option
+  // (gather, reduce) needs units.
   bool choose_shard_axes();
   void shard();  // no-op unless the options and the mesh require sharding
   void keep_own();

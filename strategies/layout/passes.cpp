@@ -113,7 +113,7 @@ at::Tensor Passes::arrived(int stage, int microbatch, const at::Tensor& local) {
 at::Tensor Passes::compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step,
                            const Part& part) const {
   const size_t count = replica_.shared_model()->blocks().size();
-  // A model without blocks runs as a whole in the first stage.
+  // If the first stage has all of the model's blocks, or the model has none, the model runs as a whole.
   const bool whole = stage == 0 && blocks.first == 0 && blocks.last == count;
   if (whole) return replica_.forward(step, {x, {}, part.batch.ids}, part.split);
   if (blocks.first == blocks.last) return x;

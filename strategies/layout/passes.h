@@ -28,7 +28,7 @@ struct Part {
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
  public:
-  // A function that returns the loss of a micro-batch's output.
+  // A function that returns the loss of a part's output.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
   // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
   Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,
@@ -45,7 +45,7 @@ class Passes {
   // The state that a stage keeps of a micro-batch between its forward and its backward pass.
   struct Live {
     GraphPieces pieces;
-    at::Tensor output;  // the stage's output, kept until its backward pass; empty for the last stage
+    at::Tensor output;  // the stage's output, kept until its backward pass; undefined for the last stage
 
     const at::Tensor& input() const { return pieces.front().input; }
   };
@@ -86,7 +86,7 @@ class Passes {
   std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
   // Weight gradients not yet computed, in the order of live_; empty if the schedule does not split backward passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
-  std::vector<size_t> undone_;       // number of this rank's stages without weight gradients, by micro-batch
+  std::vector<size_t> undone_;       // number of this rank's stages yet to compute weight gradients, by micro-batch
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
   std::vector<pipeline::Transfer> sent_;

@@ -14,7 +14,7 @@ using Parameters = std::vector<ParamInfo>;
 // A function that returns a strategy's options. dtype: the dtype of the computation; nullopt if not known.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
-// Returns the properties that all layout strategies have in common.
+// Returns the properties that all strategies implemented by the class Layout have in common.
 StrategyInfo info_of(const std::string& name, const std::string& summary, const std::vector<std::string>& axes,
                      Parameters parameters, const OptionsOf& options_of) {
   return {.name = name,
@@ -93,7 +93,8 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
   return info;
 }
 
-// Returns the parameters of all kinds of parallelism, each once.
+// Returns the parameters of the strategy layout: those of all kinds of parallelism, each once, but with another default
+// for `sync` and without the value "shard" of `reshard`.
 Parameters all_parameters() {
   Parameters all;
   for (const Parameters& some :

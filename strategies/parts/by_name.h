@@ -1,4 +1,4 @@
-// A map from the name of a parameter or buffer to a tensor of the same shape.
+// A map from the name of a parameter or buffer to its value, gradient or optimizer state, or to a rank's part of one.
 #pragma once
 
 #include <map>

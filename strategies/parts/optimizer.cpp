@@ -103,7 +103,7 @@ void Optimizer::step_in_shares(int64_t number, int parts, const RunParallel& run
 
 void Optimizer::release_gradients() {
   for (Lists& lists : all_lists_)
-    // Frees gradients, so that the next backward pass can reuse their memory.
+    // The lists must not keep gradients alive, so that the next backward pass can reuse their memory.
     for (at::Tensor& gradient : lists.gradients) gradient.reset();
 }
 
@@ -175,8 +175,8 @@ void Optimizer::update(const Lists& lists, double rate) const {
                     spec_.beta1, spec_.beta2, lists.decay, spec_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
 }
 
-// Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel: in torch 2.11 it updates only the elements at a
-// tensor's end that fill no vector.
+// Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel: in torch 2.11 it updates only a tensor's last
+// elements, which do not fill a SIMD vector.
 void Optimizer::sgd(const Lists& lists, double rate) const {
   if (!lists.parameters[0].is_cpu() || !at::isReducedFloatingType(lists.parameters[0].scalar_type()))
     return at::_fused_sgd_(lists.parameters, lists.gradients, lists.momenta, /*weight_decay=*/0, spec_.momentum, rate,

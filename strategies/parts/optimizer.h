@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-// A trainable parameter and its first registered name. A tied parameter has several names but is listed once.
+// A parameter and its first registered name. A tied parameter has several names but occurs only once in a list.
 struct Parameter {
   std::string name;
   at::Tensor tensor;
@@ -30,8 +30,8 @@ class Optimizer {
   // gradient are skipped, together with their state.
   void step(int64_t number);
   // Same as step(), but on several CPU threads, each with an equal share of all elements. `run_parallel` calls its
-  // argument concurrently with 0 .. parts - 1. Uses one thread if there are few elements or if they cannot be split
-  // (16-bit types).
+  // argument concurrently with 0 .. parts - 1. Uses one thread if a parameter has no gradient, if there are few
+  // elements or if tensors cannot be split (not on the CPU, not dense, or of a 16-bit dtype).
   using RunParallel = std::function<void(const std::function<void(int part)>& share)>;
   void step_in_shares(int64_t number, int parts, const RunParallel& run_parallel);
   // Steps only these parameters, with these gradients. Other parameters may be stepped concurrently.
@@ -41,7 +41,7 @@ class Optimizer {
 
  private:
   struct Lists;  // arguments of one fused kernel call, for parameters of one dtype and weight decay
-  // A parameter with its state. `momentum` is SGD's momentum buffer too.
+  // A parameter with its state. `momentum` is Adam's first moment or SGD's momentum buffer.
   struct Entry {
     Parameter parameter;
     double decay;

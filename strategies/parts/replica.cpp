@@ -108,7 +108,7 @@ StepResult Replica::passes(const Workload& workload, int64_t step, std::span<con
     Batch moved;
     const bool stays = device_.is_cpu() && is_stored(batch.input) && is_stored(batch.target);
     if (!stays) moved = to_device(batch);
-    // The reference avoids copying a Batch, which is measurable in a 10 us step.
+    // `mine` is a C++ reference, because copying a Batch is measurable in a 10 us step.
     const Batch& mine = stays ? batch : moved;
     phases.enter(Phase::forward);
     at::Tensor output = forward(step, mine);

@@ -29,13 +29,14 @@ class Replica {
   Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
 
   // Turns oneDNN on or off for large float32 products of linear layers. owner: the strategy's name for error messages.
-  // Throws UsageError if oneDNN is not available.
+  // Throws UsageError if `on` is true and the device is not a CPU, the runtime is torch's, or LibTorch has no oneDNN.
   void use_onednn(bool on, const std::string& owner);
 
-  // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
+  // Returns the whole batch, including ids, on the device, with floating-point tensors in the dtype storage(). Host
+  // samples are copied to a GPU asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
-  // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
-  // split: this rank's exchanges under tensor, context and expert parallelism.
+  // Runs a forward pass, under autocast if the dtype is bfloat16. The output is then float32. split: this rank's
+  // exchanges under tensor, context and expert parallelism.
   at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
   // Same as forward(), for the model's blocks first .. last - 1. x: the output of the block before them, or the
   // samples.

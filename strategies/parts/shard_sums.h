@@ -1,4 +1,5 @@
-// Reductions over ranks that each hold a part of the tensors. A null group means that one rank holds whole tensors.
+// Reductions over ranks: clipping by the norm of a gradient of which each rank holds a part, sums of gradients, and
+// step counts of sharded parameters. A null process group stands for a single rank.
 #pragma once
 
 #include <vector>
@@ -20,8 +21,8 @@ void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Devi
 // All-reduces the gradients over the ranks of an axis and divides the sums by `divisor`.
 void sum_over(const Axis& axis, const std::vector<at::Tensor>& gradients, double divisor = 1);
 
-// Returns the optimizer's step count of each of these parameters: the maximum over all ranks, because some ranks have
-// no part of a parameter. state: this rank's optimizer state by name. Collective.
+// Returns the optimizer's step count of each of these parameters: the maximum over the ranks of `group`, because some
+// ranks have no part of a parameter. state: this rank's optimizer state by name. Collective.
 std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parameters, const NamedTensors& state,
                                             at::Device device, c10d::ProcessGroup* group);
 

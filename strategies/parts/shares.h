@@ -10,8 +10,8 @@
 namespace dpbench {
 
 // Calls body(i, from, to) for each range of tensor i (with sizes[i] elements) that belongs to share `part` of `parts`.
-// Ranges start at multiples of 64 elements, so that no vector is split and a kernel's scalar tail code runs only at the
-// end of a tensor.
+// Ranges start at multiples of 64 elements, so that no SIMD vector is split and a kernel's scalar tail code runs only
+// at the end of a tensor.
 template <class Body>
 void for_each_in_share(const std::vector<int64_t>& sizes, int part, int parts, const Body& body) {
   constexpr int64_t whole = 64;

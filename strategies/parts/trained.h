@@ -25,7 +25,7 @@ struct TrainedStrategy::Insides {
   std::optional<Optimizer> optimizer = {};
 };
 
-// Base class of the built-in strategies; plug-ins may derive from it too.
+// Base class of dp, dp-upstream, ddp and of gpu with recorded steps; plug-ins may derive from it too.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)

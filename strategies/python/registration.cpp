@@ -17,7 +17,7 @@ namespace {
   throw UsageError(field + "='" + text + "': must be " + allowed);
 }
 
-// Returns the meaning of a field's text. allowed: the words, for the message.
+// Returns the value in `words` for a field's text. allowed: the allowed values as the error message names them.
 template <class Value>
 Value meaning(const std::map<std::string, Value>& words, const std::string& allowed, const std::string& field,
               const std::string& text) {

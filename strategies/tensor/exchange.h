@@ -12,7 +12,8 @@ namespace dpbench::tensor {
 
 class Exchange : public TensorSplit {
  public:
-  // tokens: length of the sequence, if the model has one. phases: records the time of the collectives; may be null.
+  // tokens: length of the sequence, if the model has one. phases: charged with the time of the collectives; may be
+  // null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
   int rank() const override { return axis_.rank; }

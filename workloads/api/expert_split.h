@@ -30,7 +30,8 @@ class ExpertSplit {
 
   // The model calls begin_block() before each of its blocks. name: the block's name, for error messages.
   virtual void begin_block(const std::string& /*name*/) const {}
-  // Returns counts[rank][expert]: the number of rows that the rank sends to the expert. mine: the counts of this rank.
+  // Returns counts[rank][expert]: the number of rows (one per token) that the rank sends to the expert. mine: the
+  // counts of this rank.
   virtual std::vector<std::vector<int64_t>> counts(const std::vector<int64_t>& mine) const = 0;
   // Sends the first sent[0] rows to rank 0, the next sent[1] rows to rank 1, and so on. Returns the received rows in
   // the order of their ranks, received[r] rows from rank r. The backward pass sends the gradients back.

@@ -19,8 +19,7 @@ struct OptimizerSpec {
   double weight_decay = 0;
   double momentum = 0;  // as in torch's SGD, without dampening. SGD only.
   // The learning rate rises linearly in the first warmup_steps steps, then falls as a cosine in decay_steps steps to
-  // final_fraction times its highest value, and stays there. If warmup_steps and decay_steps are 0, the rate is
-  // constant.
+  // final_fraction times its highest value, and stays there. If decay_steps is 0, it stays at its highest value.
   int64_t warmup_steps = 0, decay_steps = 0;
   double final_fraction = 0;
 };
@@ -41,7 +40,7 @@ inline constexpr auto enum_names<Slot> =
 std::vector<Slot> state_slots(const OptimizerSpec& spec);
 // Returns the name of an optimizer-state tensor, "<parameter>.<slot>".
 inline std::string state_name(const std::string& parameter, Slot slot) { return parameter + "." + slot; }
-// Splits the name of an optimizer-state tensor. `slot` is empty if it is not one of the slots above.
+// Splits the name of an optimizer-state tensor. `slot` is empty if the name does not end with one of the slots above.
 struct StateName {
   std::string parameter;
   std::optional<Slot> slot;

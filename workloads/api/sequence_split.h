@@ -24,15 +24,15 @@ struct SequencePlan {
   int64_t layers = 0, head_size = 0;
 };
 
-// Computes attention of some queries over some keys. Tensors are [rows, heads, tokens, head size]. Keys and values may
-// have fewer heads, each shared by a group of query heads. causal: query i sees keys 0 .. i, else all keys.
+// Computes attention of some queries over some keys. Tensors are [samples, heads, tokens, head size]. Keys and values
+// may have fewer heads, each shared by a group of query heads. causal: query i sees keys 0 .. i, else all keys.
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;
   // Returns causal attention over a whole sequence. Autograd computes its gradients.
   virtual at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const = 0;
 
-  // The result of attention over a block of keys. logsumexp [rows, heads, tokens]: log-sum-exp of the scores, which
+  // The result of attention over a block of keys. logsumexp [samples, heads, tokens]: log-sum-exp of the scores, which
   // gives the block's weight when blocks are merged. Undefined: attention without softmax; the outputs of blocks are
   // added.
   struct Result {

@@ -16,8 +16,8 @@ struct Piece {
   int64_t first = 0, size = 0;
 };
 
-// Returns the sizes of a dimension's pieces: multiples of `unit` that differ by at most one unit, the larger ones
-// first. `size` must be a multiple of `unit`.
+// Returns the sizes of a dimension's pieces, one per rank: multiples of `unit` that differ by at most one unit, the
+// larger ones first. `size` must be a multiple of `unit`.
 inline std::vector<int64_t> even_pieces(int64_t size, int ranks, int64_t unit = 1) {
   const int64_t units = size / unit, each = units / ranks, more = units % ranks;
   std::vector<int64_t> sizes;
@@ -67,8 +67,8 @@ class TensorSplit {
   // Returns the whole activation, for layers with divided output features. The backward pass sums the gradient of x
   // over ranks.
   virtual at::Tensor enter(const at::Tensor& x) const = 0;
-  // Returns the sum of product(x) over ranks, for layers with divided input features. product() must compute each
-  // sample independently of the others.
+  // Returns the sum of product(x) over ranks, for layers with divided input features; if the sequence is cut, only this
+  // rank's piece of the sum. product() must compute each sample independently of the others.
   using Product = std::function<at::Tensor(const at::Tensor& x)>;
   virtual at::Tensor leave(const at::Tensor& x, const Product& product) const = 0;
   // Returns the concatenation of all ranks' pieces along a dimension, on every rank.

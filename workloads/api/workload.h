@@ -20,8 +20,8 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;  // int64: index in the data set of each sample in `input`
-  int64_t rows() const { return ids.size(0); }
+  at::Tensor ids;                               // int64: index in the data set of each sample in `input`
+  int64_t rows() const { return ids.size(0); }  // Returns the number of samples.
 };
 
 // All inputs of a forward pass besides the samples. With these values, a dropout mask does not depend on how samples
@@ -53,10 +53,10 @@ class Model : public torch::nn::Module {
   const std::vector<Block>& blocks() const { return blocks_; }
   // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
   // The default is an empty plan: the model cannot be divided. Throws UsageError if the model can be divided, but not
-  // among this many ranks.
+  // among this many ranks or not with its settings (such as experts).
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
   // Returns the properties of the model that context parallelism needs. The default: the model's samples are not
-  // sequences.
+  // sequences. Throws UsageError if settings of the model (such as experts) exclude context parallelism.
   virtual SequencePlan sequence_plan() const { return {}; }
   // Returns how the model's experts are cut for expert parallelism over this many ranks. The default is an empty plan:
   // the model has no experts. Throws UsageError if there are fewer experts than ranks.
@@ -153,10 +153,10 @@ struct WorkloadInfo {
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
   // True if the model is written in Python: a rank is then a process of a Python interpreter.
   bool python = false;
-  // True for a probe (a test model of the conformance suite), which the command `run` does not list.
+  // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
-  // True for a probe that the conformance suite runs on every backend and in every scenario, even in its short form,
-  // which skips slow scenarios for other workloads.
+  // True for a probe for which the short form of the conformance suite too runs slow scenarios, unless a parameter is
+  // large. Such a probe runs on every backend, except in the largest of several randomly drawn worlds.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.

@@ -15,7 +15,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Thrown if this machine cannot run the request (no GPU, backend not built). The process exits with code 77.
+// Thrown if this machine or this LibTorch cannot run the request (no GPU, backend not built). The process exits with
+// code 77.
 class Unavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

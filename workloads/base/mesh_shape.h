@@ -100,7 +100,8 @@ struct DataPlace {
 };
 
 // Returns the shape that a text such as "dp=2,tp=2" describes, without axes of one rank. Throws UsageError for an
-// unknown axis (listing the known ones), for an axis named twice, and for any other text that is not a mesh.
+// unknown axis (naming the known ones), for an axis named twice, for too many ranks, and for any other text that is not
+// a mesh.
 inline MeshShape parse_mesh(const std::string& text) {
   MeshShape shape;
   if (text.empty()) return shape;

@@ -1,5 +1,5 @@
-// A table of named entries, filled by static initialisers before main. There is one table each for workloads,
-// strategies and backends, all in the library dpbench_core.
+// A table of named entries, filled by static initialisers (before main, or when a plug-in is loaded). There is one
+// table each for workloads, strategies and backends, all in the library dpbench_core.
 #pragma once
 
 #include <deque>

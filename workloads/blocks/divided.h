@@ -17,8 +17,8 @@ namespace dpbench {
 // whole_inputs: it receives all features, and takes this rank's piece of them.
 enum class Cutting { none, outputs, inputs, whole_inputs };
 
-// Returns the cutting of layer number `depth` of a stack: outputs and inputs in turn. The last layer never cuts its
-// outputs: it stays whole, or cuts its inputs if it is the only layer.
+// Returns the cutting of layer number `depth` of a stack: outputs and inputs in turn. If the turn of the last layer is
+// outputs, it stays whole instead, or cuts its inputs if it is the only layer.
 inline Cutting cutting_of(int64_t depth, int64_t layers) {
   if (layers == 1) return Cutting::whole_inputs;
   if (depth % 2 == 1) return Cutting::inputs;
@@ -28,7 +28,7 @@ inline Cutting cutting_of(int64_t depth, int64_t layers) {
 struct StackLayer {
   std::string name;                 // name of the layer; its parameters are name.weight and, with has_bias, name.bias
   int64_t inputs = 0, outputs = 0;  // numbers of features
-  int64_t pixels_in = 1, pixels_out = 1;  // values of each feature per sample
+  int64_t pixels_in = 1, pixels_out = 1;  // numbers of values of a feature per sample
   bool has_bias = true;
   std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
 };

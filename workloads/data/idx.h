@@ -18,8 +18,8 @@ class IdxFile {
   const std::vector<int64_t>& sizes() const { return sizes_; }
   int64_t bytes() const { return bytes_; }
 
-  // Reads all data; may be called once. `out` must hold bytes() bytes. Throws UsageError if the file is shorter or
-  // longer.
+  // Reads all data; may be called once. `out` must hold bytes() bytes. Throws UsageError if the file is shorter, longer
+  // or damaged.
   void read(std::span<uint8_t> out);
   // Checks the file as read() does, without keeping the data. A no-op for a plain file, whose size has been checked.
   void skim();

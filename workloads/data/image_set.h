@@ -1,5 +1,5 @@
-// A set of 28x28 images and labels in memory shared by the ranks of a host. Each image is generated or read once, by
-// one rank.
+// A set of 28x28 images and labels in memory shared by the ranks of a host. Each image is generated or read by one
+// rank; others generate it again only if that rank does not finish in time.
 #pragma once
 
 #include <cstdint>

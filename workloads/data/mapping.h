@@ -16,10 +16,12 @@ class Mapping {
 
   std::byte* data() const { return data_; }
 
-  // Allocates file system space for the byte range, so that writing to it cannot raise SIGBUS.
+  // Allocates file system space for the byte range, so that writing to it cannot raise SIGBUS. A no-op for private
+  // memory and on file systems without fallocate().
   void reserve(size_t offset, size_t bytes) const;
 
-  // A lock on the mapping that excludes other processes and threads. The kernel releases it when the process dies.
+  // A lock on a shared mapping that excludes other processes and threads; it does nothing for private memory. The
+  // kernel releases it when the process dies.
   class Lock {
    public:
     explicit Lock(const Mapping& mapping);

@@ -22,7 +22,7 @@ std::string named(std::string_view name) {
   return "'" + std::string(name.substr(0, longest)) + (name.size() > longest ? "..." : "") + "'";
 }
 
-// Returns the tensor's size in bytes; nullopt if the product of its non-zero dimensions exceeds 63 bits.
+// Returns the tensor's size in bytes; nullopt if the size of an element times all non-zero dimensions exceeds 63 bits.
 std::optional<uint64_t> bytes_of(const StoredTensor& tensor) {
   int64_t bytes = static_cast<int64_t>(safetensors_width(tensor.dtype));
   bool empty = false;

@@ -25,7 +25,7 @@ struct SafetensorsHeader {
 };
 
 inline constexpr uint64_t safetensors_prefix = 8;  // size in bytes of the length field at the start of a file
-// Largest header in bytes, the limit of the reference implementation.
+// Largest header that is accepted, in bytes. The safetensors library itself accepts up to 100,000,000.
 inline constexpr uint64_t safetensors_max_header = 100 << 20;
 
 // Returns the bytes per element of a dtype; 0 if the dtype is unknown or smaller than a byte.

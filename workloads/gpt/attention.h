@@ -19,7 +19,7 @@ namespace dpbench::gpt {
 class Rotary {
  public:
   Rotary(int64_t positions, int64_t head_size);
-  // x: [rows, heads, tokens, head size]. positions: positions of the tokens in the sequence.
+  // x: [samples, heads, tokens, head size]. positions: positions of the tokens in the sequence.
   at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:
@@ -37,7 +37,7 @@ class Rotary {
 class Attention : public torch::nn::Module {
  public:
   Attention(const Shape& shape, const InitialWeights& weights);
-  // x: [rows, tokens, hidden]
+  // x: [samples, tokens, hidden]
   at::Tensor forward(const at::Tensor& x, const ModelSplit& split = {}) const;
 
  private:

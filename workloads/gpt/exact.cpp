@@ -1,5 +1,5 @@
-// The workload gpt-exact: a gpt model that computes with small whole numbers. Sums are exact in any order, so a correct
-// strategy is bit-identical to the reference. A lost, doubled or misplaced contribution changes a whole number.
+// The workload gpt-exact: a gpt model that computes with small whole numbers. Sums are exact in any order, so all
+// correct strategies give the same bits. A lost, doubled or misplaced contribution changes a whole number.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -117,7 +117,7 @@ Experts::Experts(const Shape& shape, const InitialWeights& weights) : shape_(sha
   down_ = dense("down_proj", shape.mlp, shape.hidden, residual_spread(shape));
 }
 
-// Returns the balance loss of each sequence. scores: the router's scores [rows, tokens, experts]. uses: how often a
+// Returns the balance loss of each sequence. scores: the router's scores [samples, tokens, experts]. uses: how often a
 // token uses an expert, in the same shape.
 at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses) const {
   // The exact model takes sums instead of means, to stay in whole numbers.
@@ -134,7 +134,7 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   const at::Tensor scores = shape_.exact ? logits : logits.softmax(-1);
   // Use a stable sort, because topk() does not define which of two equal scores comes first.
   const at::Tensor experts = scores.detach().argsort(/*stable=*/true, /*dim=*/-1, /*descending=*/true).narrow(-1, 0, k);
-  const at::Tensor uses = at::one_hot(experts, shape_.experts);  // [rows, tokens, top_k, experts]
+  const at::Tensor uses = at::one_hot(experts, shape_.experts);  // [samples, tokens, top_k, experts]
   Choice choice;
   choice.experts = experts.reshape({rows * tokens, k});
   choice.balance = balance_of(scores, uses.sum(2).to(scores.scalar_type()));
@@ -149,7 +149,7 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   return choice;
 }
 
-// Returns the outputs of this rank's experts. rows: sorted by expert. counts: rows per expert.
+// Returns the outputs of this rank's experts. rows: the experts' tokens, sorted by expert. counts: rows per expert.
 at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
   const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts);
   std::vector<at::Tensor> hidden = up_->forward(inputs);
@@ -158,8 +158,8 @@ at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>&
   return at::cat(down_->forward(hidden));
 }
 
-// Sends rows to the ranks of their experts and returns the outputs in the same order. rows: sorted by expert, over all
-// experts of the layer. counts: rows per expert.
+// Sends rows to the ranks of their experts and returns the outputs in the same order. rows: the tokens for all experts
+// of the layer, sorted by expert. counts: rows per expert.
 at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                     const ExpertSplit& split) const {
   const std::vector<int64_t> sizes = even_pieces(shape_.experts, split.ranks());

@@ -20,7 +20,8 @@ ExpertPlan expert_plan_of(const Shape& shape, int ranks);
 class ExpertDense : public torch::nn::Module {
  public:
   ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, double spread, const InitialWeights& weights);
-  // Returns the outputs of the layer per expert: rows[i] times the matrix of expert i, plus its bias.
+  // Returns the outputs of the layer per expert: rows[i], the tokens of expert i, times that expert's matrix, plus its
+  // bias.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
@@ -32,16 +33,16 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const InitialWeights& weights);
 
   struct Output {
-    at::Tensor y;        // [rows, tokens, hidden]
-    at::Tensor balance;  // [rows]: balance loss of each sequence; 1 if it uses the experts evenly
+    at::Tensor y;        // [samples, tokens, hidden]
+    at::Tensor balance;  // [samples]: balance loss of each sequence; 1 if it uses the experts evenly
   };
-  // x: [rows, tokens, hidden]. split: null if this rank has all experts.
+  // x: [samples, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // [tokens of all rows, top_k]
+    at::Tensor experts, weights;  // [tokens of all samples, top_k]
     at::Tensor kept;              // same shape: false if the expert drops the token; undefined: all are kept
     at::Tensor balance;
   };

@@ -25,8 +25,8 @@ int64_t parameters(const Shape& shape, Part part, const Cut& cut);
 
 // Bytes of a block's activations for one micro-batch. The head includes the loss.
 struct Activations {
-  // Bytes kept from the forward to the backward pass, without parameters and the block's output. The next block counts
-  // that output, its input, if it keeps it.
+  // Bytes kept from the forward to the backward pass, without parameters and the block's output. If the next block
+  // keeps that output, its input, the bytes count there.
   double kept = 0;
   double casts = 0;   // bfloat16 copies of weights, kept for the backward pass
   double output = 0;  // the block's output; for the head, the logits

@@ -16,7 +16,7 @@ namespace dpbench::gpt {
 namespace {
 
 constexpr const char* default_model = "small";
-constexpr int64_t test_part = 10;    // the last tenth of the rows is kept for evaluation
+constexpr int64_t test_part = 10;    // the last tenth of the samples is kept for evaluation
 constexpr double temperature = 0.8;  // sampling temperature; below 1 favors likely tokens
 
 // Returns tokens as text. Bytes become characters, or ? if they cannot be printed; other tokens become numbers.

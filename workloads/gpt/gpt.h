@@ -27,7 +27,7 @@ class Gpt : public Workload {
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
   double flop_per_sample() const override { return shape_.flop_per_row(); }
-  // Continues the first half of the first test row. Returns characters if the tokens are bytes, else numbers.
+  // Continues the first half of the first test sample. Returns characters if the tokens are bytes, else numbers.
   std::string continued(const Forward& forward, int64_t tokens, uint64_t seed) const override;
   Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
@@ -42,8 +42,8 @@ class Gpt : public Workload {
   at::Tensor logits(const at::Tensor& output) const;
   at::Tensor balance_loss(const at::Tensor& output, const at::Tensor& target) const;
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;
-  // Pads each row after a pseudo-random number of tokens, which depends on the row alone: at least one, on average half
-  // of the row.
+  // Pads each sample after a pseudo-random number of tokens, which depends only on its row in the data: at least one,
+  // on average half of the sample.
   void pad(const at::Tensor& rows, at::Tensor& input, at::Tensor& target) const;
 
   Shape shape_;

@@ -59,8 +59,8 @@ class Embedding : public torch::nn::Module {
   at::Tensor weight_;
 };
 
-// Returns the matrix product of x, over its last dimension, with the transposed weight. For the computation, zeros pad
-// the weight's rows to a multiple of `multiple`.
+// Returns the matrix product of x, over its last dimension, with the transposed weight. For the computation, rows of
+// zeros pad the weight until their number is a multiple of `multiple`.
 at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
 // Returns the logits. On a GPU, zeros pad the vocabulary to a multiple of 8, because bfloat16 kernels take several
 // times as long with sizes such as 50257.
@@ -78,6 +78,7 @@ class Norm : public torch::nn::Module {
 };
 
 // Returns the input of an MLP's last matrix: gelu(up) for gpt2, silu(gate) * up for llama. gate: undefined for gpt2.
+// exact: ReLU replaces GELU and SiLU.
 at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up);
 
 // The MLP of a layer: two matrices with GELU between them for gpt2, SwiGLU for llama: down(silu(gate(x)) * up(x)).

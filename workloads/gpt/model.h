@@ -1,5 +1,6 @@
 // The model of the workload gpt: a decoder-only transformer as a list of blocks (embed, one per layer, norm, head).
-// Parameters have the names of Hugging Face's Llama, so a saved model of style llama can be loaded into it.
+// Parameters have the names of Hugging Face's Llama, so Hugging Face can load a saved model of style llama without
+// experts.
 #pragma once
 
 #include <memory>
@@ -9,8 +10,8 @@
 
 namespace dpbench::gpt {
 
-// input: token ids [rows, tokens]. Output: logits [rows, tokens, vocab]; with experts, an extra last column holds the
-// balance losses of the token's sequence, summed over layers.
+// input: token ids [samples, tokens]. Output: logits [samples, tokens, vocab]; with experts, an extra last column holds
+// the balance losses of the token's sequence, summed over layers.
 std::shared_ptr<Model> make_model(const Shape& shape, uint64_t seed);
 
 }  // namespace dpbench::gpt

@@ -13,7 +13,7 @@ namespace dpbench::gpt {
 // ranks.
 TensorPlan plan_of(const Shape& shape, int ranks);
 
-// Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [rows, tokens, columns].
+// Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [samples, tokens, columns].
 at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
                                const TensorSplit& split);
 

@@ -29,7 +29,7 @@ struct Shape {
   double balance = 0.01;  // factor of the balance loss, which makes the router use all experts equally
   bool tied = true;       // the head uses the weight of the token embedding
   double dropout = 0;     // dropout rate of the embeddings and of each layer's outputs
-  bool padding = false;   // rows have different lengths; the padding after them has no target
+  bool padding = false;   // samples have different lengths; the padding after them has no target
   // True for the workload gpt-exact: every value is a small whole number, so that sums are exact in any order. Weights
   // are -1, 0 or 1. Clamping replaces norms and softmax, ReLU replaces GELU and SiLU, and there are no rotary
   // positions.
@@ -41,7 +41,7 @@ struct Shape {
   int64_t head_size() const { return hidden / heads; }
   // Returns the number of parameters of the matrices that multiply a token; a tied embedding counts as the head.
   int64_t multiplied_parameters() const;
-  // Returns the floating-point operations of one training step on a row: forward and backward pass, by the formula
+  // Returns the floating-point operations of one training step on a sample: forward and backward pass, by the formula
   // 6 x parameters x tokens + 12 x layers x hidden x tokens^2.
   double flop_per_row() const;
 };

@@ -15,14 +15,15 @@ std::string_view built_in_text();
 // A sequence of token ids below a vocabulary size.
 class Tokens {
  public:
-  // path: a file of token ids, which are uint16 in a .bin file, the only tensor of whole numbers in a .safetensors file
-  // and the bytes of any other file; if empty, the bytes of the built-in text. Throws UsageError if the file cannot be
-  // read or a token is not below `vocab`.
+  // path: a file of token ids, which are uint16 in a .bin file, the only tensor (of whole numbers) in a .safetensors
+  // file and the bytes of any other file; if empty, the bytes of the built-in text. Throws UsageError if the file
+  // cannot be read or one of the first 2^20 tokens is not below `vocab`.
   Tokens(const std::string& path, int64_t vocab);
 
   bool are_bytes() const { return ids_.scalar_type() == at::kByte; }
   int64_t count() const { return ids_.numel(); }
-  // Returns the tokens at these positions, as int64 in the positions' shape.
+  // Returns the tokens at these positions, as int64 in the positions' shape. Throws UsageError if one is not below the
+  // vocabulary size.
   at::Tensor at(const at::Tensor& positions) const;
 
  private:

@@ -1,5 +1,5 @@
-// While an object of this class exists, bfloat16 autocast is enabled on its thread. Construct it on the thread that
-// runs the pass.
+// While an object constructed with on = true exists, bfloat16 autocast is enabled on its thread. Construct it on the
+// thread that runs the pass.
 //
 // torch's cache of cast weights stays off: all threads of a process share it, so one thread's clear_cache() would
 // change the bits of another thread's pass. A weight is cast at each use, and the gradients of its uses are added in

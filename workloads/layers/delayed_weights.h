@@ -14,7 +14,8 @@ namespace dpbench {
 class DelayedWeights {
  public:
   // While a Scope exists, linear layers called on its thread leave their weight gradients to `to`: their backward pass
-  // stores what the product needs, and compute() multiplies it. Does nothing if `to` is null.
+  // stores the factors of the matrix product, and compute() multiplies them. If `to` is null, linear layers compute
+  // their weight gradients themselves.
   class Scope {
    public:
     explicit Scope(std::shared_ptr<DelayedWeights> to);

@@ -1,5 +1,5 @@
-// Loss functions, averaged over the samples. Outputs that autocast left in a 16-bit dtype are converted to float32
-// first.
+// Loss functions, averaged over the samples (mean_squared_error(): over all elements). Outputs that autocast left in a
+// 16-bit dtype are converted to float32 first.
 #pragma once
 
 #include <ATen/core/Tensor.h>

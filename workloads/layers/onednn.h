@@ -7,7 +7,8 @@
 
 namespace dpbench {
 
-// While an object of this class exists, layers called on its thread use oneDNN (or do not, if `on` is false).
+// While an object of this class exists, linear layers called on its thread use oneDNN for large float32 products (or do
+// not, if `on` is false).
 class OneDnnProducts {
  public:
   explicit OneDnnProducts(bool on);

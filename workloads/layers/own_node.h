@@ -32,8 +32,8 @@ inline void enter_own_node(const torch::autograd::Node& node) {
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
-// True if custom autograd nodes are usable. False with torch's runtime, under autocast, where torch's nodes cast, and
-// on a GPU, where the overhead of nodes rarely matters.
+// True if custom autograd nodes are usable: in the fast runtime, with gradients enabled, for a contiguous CPU tensor.
+// False under autocast, where torch's nodes cast, and on a GPU, where the overhead of nodes rarely matters.
 inline bool plain_on_cpu(const at::Tensor& input) {
   return runtime() == Runtime::fast && at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
          !at::autocast::is_autocast_enabled(at::kCPU);

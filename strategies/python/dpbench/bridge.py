@@ -14,7 +14,7 @@ from dpbench.errors import UsageError, line_of
 native = None  # dpbench's library
 files = []     # the user's plug-in files
 running = ""   # the plug-in file that is being run
-handlers = {}  # functions of (object, number) that answer requests, by the request's name
+handlers = {}  # functions that answer requests, by the request's name; see call() for their arguments
 
 
 def handler(function):
@@ -40,7 +40,8 @@ def answer(tensors, names=()):
 
 @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 def call(request, number, argument):
-    """Answers a request of the library. Returns a value of Outcome (strategies/python/call.h)."""
+    """Answers a request of the library. number: the strategy, model or workload; argument: such as the step. Returns a
+    value of Outcome (strategies/python/call.h)."""
     try:
         handlers[request](number, argument)
         return 0

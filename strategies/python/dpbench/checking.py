@@ -9,7 +9,7 @@ from dpbench import program
 
 
 class Wrong(AssertionError):
-    """Raised if a check has failed. Its text describes each failed check."""
+    """Raised by check() if a check of the strategy has failed. The text describes each failed check."""
 
 
 def flags_of(flags):
@@ -24,7 +24,8 @@ def flags_of(flags):
 
 
 def called(command, plugin, flags):
-    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report."""
+    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report, which is
+    None if dpbench printed none."""
     flags = {"python": sys.executable, **flags}
     if plugin is not None:
         flags["plugin"] = os.path.abspath(plugin)
@@ -43,7 +44,8 @@ def words_of(case, row):
 
 
 def check(plugin, strategy, **flags):
-    """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong unless all checks pass. Returns the report."""
+    """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong if a check fails, and RuntimeError if dpbench
+    ends with another error. Returns the report."""
     code, report = called("check", plugin, {"strategy": strategy, **flags})
     failed = [words_of(case, row) for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
     if failed:

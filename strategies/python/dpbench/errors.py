@@ -11,7 +11,8 @@ class UsageError(Exception):
 
 
 def line_of(error, files):
-    """Returns the exception's type, the first line of its text, and the innermost line of the user's files."""
+    """Returns the exception's type, the first line of its text, and the innermost line of the user's files (or, if it
+    passed through none, outside of this package)."""
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if os.path.dirname(os.path.abspath(frame.filename)) != PACKAGE]
     own = [frame for frame in frames if frame.filename in files] or outside

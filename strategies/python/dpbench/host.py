@@ -12,7 +12,7 @@ def main():
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
-    os.dup2(2, 1)  # stdout is for the catalogue only: prints of plug-ins go to stderr
+    os.dup2(2, 1)  # stdout carries only the worker's own output, which dpbench reads: prints of plug-ins go to stderr
     require_torch(built_with)
     files, arguments = python_files(arguments)
     from dpbench import bridge

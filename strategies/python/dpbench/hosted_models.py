@@ -16,7 +16,8 @@ drawing = threading.Lock()  # held while a model is built: its constructor draws
 
 
 def fields_of(number, entry):
-    """Returns a workload's registered fields. Takes the number of samples from its class if it is not registered."""
+    """Returns a workload's registered fields. If the number of samples is not among them, takes it from the attribute
+    `samples` or from data()."""
     fields = dict(entry.fields)
     instance = instance_of(number).user
     if "samples" not in fields:
