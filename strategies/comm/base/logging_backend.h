@@ -75,6 +75,16 @@ class LoggingBackend : public Inner {
                        all_pieces(inputs, outputs));
     return Inner::reduce_scatter(outputs, inputs, options);
   }
+  // An all-to-all is described by its name alone, because its sizes may differ between ranks.
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    const LogScope log(*this, {.op = "alltoall"}, {});
+    return Inner::alltoall(outputs, inputs, options);
+  }
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
+    const LogScope log(*this, {.op = "alltoall"}, {});
+    return Inner::alltoall_base(output, input, output_sizes, input_sizes, options);
+  }
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     const LogScope log(*this, {.op = "barrier"}, {});
     return Inner::barrier(options);

@@ -18,6 +18,10 @@ class NoOpBackend : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return 0; }
   WorkPtr allgather(Lists&, Tensors&, const c10d::AllgatherOptions&) override { return {}; }
   WorkPtr reduce_scatter(Tensors&, Lists&, const c10d::ReduceScatterOptions&) override { return {}; }
+  WorkPtr alltoall_base(at::Tensor&, at::Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
+                        const c10d::AllToAllOptions&) override {
+    return {};
+  }
   WorkPtr barrier(const c10d::BarrierOptions&) override { return {}; }
 };
 
@@ -52,6 +56,13 @@ TEST_F(LoggedCalls, TheSizeOfTheRanksOwnTensorIsLoggedWhenTheTensorListIsEmpty) 
   backend_->allgather(none, own_piece, {});
   backend_->reduce_scatter(own_piece, none, {});
   EXPECT_EQ(calls_, (std::vector<std::string>{"allgather of 3 Float", "reduce_scatter of 3 Float (sum)"}));
+}
+
+TEST_F(LoggedCalls, AnAllToAllIsLoggedWithoutItsSizesWhichMayDifferBetweenRanks) {
+  at::Tensor received = at::ones(3), sent = at::ones(5);
+  std::vector<int64_t> received_sizes{1, 2}, sent_sizes{1, 4};
+  backend_->alltoall_base(received, sent, received_sizes, sent_sizes, {});
+  EXPECT_EQ(calls_, std::vector<std::string>{"alltoall"});
 }
 
 TEST_F(LoggedCalls, LaterCallsAreLoggedAfterALoggingError) {
