@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """layers.py [ROOT]: fails if a source file or test includes a header of a higher layer, or uses a third-party header or
-a CPU intrinsic outside the places allowed for it."""
+an x86 builtin outside the places allowed for it."""
 import pathlib
 import re
 import sys
@@ -86,7 +86,8 @@ PLACES = {
 }
 # Folders within the places of PLACES that must not include any third-party header.
 BARE = ("strategies/schedule/",)
-# Pattern of CPU-specific intrinsics, and the only file that may use them: it has a portable fallback.
+# Pattern of GCC's x86 builtins, and the only file that may use them: it has a portable fallback. The pattern does not
+# match the intrinsics of headers, such as _mm_sfence.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

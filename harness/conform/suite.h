@@ -27,8 +27,9 @@ struct CheckRequest {
   at::ScalarType dtype = at::kFloat;  // working dtype of the checks; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
-  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. The scenario `unwatched`, which
-  // runs like a timed case, uses both. The other scenarios use at most own_rows samples. 0: chosen by the seed.
+  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. 0: chosen by the seed. The
+  // scenario `unwatched`, which runs like a timed case, uses both, but fewer samples if its time limit is short. The
+  // other scenarios use at most own_rows samples, or two if own_rows is 1.
   int64_t own_rows = 0, own_micros = 0;
   std::optional<double> own_clip = {};  // limit on the gradient's norm in the scenario `unwatched`
   double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`

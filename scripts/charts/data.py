@@ -7,7 +7,8 @@ import math
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-WORDED = ("model", "scale", "accumulate", "recompute")  # settings for which Case.setting has words of its own
+# Settings that Case.setting reads from the case's fields, so it skips them among the settings in the case's id.
+WORDED = ("model", "scale", "accumulate", "recompute")
 BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 

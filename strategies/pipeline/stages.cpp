@@ -32,8 +32,8 @@ std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t s
   return sizes;
 }
 
-// Returns each tensor of `items` once, under its first name, with the stages that use it. list_of: returns the tensors
-// of a layer.
+// Returns each tensor of `items` once, under its first name, with the stages that use it (stage 0 if none does).
+// list_of: returns the tensors of a layer.
 template <class Items, class ListOf>
 std::vector<Placed> placed(const Items& items, const Model& model, const std::vector<Stage>& stages,
                            const ListOf& list_of) {

@@ -61,7 +61,7 @@ def loaded_by(*words):
 
 
 class CpuOnly(unittest.TestCase):
-    def test_cpu_runs_do_not_load_cuda_libraries(self):
+    def test_cpu_runs_load_no_cuda_libraries_besides_those_of_libtorch_cpu(self):
         commands = [("--strategy", "cpu,ddp", "--cpus", "2", "--workload", "random-linear", "--quick", "-o", "none")]
         devices = subprocess.run([os.path.join(BUILD, "bin/dpbench"), "list", "devices", "-o", "json"], capture_output=True, check=True).stdout
         if not json.loads(devices)["gpus"]:  # with a GPU these commands load the CUDA library
@@ -119,7 +119,7 @@ class CpuOnly(unittest.TestCase):
             self.assertEqual(places_of(["libtorch_cuda.so", "libcudart.so.13", "libnone.so"], listing),
                              {"libtorch_cuda.so": f"{folder}/torch/lib/libtorch_cuda.so", "libcudart.so.13": str(beside)})
 
-    def test_the_cuda_library_is_linked_with_z_defs(self):
+    def test_if_the_cuda_library_is_built_it_is_linked_with_z_defs(self):
         with open(os.path.join(BUILD, "build.ninja"), encoding="utf-8") as file:
             links = re.findall(r"^build lib/libdpbench_cuda\.so:.*\n(?:  .*\n)*?  LINK_FLAGS = (.*)", file.read(), re.MULTILINE)
         for flags in links:

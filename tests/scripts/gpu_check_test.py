@@ -160,7 +160,7 @@ class Parts(Fixture):
             self.out = self.folder / f"out{code}"
             self.assertIn("| missed |", self.gpu_check(*flags, code=code, gpu=True).stdout)
 
-    def test_a_worker_that_cannot_run_fails_the_parts_with_the_reason(self):
+    def test_every_part_fails_with_the_reason_if_the_worker_or_its_cuda_library_cannot_be_used(self):
         missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
         for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),
                                (f"echo '{missing}'", "libcufile.so.0: not found"),

@@ -158,7 +158,7 @@ class Layers(unittest.TestCase):
         places = [*ALLOWED, *(component + layer for component, layers in LAYERS.items() for layer in layers)]
         self.assertEqual([place for place in places if not (ROOT / place).exists()], [])
 
-    def test_a_cpu_intrinsic_outside_its_designated_file_is_reported(self):
+    def test_a_builtin_ia32_call_outside_spin_pause_h_is_reported(self):
         text, place = "void wait() { __builtin_ia32_pause(); }\n", "strategies/comm/base/spin_pause.h"
         found = {("strategies/parts/replica_threads.cpp", "__builtin_ia32_pause"): f"belongs only in {place}"}
         self.assertEqual(run({"strategies/parts/replica_threads.cpp": text}), (1, found))

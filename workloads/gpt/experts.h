@@ -25,7 +25,8 @@ class ExpertDense : public torch::nn::Module {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
-  at::Tensor weight_, bias_;  // [experts, outputs, inputs] and [experts x outputs]
+  at::Tensor weight_;  // [experts, outputs, inputs]
+  at::Tensor bias_;    // [experts * outputs]; undefined for llama
 };
 
 class Experts : public torch::nn::Module {

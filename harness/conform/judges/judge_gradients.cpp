@@ -41,8 +41,8 @@ std::string place(const Trial& trial, const Finding& finding, const at::Tensor& 
          std::to_string(finding.rank) + ", step " + std::to_string(finding.step) + ", scenario " + trial.scenario.name;
 }
 
-// Calls measure(step, rank, parameter) for every expected gradient. Returns the largest error and the first place where
-// an error exceeds the bound.
+// Calls measure(step, rank, parameter) for every expected gradient, but once for ranks that report the same tensor.
+// Returns the largest error and the first place where an error exceeds the bound.
 template <class Measure>
 Finding scan(const Trial& trial, double bound, Measure measure) {
   Finding finding;

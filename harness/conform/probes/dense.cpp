@@ -1,5 +1,5 @@
 // Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a small bucket
-// next to an empty parameter; a parameter larger than the limits that backends and buckets have by default.
+// next to an empty parameter; a parameter larger than 1 MiB, the size of ddp's first bucket and of a slot of shm.
 #include <memory>
 #include <string>
 #include <vector>

@@ -74,8 +74,8 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   const bool in_backward = memory.gradients > 0, frees = layout.sharding == Sharding::parameters;
   memory.gradients /= shards;
   if (frees) memory.parameters /= shards;
-  // At the end of the forward passes, the last unit (head or layer) is gathered. During a backward pass, two more
-  // layers are gathered, and one layer has whole gradients.
+  // At the end of the forward passes, the last unit (head or layer) is gathered. During a backward pass, two layers are
+  // gathered in addition to this unit, and one layer has whole gradients.
   const auto gathered = [&](double layers) {
     const double last = units.other > 0 ? units.other : units.layer;
     return frees ? std::min(layout.reshard ? last + layers * units.layer : whole, whole) * (layout.narrow ? 0.5 : 1)

@@ -81,8 +81,8 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   return work;
 }
 
-// Begins a collective, and finishes it if all ranks have arrived. Returns false if the backend's thread has to finish
-// it.
+// Begins a collective, waits briefly for the other ranks, and finishes it if they arrive. Returns false if the
+// backend's thread has to finish it.
 bool ShmBackend::try_inline(Task& task) {
   try {
     collectives_.begin(task.jobs[0]);

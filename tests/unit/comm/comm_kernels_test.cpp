@@ -97,7 +97,7 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       }
 }
 
-TEST(Kernels, AverageOnlyFloatingTypes) {
+TEST(Kernels, ExistForAveragesOfFloatingTypesOnly) {
   for (const auto [element, dtype] : kTypes)
     EXPECT_EQ(find_reduce(Reduction::avg, element) != nullptr, at::isFloatingType(dtype)) << dtype;
 }

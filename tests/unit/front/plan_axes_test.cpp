@@ -255,7 +255,7 @@ TEST(Plan, CpuRanksUseShmUnlessSeveralHostsHaveOneRankEach) {
   }
 }
 
-TEST(Plan, CpuRanksOnSeparateHostsUseTheShmBackendIfGlooIsMissing) {
+TEST(Plan, OneCpuRankPerHostUsesASharedMemoryBackendIfThereIsNoOther) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin());
   Selection what = launched(2, 1);

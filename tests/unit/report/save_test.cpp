@@ -270,7 +270,7 @@ TEST_F(Save, RefusesANameThatIsAlsoAPath) {
   EXPECT_NE(refusal.find("./main"), std::string::npos) << refusal;
 }
 
-TEST_F(Save, ANameMeansAnUnsavedBaselineOnlyIfItIsPlainAndUnused) {
+TEST_F(Save, ANameMeansAnUnsavedBaselineOnlyIfItIsPlainAndNoBaselineRunOrFileHasIt) {
   save_baseline(report("one"), results_, "main");
   RunDirectory(results_, id).save(report(id), true);
   EXPECT_TRUE(is_unsaved_baseline("next", results_));
