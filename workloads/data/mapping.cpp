@@ -54,9 +54,14 @@ void Mapping::reserve(size_t offset, size_t bytes) const {
 Mapping::Lock::Lock(const Mapping& mapping) : fd_(-1) {
   if (mapping.fd_ < 0) return;
   fd_ = open(mapping.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  while (fd_ >= 0 && flock(fd_, LOCK_EX) != 0)
-    if (errno != EINTR) break;
   if (fd_ < 0) fail("cannot lock", mapping.path_);
+  while (flock(fd_, LOCK_EX) != 0) {
+    if (errno == EINTR) continue;
+    const int error = errno;
+    close(fd_);
+    errno = error;
+    fail("cannot lock", mapping.path_);
+  }
 }
 
 Mapping::Lock::~Lock() {
