@@ -90,9 +90,6 @@ const Schedule& Schedules::of(int microbatches) {
   const auto known = made_.find(microbatches);
   if (known != made_.end()) return known->second;
   const Schedule schedule = computations_of(microbatches);
-  if (schedule.pipelines > 1)
-    throw UsageError(options_.owner + ".schedule=" + schedule.name + " has every stage twice, which " + options_.owner +
-                     " does not run");
   return made_.emplace(microbatches, has_transfers(schedule) ? schedule : lower(schedule)).first->second;
 }
 

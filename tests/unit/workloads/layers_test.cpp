@@ -149,9 +149,9 @@ TEST(DelayedWeights, DoNotKeepTheGraphOfTheirInput) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_();
   const auto delayed = std::make_shared<DelayedWeights>();
   const DelayedWeights::Scope scope(delayed);
-  at::Tensor hidden = linear(at::randn({7, 6}, own_generator(2)), weight, {});
+  at::Tensor hidden = linear(at::randn({7, 6}, own_generator(2)), weight, at::Tensor());
   const c10::weak_intrusive_ptr<at::TensorImpl> watched(hidden.getIntrusivePtr());
-  linear(hidden, weight, {}).sum().backward();
+  linear(hidden, weight, at::Tensor()).sum().backward();
   hidden.reset();
   EXPECT_TRUE(watched.expired());
 }
