@@ -122,7 +122,9 @@ def distribution(cases, looks):
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
         axes.set_xlabel("relative to the case's median, %")
-        note += f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, the slowest among them." if thinned else ""
+        if thinned:
+            note += (f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, "
+                     "the slowest among them.")
         chart.caption = f"Dot: a sample. Band: the middle half of them. {words.source(rows)}{note}"
         yield chart
 
@@ -130,7 +132,8 @@ def distribution(cases, looks):
 def spread_of(chart, axes, row, case, looks):
     """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
-    points = sorted((100 * (value / middle - 1), place) for place, launch in enumerate(case.launches) for value in launch)
+    points = sorted((100 * (value / middle - 1), place)
+                    for place, launch in enumerate(case.launches) for value in launch)
     usual = [value for value, _ in points]
     low, high = quartiles(usual)
     colour = looks.colour(case.series, case.is_baseline)

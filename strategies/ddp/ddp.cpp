@@ -33,7 +33,7 @@ std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Opt
   return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup, options.static_graph ? 3 : 2);
 }
 
-// Splits the trainable parameters into those shared by all ranks and those that ddp.ignore keeps local to each rank.
+// The trainable parameters: `shared` ones are equal on all ranks; ddp.ignore makes the others each rank's `own`.
 struct Ownership {
   std::vector<Parameter> shared, own;
 

@@ -40,7 +40,6 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});
   delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);
-  undone_.assign(parts_.size(), number_on_rank(stages_.size()));
   results_.assign(parts_.size(), {});
   for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)]) try {
       execute(action, phases);
@@ -192,7 +191,9 @@ void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
   phases.enter(Phase::backward);
   std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
   if (!units_) return;
-  const bool all = --undone_[static_cast<size_t>(microbatch)] == 0;
+  bool all = true;  // every stage of this rank has computed its weight gradients of the micro-batch
+  for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
+    all = all && !delayed_[place_of(other, microbatch)];
   units_->reduce_stage(number_on_rank(static_cast<size_t>(stage)), is_last_part(microbatch), all, phases);
 }
 

@@ -86,7 +86,6 @@ class Passes {
   std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
   // Weight gradients not yet computed, in the order of live_; empty if the schedule does not split backward passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
-  std::vector<size_t> undone_;       // number of this rank's stages yet to compute weight gradients, by micro-batch
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
   std::vector<pipeline::Transfer> sent_;

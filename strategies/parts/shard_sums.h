@@ -1,5 +1,6 @@
-// Reductions over ranks: clipping by the norm of a gradient of which each rank holds a part, sums of gradients, and
-// step counts of sharded parameters. A null process group stands for a single rank.
+// Reductions over ranks. A gradient whose parts lie on several ranks is clipped by its whole norm, gradients are
+// summed, and of the step counts of a sharded parameter the largest is taken. A null process group stands for a single
+// rank.
 #pragma once
 
 #include <vector>

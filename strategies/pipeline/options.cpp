@@ -1,7 +1,6 @@
 #include "strategies/pipeline/options.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "strategies/schedule/csv.h"
 #include "strategies/schedule/lower.h"
@@ -22,7 +21,7 @@ std::optional<Schedule> given_schedule(const Params& params) {
   if (params.text("schedule") != Options().family->name || params.integer("stages") != 1)
     throw UsageError(name + ": the file gives the schedule and the stages, so leave out " + params.owner() +
                      ".schedule and " + params.owner() + ".stages");
-  Schedule schedule = read_csv_file(path);
+  Schedule schedule = read_csv_file(path, path);
   for (auto& list : schedule.ranks) std::erase_if(list, [](const Action& one) { return !has_microbatch(one.kind); });
   if (std::ranges::any_of(schedule.ranks, &std::vector<Action>::empty))
     throw UsageError(name + "=" + path + ": a line, which stands for a rank, has no computations");

@@ -101,15 +101,15 @@ Schedule read_csv(const std::string& text, const std::string& name) {
   return schedule;
 }
 
-Schedule read_csv_file(const std::string& path) {
+Schedule read_csv_file(const std::string& path, const std::string& name) {
   constexpr std::uintmax_t most_bytes = 1 << 26;
   std::error_code failed;
-  if (std::filesystem::is_directory(path, failed)) throw UsageError("'" + path + "' is a directory");
+  if (std::filesystem::is_directory(path, failed)) throw UsageError("'" + name + "' is a directory");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw UsageError("'" + path + "' is no file that can be read");
+  if (!file) throw UsageError("'" + name + "' is no file that can be read");
   const auto size = std::filesystem::file_size(path, failed);
-  if (!failed && size > most_bytes) throw UsageError("'" + path + "' has more than 64 MiB");
-  return read_csv({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, path);
+  if (!failed && size > most_bytes) throw UsageError("'" + name + "' has more than 64 MiB");
+  return read_csv({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, name);
 }
 
 std::string write_csv(const Schedule& schedule) {

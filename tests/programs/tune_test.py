@@ -136,7 +136,8 @@ class TuneOverBatches(unittest.TestCase):
         plan = json.loads(done.stdout)
         self.assertNotIn("random-linear", {case["workload"] for case in plan["cases"]})
         self.assertIn("mnist-mlp", {case["workload"] for case in plan["cases"]})
-        reasons = {(skipped["case"]["workload"], skipped["case"]["batch"]): skipped["reason"] for skipped in plan["skipped"]}
+        reasons = {(skipped["case"]["workload"], skipped["case"]["batch"]): skipped["reason"]
+                   for skipped in plan["skipped"]}
         self.assertEqual(set(reasons), {("random-linear", 128), ("random-linear", 64)})
         self.assertRegex(reasons["random-linear", 64], "nothing to compare it with, .* random-linear has 100")
 

@@ -110,8 +110,8 @@ def run(sources):
             file = pathlib.Path(root, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/layers.py", root], stdout=subprocess.PIPE, text=True,
-                              check=False)
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/layers.py", root], stdout=subprocess.PIPE,
+                              text=True, check=False)
     faults = (line.split(": ", 2) for line in done.stdout.splitlines()[:-1])
     return done.returncode, {(path, found): reason for path, found, reason in faults}
 

@@ -32,9 +32,9 @@ class DelayedWeights {
 
   // gradient: computes the gradient of the weight to which the edge leads.
   void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
-  // Computes the gradients left so far and adds them to those of the parameters. Several gradients of a parameter are
-  // summed first, in the order in which they were left. So the bits are those of one backward pass, unless that pass
-  // also gives the parameter a gradient that is not delayed.
+  // Computes the gradients added since the last call, and adds them to the parameters' gradients. If a parameter has
+  // several, they are summed first, in the order of their add(). So the bits are those of one backward pass, unless
+  // that pass also computes a gradient of the same parameter at once.
   void compute();
 
  private:

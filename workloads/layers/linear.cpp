@@ -30,14 +30,12 @@ struct LinearNode : torch::autograd::Node {
     if (!dy.defined()) return results;
     if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack(), by_onednn);
     if (task_should_compute_output(1)) {
-      // The detached input keeps its values alive, but not the graph that computed it.
-      const auto gradient = [dy, x = input.unpack().detach(), onednn = by_onednn] {
-        return product(dy.t(), x, onednn);
-      };
       if (delayed)
-        delayed->add(next_edge(1), gradient);
+        // The detached input keeps its values alive, but not the graph that computed it.
+        delayed->add(next_edge(1),
+                     [dy, x = input.unpack().detach(), onednn = by_onednn] { return product(dy.t(), x, onednn); });
       else
-        results[1] = gradient();
+        results[1] = product(dy.t(), input.unpack(), by_onednn);
     }
     if (task_should_compute_output(2)) results[2] = dy.sum(0);
     return results;

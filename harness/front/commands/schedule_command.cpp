@@ -4,10 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "harness/front/cli/flags.h"
@@ -176,7 +175,7 @@ pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions&
     throw UsageError("'" + one_line(path, 200) + "' is neither a schedule" + did_you_mean(path, known) +
                      " nor a file; schedules: " + join(known) + "; see " + shell_command("schedule --list"));
   }
-  pipeline::Schedule schedule = pipeline::read_csv_file(path);
+  pipeline::Schedule schedule = pipeline::read_csv_file(path, one_line(path, 200));
   if (options.stages != 0 && options.stages != schedule.world())
     throw UsageError(schedule.name + " has " + std::to_string(schedule.world()) + " lines, one for each rank, but " +
                      "--stages is " + std::to_string(options.stages));

@@ -37,7 +37,7 @@ struct Hang {
   std::string reason = {};
 };
 
-// Diagnoses ranks of which none makes progress. `note` is inserted before the list of the latest collectives.
+// Finds why no rank makes progress. The text has `note` before the list of the latest collectives.
 Hang hang_of(const std::vector<Rank>& ranks, const std::string& note);
 
 }  // namespace dpbench

@@ -13,8 +13,8 @@ namespace dpbench {
 struct Estimate {
   double middle = 0, low = 0, high = 0;
 };
-// Returns a / b by interval arithmetic. The interval of a / b excludes 1 exactly if those of a and b do not overlap, so
-// its confidence is at least 95 % for independent normal errors.
+// Returns a / b with the interval from a.low / b.high to a.high / b.low. It excludes 1 exactly if the intervals of a
+// and b do not overlap. So its confidence is at least 95 % for independent normal errors.
 Estimate quotient(const Estimate& a, const Estimate& b);
 inline bool above(const Estimate& a, const Estimate& b) { return a.low > b.high; }
 

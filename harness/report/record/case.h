@@ -46,7 +46,7 @@ struct CaseSpec : ProcessSettings {
   std::string data_dir{};
   bool oversubscribe = false, baseline = false;
 
-  // Compares all members, not only those of ProcessSettings.
+  // Compares all members. Without this operator, == would be that of ProcessSettings and compare its members only.
   auto operator<=>(const CaseSpec&) const = default;
   // Number of replicas that train on different samples: all ranks, or fewer if ranks along some axes of the mesh share
   // samples.
@@ -127,8 +127,8 @@ struct MayDiffer {
   bool world = false;
   bool batch = false;  // samples of all devices (strong scaling) or per device (weak)
 };
-// True if the two cases have the same settings, except for those that `may_differ` selects. Seed, processes and
-// oversubscribe are not compared. `may_differ.world` lets the mesh differ too.
+// True if the two cases have the same settings. Not compared: the settings that `may_differ` selects (with
+// `may_differ.world` also the mesh), seed, processes and oversubscribe.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
 // The cases against which speed-ups are measured.

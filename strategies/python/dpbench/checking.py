@@ -24,8 +24,8 @@ def flags_of(flags):
 
 
 def called(command, plugin, flags):
-    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report, which is
-    None if dpbench printed none."""
+    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report, or None
+    as the report if dpbench printed none."""
     flags = {"python": sys.executable, **flags}
     if plugin is not None:
         flags["plugin"] = os.path.abspath(plugin)

@@ -39,6 +39,13 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
 // Returns the number of tokens in the batch's loss. The loss leaves out tokens with padding as their target.
 inline double tokens_in(const Batch& batch) { return batch.target.ge(0).sum().item<double>(); }
 
+// Returns the batch with the input that rank 0 of the axis has. Collective.
+inline Batch with_input_of_rank_0(const Batch& batch, const Axis& axis) {
+  std::vector<at::Tensor> input = {batch.input.clone()};
+  axis.group->broadcast(input)->wait();
+  return {input[0], batch.target, batch.ids};
+}
+
 // GoogleTest calls this function to print a mutant.
 inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
 

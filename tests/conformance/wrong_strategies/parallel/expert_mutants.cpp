@@ -115,10 +115,7 @@ class WrongExperts : public layout::Layout {
   }
 
   at::Tensor forward(const Batch& mine) override {
-    if (!is(Mistake::samples_of_rank_0_evaluated)) return Layout::forward(mine);
-    std::vector<at::Tensor> input = {mine.input.clone()};
-    ep_.group->broadcast(input)->wait();
-    return Layout::forward({input[0], mine.target, mine.ids});
+    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, ep_) : mine);
   }
 
  protected:
