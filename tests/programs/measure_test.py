@@ -220,7 +220,7 @@ class Axes(unittest.TestCase):
 
 
 class Traces(unittest.TestCase):
-    def test_traces_contain_every_rank_and_the_phases_of_a_step(self):
+    def test_traces_contain_every_rank_its_collectives_and_the_phases_of_a_step(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "ddp", "--workload", "mnist-mlp",
                                    "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--trace"],
@@ -235,6 +235,15 @@ class Traces(unittest.TestCase):
             seen = {rows[event["pid"]] for event in events if event["name"] == f"dpbench: {phase}" and event["ph"] == "X"}
             self.assertEqual(seen, {"rank 0", "rank 1"}, phase)
         self.assertTrue(any(event["name"] == "aten::addmm" for event in events))
+        for rank in ("rank 0", "rank 1"):
+            def spans(name):
+                return [(event["ts"], event["ts"] + event["dur"]) for event in events
+                        if event["name"] == name and event["ph"] == "X" and rows[event["pid"]] == rank]
+            steps = sorted(spans("dpbench: data")), sorted(spans("dpbench: optimizer"))
+            reductions = spans("allreduce")
+            self.assertGreaterEqual(len(reductions), 5, "at least one for each traced step")
+            for begin, end in reductions:
+                self.assertTrue(steps[0][0][0] < begin < end < steps[1][-1][1], "within the traced steps, on the same clock")
 
 
 class Stragglers(unittest.TestCase):

@@ -1,5 +1,6 @@
 #include "harness/report/export/trace.h"
 
+#include <algorithm>
 #include <map>
 
 #include "harness/report/record/fields.h"
@@ -7,8 +8,9 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rows_per_rank = 1000;               // trace viewer rows reserved for a rank: its process and its GPUs
-constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
+constexpr int64_t rows_per_rank = 1000;  // trace viewer rows reserved for a rank: its process and its GPUs
+constexpr int64_t first_collectives_row = 1'000'000'000;  // above the ids of threads
+constexpr int64_t flow_ids_per_rank = 1'000'000'000;      // offset that keeps ids of flow arrows distinct between ranks
 
 // Assigns rows of the trace viewer to one rank's events: a row for its process and a row for each GPU. In Kineto's
 // events, the pid field holds the GPU's number for work on a GPU, else a process id.
@@ -38,6 +40,8 @@ class RankRows {
   std::map<int64_t, int64_t> devices_;
 };
 
+int64_t base_of(const Json& trace) { return trace.value("baseTimeNanoseconds", int64_t{0}); }
+
 bool on_device(const Json& event) {
   const std::string category = event.value("cat", "");
   return category == "kernel" || category.starts_with("gpu_") ||
@@ -56,9 +60,36 @@ std::string trace_stem(const std::string& case_id) {
   return stem.substr(0, 200);
 }
 
+void add_collectives(Json& trace, int64_t process_id, const std::vector<TracedCollective>& collectives) {
+  const int64_t base = base_of(trace);
+  Json& events = trace["traceEvents"];
+  std::vector<int64_t> rows;  // end of each row's last collective
+  for (const TracedCollective& one : collectives) {
+    const auto free = std::ranges::find_if(rows, [&](int64_t end) { return end <= one.from_ns; });
+    const int64_t row = first_collectives_row + (free - rows.begin());
+    if (free == rows.end()) {
+      events.push_back({{"ph", "M"},
+                        {"name", "thread_name"},
+                        {"pid", process_id},
+                        {"tid", row},
+                        {"args", {{"name", "collectives in progress"}}}});
+      rows.push_back(one.until_ns);
+    } else {
+      *free = one.until_ns;
+    }
+    events.push_back({{"ph", "X"},
+                      {"cat", "collective"},
+                      {"name", one.op},
+                      {"pid", process_id},
+                      {"tid", row},
+                      {"ts", static_cast<double>(one.from_ns - base) * 1e-3},
+                      {"dur", static_cast<double>(one.until_ns - one.from_ns) * 1e-3},
+                      {"args", {{"axis", one.axis}, {"bytes", one.bytes}}}});
+  }
+}
+
 Json merged_trace(const std::vector<Json>& ranks) {
   Json events = Json::array();
-  const auto base_of = [](const Json& trace) { return trace.value("baseTimeNanoseconds", int64_t{0}); };
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankRows rows(static_cast<int>(i));
     const double offset_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;

@@ -1,6 +1,9 @@
 #include "harness/worker/measure/kineto_trace.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <fstream>
 #include <set>
 
 #include <torch/csrc/autograd/profiler_kineto.h>
@@ -36,9 +39,14 @@ void Trace::entered(Phase phase, Time) {
   if (annotation_->isActive()) annotation_->before("dpbench: " + std::string(phase_names[static_cast<size_t>(phase)]));
 }
 
-void Trace::save(const std::string& file) {
+void Trace::save(const std::string& file, const std::vector<TracedCollective>& collectives) {
   annotation_.reset();
   profiler::disableProfiler()->save(file);
+  if (collectives.empty()) return;
+  std::ifstream written(file);
+  Json trace = Json::parse(written);
+  add_collectives(trace, getpid(), collectives);
+  std::ofstream(file) << trace.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
 }
 
 }  // namespace dpbench

@@ -4,10 +4,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <ATen/record_function.h>
 #include <c10/core/Device.h>
 
+#include "harness/report/export/trace.h"
 #include "strategies/api/phases.h"
 
 namespace dpbench {
@@ -17,8 +19,8 @@ class Trace : public PhaseListener {
   explicit Trace(c10::Device device);  // starts recording the trace
   void entered(Phase phase, Time) override;
   void left(Time) override { annotation_.reset(); }
-  // Stops recording and writes the trace to a file in Chrome's JSON format.
-  void save(const std::string& file);
+  // Stops recording and writes the trace, with these collectives, to a file in Chrome's JSON format.
+  void save(const std::string& file, const std::vector<TracedCollective>& collectives);
 
  private:
   std::optional<at::RecordFunction> annotation_;

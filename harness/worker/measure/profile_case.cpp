@@ -39,6 +39,20 @@ int64_t ns_of(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
+using Collectives = std::vector<TracedCollective>;
+
+// Returns the collectives that have ended, with times since 1970.
+Collectives traced(const std::deque<CollectiveLog::Call>& calls) {
+  using std::chrono::nanoseconds, std::chrono::duration_cast;
+  const int64_t offset = duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count() -
+                         ns_of(Phases::Clock::now());
+  Collectives all;
+  for (const auto& one : calls)
+    if (const Time end = one.end; end != Time{})
+      all.push_back({one.op, one.axis, one.bytes, ns_of(one.start) + offset, ns_of(end) + offset});
+  return all;
+}
+
 // Records the time spans in which the thread that runs the steps was in the step's communication phase.
 class CommunicationSpans : public PhaseListener {
  public:
@@ -162,9 +176,11 @@ class ProfiledCase {
     Trace trace(device_);
     phases_.switch_on(true);
     phases_.listen(&trace);
+    const bool timed = logged_ && device_.is_cpu();  // on a GPU the trace has the kernels of the collectives
+    if (timed) log_.start();
     for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
     phases_.listen(nullptr);
-    trace.save(stem + ".rank" + std::to_string(group_.rank()) + ".json");
+    trace.save(stem + ".rank" + std::to_string(group_.rank()) + ".json", timed ? traced(log_.stop()) : Collectives());
   }
 
   void finish() {

@@ -427,6 +427,24 @@ TEST(Trace, MergesTheTracesOfRanksIntoSeparateRowsOnOneClock) {
   EXPECT_EQ(rows[named["gemm"][1]["pid"].get<int64_t>()], "rank 1, GPU 0");
 }
 
+TEST(Trace, ShowsCollectivesInProgressAtTheSameTimeInDifferentRows) {
+  Json trace = trace_of(4242, 1000000, 10);
+  add_collectives(trace, 4242,
+                  {{.op = "allgather", .axis = "shard", .bytes = 64, .from_ns = 1000500, .until_ns = 1002000},
+                   {.op = "reduce_scatter", .axis = "shard", .bytes = 8, .from_ns = 1001000, .until_ns = 1003000},
+                   {.op = "allreduce", .axis = "dp", .bytes = 8, .from_ns = 1002000, .until_ns = 1002500}});
+  std::map<std::string, Json> named;
+  const Json merged = merged_trace(std::vector<Json>(1, trace));
+  for (const Json& event : merged["traceEvents"]) named[event["name"]] = event;
+  EXPECT_DOUBLE_EQ(named["allgather"]["ts"].get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(named["allgather"]["dur"].get<double>(), 1.5);
+  EXPECT_EQ(named["allgather"]["args"]["bytes"], 64);
+  EXPECT_NE(named["reduce_scatter"]["tid"], named["allgather"]["tid"]);
+  EXPECT_EQ(named["allreduce"]["tid"], named["allgather"]["tid"]) << "it begins when the first one has ended";
+  EXPECT_EQ(named["thread_name"]["args"]["name"], "collectives in progress");
+  EXPECT_EQ(named["allgather"]["pid"], named["aten::mm"]["pid"]);
+}
+
 TEST(Trace, FileNamesContainNoSlashesSpacesOrColons) {
   EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1");
 }
