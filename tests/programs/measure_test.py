@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """measure_test.py DPBENCH SPUN_PLUGIN FAULTY_PLUGIN: tests the figures in a run's report, with the real worker."""
+import collections
 import json
 import os
 import pathlib
@@ -202,6 +203,22 @@ class Ledger(unittest.TestCase):
                         self.assertEqual(entry["bytes"], entry["formula_bytes"], entry)
                         self.assertAlmostEqual(sum(entry["phase_bytes"].values()), entry["bytes"])
         self.assertEqual(seen, {(strategy, world) for strategy in due for world in (1, 2, 3)})
+
+    def test_the_counted_bytes_of_activations_equal_their_formula(self):
+        for strategy, model, params in (("tp", "tiny", ("tp.sequence=off,on",)), ("cp", "tiny", ("cp.kind=ring,ulysses",)),
+                                        ("ep", "tiny-experts", ())):
+            report = run("--workload", "gpt", "--model", model, "--cpus", "2", "--batch", "3", "--accumulate", "2", "--launches", "1",
+                         "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off",
+                         *(word for param in params for word in ("--param", param)), strategy=strategy)
+            self.assertEqual(len(report["cases"]), 2 if params else 1)
+            for case in report["cases"]:
+                self.assertEqual(case["status"], "ok", case["reason"])
+                counted, formula = collections.Counter(), collections.Counter()
+                for rank in case["launches"][0]["ranks"]:
+                    for entry in rank["profile"]["ledger"]:
+                        counted[entry["axis"], entry["op"]] += entry["bytes"]
+                        formula[entry["axis"], entry["op"]] += entry["formula_bytes"]
+                self.assertEqual(counted, formula, case["id"])  # the samples divide the bytes of ep among the ranks
 
 
 class Axes(unittest.TestCase):

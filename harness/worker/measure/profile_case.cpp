@@ -321,7 +321,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();
-  const Formula formula = formula_of(spec, setup, group.rank(), before_profile, steps);
+  const Formula formula = formula_of(spec, setup, source, group.rank(), before_profile, steps);
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
