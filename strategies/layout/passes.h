@@ -10,6 +10,7 @@
 
 #include "strategies/api/phases.h"
 #include "strategies/fsdp/units.h"
+#include "strategies/layout/parts.h"
 #include "strategies/parts/replica.h"
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/stages.h"
@@ -17,13 +18,6 @@
 #include "workloads/layers/delayed_weights.h"
 
 namespace dpbench::layout {
-
-// A micro-batch of the pipeline schedule: a part of one of the step's micro-batches.
-struct Part {
-  Batch batch;
-  double share = 1;  // weight of this part's loss in the loss of the micro-batch
-  ModelSplit split = {};
-};
 
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
