@@ -311,6 +311,16 @@ int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;
 }
 
+// Returns the number of this rank's samples in each of the steps.
+std::vector<int64_t> samples_of(const StepSource& source, int64_t first, int64_t steps) {
+  std::vector<int64_t> samples;
+  for (int64_t step = first; step < first + steps; ++step) {
+    samples.push_back(0);
+    for (const at::Tensor& ids : source.ids(step)) samples.back() += ids.numel();
+  }
+  return samples;
+}
+
 }  // namespace
 
 bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
@@ -321,7 +331,8 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();
-  const Formula formula = formula_of(spec, setup, source, group.rank(), before_profile, steps);
+  const Formula formula =
+      formula_of(spec, setup, group.rank(), before_profile, samples_of(source, before_profile, steps));
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
