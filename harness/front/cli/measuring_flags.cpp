@@ -304,7 +304,7 @@ void add_run_flags(CLI::App& app, RunOptions& o) {
   add_config(app);
   add_directory(app, o);
   add_talk(app, o);
-  add_named<Color>(app, "--color", o.color, "colors in tables; NO_COLOR is obeyed [auto]")->group("Output");
+  add_named<Color>(app, "--color", o.color, "colors in tables; obeys NO_COLOR, FORCE_COLOR [auto]")->group("Output");
   app.add_option("--save-baseline", o.save_baseline, "also save the report as baseline NAME, for compare")
       ->check(not_empty())
       ->group("Output")

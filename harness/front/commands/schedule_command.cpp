@@ -69,7 +69,8 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
   const auto simulated = in_group("Simulation");
   simulated(app.add_option("--costs", o.costs, "times of 1/P of the model, and of transfers [f=1,b=1,w=1,send=0]"),
             "KEY=X,..");
-  add_named<Color>(app, "--color", o.color, "colors in the picture; NO_COLOR is obeyed [auto]")->group("Output");
+  add_named<Color>(app, "--color", o.color, "colors in the picture; obeys NO_COLOR, FORCE_COLOR [auto]")
+      ->group("Output");
   app.add_option("--width", o.width, "columns of the picture [the terminal's; else 120]")
       ->check(between(40, 100000))
       ->group("Output")

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "harness/report/record/save.h"
 
@@ -19,9 +18,14 @@ size_t terminal_columns(int descriptor, size_t least, size_t otherwise) {
 
 bool coloured(Color color, int descriptor) {
   if (color != Color::automatic) return color == Color::always;
-  const char* no = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return !(no && *no) && term && *term && std::strcmp(term, "dumb") != 0 && ::isatty(descriptor);
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  const std::string force = variable("FORCE_COLOR"), term = variable("TERM");
+  if (!variable("NO_COLOR").empty()) return false;
+  if (!force.empty() && force != "0") return true;
+  return !term.empty() && term != "dumb" && ::isatty(descriptor);
 }
 
 }  // namespace dpbench

@@ -20,7 +20,8 @@ enum class Color { automatic, always, never };
 template <>
 inline constexpr auto enum_names<Color> = std::to_array<std::string_view>({"auto", "always", "never"});
 
-// True if the stream `descriptor` may be coloured, given --color, NO_COLOR, TERM and whether it is a terminal.
+// True if the stream `descriptor` may be coloured. --color decides; else NO_COLOR, then FORCE_COLOR, then TERM and
+// whether it is a terminal.
 bool coloured(Color color, int descriptor);
 
 }  // namespace dpbench

@@ -1,10 +1,15 @@
 // Printed tables and progress lines: columns, missing figures, output formats and colors.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
+#include <string>
+
 #include "harness/front/plan/machine.h"
 #include "harness/front/run/columns.h"
 #include "harness/front/run/progress.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 
@@ -160,6 +165,36 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   const std::string text = report_table(report(), true);
   EXPECT_NE(text.find("\x1B[32mok\x1B[0m"), std::string::npos);
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
+}
+
+// A variable of the environment that has its former value again at the end of the scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(Color, ForceColorColorsWithoutATerminalUnlessNoColorIsSet) {
+  const int no_terminal = -1;
+  struct Row {
+    const char *force, *no;
+    bool colored;
+  };
+  for (const Row& row : {Row{"1", "", true}, Row{"0", "", false}, Row{"", "", false}, Row{"1", "1", false}}) {
+    const Variable force("FORCE_COLOR", row.force), no("NO_COLOR", row.no);
+    EXPECT_EQ(coloured(Color::automatic, no_terminal), row.colored) << row.force << " " << row.no;
+    EXPECT_TRUE(coloured(Color::always, no_terminal));
+    EXPECT_FALSE(coloured(Color::never, no_terminal));
+  }
 }
 
 TEST(Table, ShowsStepTimesWithFourSignificantDigits) {
