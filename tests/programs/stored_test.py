@@ -145,7 +145,7 @@ class Stored(unittest.TestCase):
 
     def test_compare_fails_for_a_missing_baseline_only_if_it_is_required(self):
         self.runs(1)
-        self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
+        self.assertIn("run --launches 5 --save-baseline main;", self.dpbench("compare", "main", "latest").stderr)
         self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
         self.dpbench("compare", "./main", "latest", code=2)
         self.dpbench("compare", "main", "nothing", code=2)

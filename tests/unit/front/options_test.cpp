@@ -277,6 +277,16 @@ TEST(Options, RefusesEmptyPathsAndNames) {
   EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
 }
 
+TEST(Options, RefusesABaselineWithFewerLaunchesThanCompareNeeds) {
+  for (std::vector<std::string> arguments : std::vector<std::vector<std::string>>{
+           {}, {"--quick"}, {"--cpus", "2", "--quick"}, {"--cpus", "2", "--launches", "3"}}) {
+    arguments.insert(arguments.end(), {"--save-baseline", "main"});
+    expect_contains(refusal(arguments), {"--save-baseline 'main'", "Add --launches 4"});
+  }
+  EXPECT_EQ(parse({"--quick", "--launches", "4", "--save-baseline", "main"}).launches, 4);
+  EXPECT_EQ(parse({"--cpus", "2", "--save-baseline", "main"}).launches, 5);
+}
+
 TEST(Options, TagsAreStoredInTheReportAndInvalidTagsRefused) {
   const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
   EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));
