@@ -431,6 +431,31 @@ TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
+TEST(Text, SuggestsTheNamesThatAWordMeansInOtherTools) {
+  const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
+  for (const auto& [typed, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"tensor-parallel", "'tp'"},
+                                                        {"pipeline", "'pp'"},
+                                                        {"deepspeed", "'zero1' or 'zero2'"},
+                                                        {"zero", "'zero1' or 'zero2'"},
+                                                        {"fsdp2", "'fsdp'"},
+                                                        {"DistributedDataParallel", "'ddp'"},
+                                                        {"data_parallel", "'dp'"},
+                                                        {"context-parallel", "'cp'"},
+                                                        {"moe", "'ep'"},
+                                                        {"expert", "'ep'"}})
+    EXPECT_EQ(did_you_mean(typed, strategies), " (did you mean " + meant + "?)");
+  EXPECT_EQ(did_you_mean("deepspeed", {"zero2", "ddp"}), " (did you mean 'zero2'?)");
+  EXPECT_EQ(did_you_mean("moe", {"ddp"}), "") << "no strategy ep in this catalogue";
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"float32", "f32"},
+                                                                                     {"float", "f32"},
+                                                                                     {"fp32", "f32"},
+                                                                                     {"float64", "f64"},
+                                                                                     {"double", "f64"},
+                                                                                     {"bfloat16", "bf16"}})
+    expect_contains(refusal({"--dtype", typed}), {"--dtype", "did you mean '" + meant + "'?"});
+}
+
 TEST(Training, HasOneLaunchNoBaselineAndTheValuesOfItsFlags) {
   const auto options =
       parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3",
