@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "harness/front/run/columns.h"
 #include "harness/front/text/text.h"
@@ -198,11 +199,20 @@ std::string report_markdown(const Report& report, const TableView& view) {
 
 std::string report_csv(const Report& report, const TableView& view) {
   const auto columns = csv_columns(view);
+  std::set<std::string> parameters;
+  if (view.columns.empty())
+    for (const CaseRecord& record : report.cases)
+      for (const auto& [name, value] : record.spec.params) parameters.insert(name);
   std::vector<Cells> rows(1);
   for (const Column* column : columns) rows[0].emplace_back(column->name);
+  for (const auto& name : parameters) rows[0].push_back("param." + name);
   for (const CaseRecord* record : ordered_cases(report, view)) {
     Cells& cells = rows.emplace_back();
     for (const Column* column : columns) cells.push_back(column->exact(report, *record));
+    for (const auto& name : parameters) {
+      const auto found = record->spec.params.find(name);
+      cells.push_back(found == record->spec.params.end() ? "" : found->second);
+    }
   }
   return as_csv(rows);
 }

@@ -19,6 +19,7 @@ std::string as_csv(const std::vector<Cells>& rows);
 
 std::string report_table(const Report& report, bool colour, const TableView& view = {});
 std::string report_markdown(const Report& report, const TableView& view = {});
+// Without chosen columns, ends with a column param.NAME for each parameter of any case.
 std::string report_csv(const Report& report, const TableView& view = {});
 
 // Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its groups, as

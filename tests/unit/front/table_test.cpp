@@ -236,6 +236,27 @@ TEST(Csv, HasOneRowPerCaseAndEmptyFieldsForMissingFigures) {
   EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
 }
 
+TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
+  Report all = report();
+  all.id = "20261121T063057Z-a1b2c3d-2xEPYC-5f3a";
+  all.tool = {{"commit", "0000000"}, {"directory_commit", "a1b2c3d"}};
+  all.cases[0].spec.threads = 2;
+  all.cases[0].spec.runtime = Runtime::fast;
+  all.cases[0].step_time_ns->p99 = 2.5e6;
+  all.cases[0].warnings = {"one", "two, three"};
+  all.cases[1].spec.params = {{"bucket_mb", "1"}, {"graph", "on"}};
+  const auto lines = split(report_csv(all), '\n');
+  const auto ends_with = [](const std::string& line, const std::string& end) {
+    EXPECT_TRUE(line.ends_with(end)) << line;
+  };
+  ends_with(lines[0], ",temporary_bytes,threads,runtime,p99_ns,warnings,commit,start_time,param.bucket_mb,param.graph");
+  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,,");
+  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,1,on");
+  all.tool = {{"commit", "0000000"}};
+  all.id = "mine";
+  ends_with(split(report_csv(all), '\n')[1], ",0000000,,,");
+}
+
 TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   const TableView view{.columns = {"strategy", "memory", "step"}};
   Report all = report();
