@@ -58,7 +58,7 @@ class Runs(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.directory = holder.name
         self.variables = dict(os.environ, DPBENCH_WORKER=WORKER, DPBENCH_CLI_TEST=self.directory, TERM="dumb")
-        for own in ("CUDA_VISIBLE_DEVICES", "DPBENCH_CALLED", "FORCE_COLOR"):
+        for own in ("CUDA_VISIBLE_DEVICES", "DPBENCH_CALLED"):
             self.variables.pop(own, None)
 
     def tearDown(self):

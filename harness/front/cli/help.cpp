@@ -161,6 +161,7 @@ std::vector<ExitMeaning> exit_meanings_of(const CommandHelp& help) {
 
 const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> all = {
+      {"COLUMNS", "width to which tables fold [the terminal's, else unlimited]"},
       {"CUDA_VISIBLE_DEVICES", "GPUs to use"},
       {"DPBENCH_KEEP_DISTURBED", "1: blocks without their cores count (for tests)"},
       {"DPBENCH_PYTHON", "Python with matplotlib, for report"},

@@ -212,9 +212,7 @@ ExaminedSchedule examined(const std::string& name, const ScheduleOptions& option
   return examine(std::move(schedule), family, costs, declared);
 }
 
-size_t picture_width(int asked) {
-  return asked > 0 ? static_cast<size_t>(asked) : terminal_columns(STDOUT_FILENO, 40, 120);
-}
+size_t picture_width(int asked) { return asked > 0 ? static_cast<size_t>(asked) : output_columns(40, 120); }
 
 std::string output_of(const std::vector<ExaminedSchedule>& all, const ScheduleOptions& options) {
   if (options.output == ScheduleForm::json) {

@@ -12,7 +12,8 @@ namespace dpbench {
 
 using Cells = std::vector<std::string>;
 
-// Formats rows as text with aligned columns. Columns set in `right` are right-aligned; the last column is never padded.
+// Formats rows as text with aligned columns, folded to the width of the terminal or COLUMNS. Columns set in `right` are
+// right-aligned; the last column is never padded.
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right);
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);

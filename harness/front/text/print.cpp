@@ -16,6 +16,12 @@ size_t terminal_columns(int descriptor, size_t least, size_t otherwise) {
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > least ? size.ws_col : otherwise;
 }
 
+size_t output_columns(size_t least, size_t otherwise) {
+  const char* columns = std::getenv("COLUMNS");
+  const size_t asked = columns ? std::strtoul(columns, nullptr, 10) : 0;
+  return asked > least ? asked : terminal_columns(STDOUT_FILENO, least, otherwise);
+}
+
 bool coloured(Color color, int descriptor) {
   if (color != Color::automatic) return color == Color::always;
   const auto variable = [](const char* name) {

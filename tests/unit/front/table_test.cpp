@@ -1,6 +1,7 @@
 // Printed tables and progress lines: columns, missing figures, output formats and colors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -9,12 +10,31 @@
 #include "harness/front/run/columns.h"
 #include "harness/front/run/progress.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
+
+// A variable of the environment that has its former value again at the end of the scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+const Variable unlimited("COLUMNS", "100000");  // a terminal that runs the tests does not fold their tables
 
 CaseRecord record(const std::string& strategy, const std::string& workload, int world, CaseStatus status) {
   CaseRecord one;
@@ -167,21 +187,54 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-// A variable of the environment that has its former value again at the end of the scope.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value, 1);
-  }
-  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
+TEST(Fold, TextWrapsUnderItselfOrStandsBelowItsRow) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"NAME", "N", "WHAT IT IS"}, {"a", "1", "one two three four five six seven"}, {"b", "22", ""}};
+  const std::vector<bool> right = {false, true, false};
+  EXPECT_EQ(join(folded_rows(rows, right, 40), "\n"),
+            "NAME   N  WHAT IT IS\n"
+            "a      1  one two three four five six\n"
+            "          seven\n"
+            "b     22");
+  EXPECT_EQ(join(folded_rows(rows, right, 30), "\n"),
+            "NAME   N\n"
+            "  WHAT IT IS\n"
+            "a      1\n"
+            "  one two three four five six\n"
+            "  seven\n"
+            "b     22");
+  EXPECT_EQ(folded_rows(rows, right, 0)[1], "a      1  one two three four five six seven");
+}
 
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
+TEST(Fold, FiguresAndSingleWordsNeverWrap) {
+  const std::vector<std::vector<std::string>> rows = {{"CASE", "STEP", "CHANGE"},
+                                                      {"ddp/random-linear/cpu:2/shm", "1.2 ms", "[+2.4, +3.9]"}};
+  EXPECT_EQ(folded_rows(rows, {false, true, true}, 40)[1], "ddp/random-linear/cpu:2/shm  1.2 ms\n  [+2.4, +3.9]");
+  EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
+}
+
+TEST(Table, FoldsToTheWidthOfColumnsAndKeepsItsWordsAndColors) {
+  Report all = report();
+  all.cases[0].warnings = {"other programs took up to 0.9 of 2 cores: stop them"};
+  all.cases[0].derived.tokens_per_s = 4096000;
+  const auto sorted_words = [](std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    auto all_words = words(text);
+    std::ranges::sort(all_words);
+    return all_words;
+  };
+  const std::string whole = report_table(all, false);
+  for (const char* width : {"60", "80", "100"}) {
+    const Variable columns("COLUMNS", width);
+    const std::string folded = report_table(all, false);
+    for (const auto& line : split(folded, '\n')) EXPECT_LE(display_width(line), std::stoul(width)) << line;
+    EXPECT_EQ(sorted_words(folded), sorted_words(whole)) << folded;
+    EXPECT_NE(folded.find("32000 (4096000 tokens)"), std::string::npos) << "a figure stays whole";
+    const std::string colored = report_table(all, true);
+    for (const char* cell : {"  \x1B[32mok\x1B[0m", "  \x1B[31mfailed\x1B[0m"})
+      EXPECT_NE(colored.find(cell), std::string::npos) << colored;
+  }
+}
 
 TEST(Color, ForceColorColorsWithoutATerminalUnlessNoColorIsSet) {
   const int no_terminal = -1;
