@@ -308,7 +308,7 @@ class Busy(unittest.TestCase):
         try:
             with tempfile.TemporaryDirectory() as out:
                 done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "--strategy", "dp", "--workload", "random-linear", "--cpus", "1", "--quick",
-                                       "--save-baseline", "main"], capture_output=True, text=True, timeout=280, env=environment,
+                                       "--launches", "4", "--samples", "3", "--save-baseline", "main"], capture_output=True, text=True, timeout=280, env=environment,
                                       preexec_fn=lambda: os.sched_setaffinity(0, core), check=False)
                 self.assertFalse(os.path.exists(os.path.join(out, "baselines/main.json")))
         finally:
@@ -320,7 +320,7 @@ class Busy(unittest.TestCase):
         self.assertIn("2 of 2 cases disturbed", report["disturbance"])
         for case in report["cases"]:
             self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
-            self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
+            self.assertGreater(case["launches"][0]["disturbed_blocks"], 3)
 
     def test_a_profile_that_lost_its_core_to_another_program_is_repeated_once(self):
         cores = sorted(os.sched_getaffinity(0))[:2]

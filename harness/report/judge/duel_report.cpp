@@ -24,12 +24,12 @@ std::string verdict_word(const DuelCase& record) {
   return record.bad() ? "FAILED" : name_of(record.status);
 }
 
-// Returns the step time of one build in milliseconds: the median over all its blocks.
-std::string step_ms(const DuelCase& record, int64_t DuelPair::* side) {
+// Returns the step time of the base build in milliseconds: the median over all its blocks.
+double base_step_ms(const DuelCase& record) {
   std::vector<double> all;
   for (const auto& launch : record.launches)
-    for (const DuelPair& pair : launch) all.push_back(static_cast<double>(pair.*side));
-  return formatted("%.4g ms", median(all) * 1e-6 / static_cast<double>(record.steps_per_block));
+    for (const DuelPair& pair : launch) all.push_back(static_cast<double>(pair.base_ns));
+  return median(all) * 1e-6 / static_cast<double>(record.steps_per_block);
 }
 
 Json look_json(const DuelLook& look) {
@@ -127,7 +127,10 @@ std::vector<Strings> duel_rows(const DuelReport& report) {
       continue;
     }
     const DuelLook& look = record.look;
-    rows.push_back({record.spec.id, step_ms(record, &DuelPair::base_ns), step_ms(record, &DuelPair::new_ns),
+    const double base_ms = base_step_ms(record);
+    // The median of the new build's blocks is not shown: it can contradict the median change of the pairs.
+    const double new_ms = base_ms * std::exp(look.change);
+    rows.push_back({record.spec.id, formatted("%.4g ms", base_ms), formatted("%.4g ms", new_ms),
                     formatted("%+.1f %%", percent(look.change)),
                     formatted("[%+.1f, ", percent(look.low)) + formatted("%+.1f]", percent(look.high)),
                     std::to_string(look.pairs), formatted("%.1f %%", 100 * look.noise), verdict_word(record),
