@@ -28,8 +28,9 @@ ALLOWED = {
     "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/exchange/compat.h",
                          "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
+    # The micro-benchmarks parse the flags of `dpbench collectives`.
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/",
-                       "harness/worker/"),
+                       "harness/worker/", "harness/front/cli/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
     # Each folder of tests may include the code it tests and the shared headers, but no other folder's header.
     "tests/support/": TOPS,

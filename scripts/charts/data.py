@@ -1,6 +1,7 @@
 """Reads run.json for the charts and the HTML page: cases with their figures, in groups of equal settings that may share
 a chart."""
 import dataclasses
+import itertools
 import json
 import math
 
@@ -285,9 +286,12 @@ def read_collectives(path):
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
+        if entry.get("wrong"):  # the number of wrong elements
+            continue
         if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
-            # Turns "backend:shm" and "world:2" into "shm, world 2".
-            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])
+            # Turns "backend:shm" and "world:2" into "shm, world 2". A type and a reduction may follow.
+            choices = itertools.takewhile(lambda word: not word.startswith("bytes:"), words[1:])
+            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in choices)
             sizes.setdefault(int(entry["bytes"]), {}).setdefault(arm, []).append(entry["time_us"])
             continue
         if entry.get("run_type", "iteration") != "iteration" or len(words) < 2 or not words[1].isdigit():

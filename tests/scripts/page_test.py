@@ -138,6 +138,17 @@ class Data(unittest.TestCase):
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
         self.assertEqual(len(sizes[4]["gloo"]), 3)  # one value per repetition; aggregates are ignored
 
+    def test_collective_times_of_types_and_reductions_are_apart_and_wrong_results_are_left_out(self):
+        base = {"run_type": "iteration", "bytes": 64.0}
+        name = "allreduce/backend:shm/world:2{}/bytes:64/iterations:200/manual_time"
+        entries = [base | {"name": name.format(choices), "time_us": 5.0, "wrong": wrong}
+                   for choices, wrong in (("", 0), ("/dtype:bf16/op:max", 0), ("", 3))]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"benchmarks": entries}, file)
+            file.flush()
+            sizes, _ = data.read_collectives(file.name)
+        self.assertEqual(sizes, {64: {"shm, world 2": [5.0], "shm, world 2, dtype bf16, op max": [5.0]}})
+
 
 class Words(unittest.TestCase):
     def test_numbers_get_three_digits_durations_get_units_and_counts_get_plurals(self):

@@ -55,7 +55,7 @@ std::string examples_text(const Command& command) {
 std::string commands_text(const std::vector<Command>& commands) {
   std::string text = "Commands (dpbench COMMAND --help):\n";
   for (const Command& one : commands)
-    text += "  " + one.name + std::string(10 - one.name.size(), ' ') + one.summary + "\n";
+    text += "  " + one.name + std::string(13 - one.name.size(), ' ') + one.summary + "\n";
   return text + "\n";
 }
 
