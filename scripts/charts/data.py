@@ -8,8 +8,6 @@ import math
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-# Settings that Case.setting reads from the case's fields, so it skips them among the settings in the case's id.
-WORDED = ("model", "scale", "accumulate", "recompute")
 BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
@@ -174,7 +172,6 @@ class Case:
         """Returns the settings of a group without the batch."""
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.dtype,
-                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0),
                 raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "", self.named_settings)
 
@@ -184,12 +181,10 @@ class Case:
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} samples per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype, f"{self.runtime} runtime"]
-        words += [f"model {raw['model']}"] if raw.get("model") else []
-        words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
-        words += [f"recomputes every {raw['recompute']} blocks"] if raw.get("recompute") else []
+        words += [f"recomputes every {value} blocks" if name == "recompute" else f"{name} {value}"
+                  for name, value in self.named_settings]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
-        words += [f"{name} {value}" for name, value in self.named_settings if name not in WORDED]
         words += [f"other mathematics: {self.means}"] if self.other_mathematics else []
         return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
 

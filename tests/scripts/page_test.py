@@ -10,7 +10,8 @@ import tempfile
 import types
 import unittest
 
-CHARTS = pathlib.Path(__file__).parents[2] / "scripts/charts"
+ROOT = pathlib.Path(__file__).parents[2]
+CHARTS = ROOT / "scripts/charts"
 sys.path[:0] = [str(CHARTS)]
 
 import data
@@ -19,6 +20,7 @@ import page
 import palette
 import sample_runs
 import svg
+import tables
 import words
 
 
@@ -235,6 +237,12 @@ class Page(unittest.TestCase):
             self.assertIn(said, texts)
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "2"), ("wrong", "1"), ("failed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
+
+    def test_the_page_names_each_device_and_status_of_the_report_schema(self):
+        schema = json.loads((ROOT / "results/schema/run-1.schema.json").read_text(encoding="utf-8"))
+        fields = schema["$defs"]["case"]["properties"]
+        self.assertEqual(sorted(tables.STATUSES), sorted(fields["status"]["enum"]))
+        self.assertEqual(sorted(data.DEVICES), sorted(fields["device"]["enum"]))
 
     def test_the_row_of_a_wrong_case_has_no_figures(self):
         made = page_of(sample_runs.troubled())

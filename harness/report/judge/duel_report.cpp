@@ -91,7 +91,6 @@ std::vector<double> log_ratios(const DuelCase& record) {
 Json to_json(const DuelReport& report) {
   Json cases = Json::array();
   for (const DuelCase& record : report.cases) cases.push_back(case_json(record));
-  const DuelRule& rule = report.rule;
   return {{"schema", duel_document},
           {"schema_version", {{"major", 1}, {"minor", duel_minor_version}}},
           {"id", report.id},
@@ -101,12 +100,7 @@ Json to_json(const DuelReport& report) {
           {"tool", report.tool},
           {"env", report.env},
           {"config", report.config},
-          {"rule",
-           {{"looks", rule.looks},
-            {"alpha", rule.alpha},
-            {"least_percent", 100 * rule.least},
-            {"same_within_percent", 100 * rule.same_within},
-            {"most_noise_percent", 100 * rule.most_noise}}},
+          {"rule", write_value(report.rule)},
           {"base", write_value(report.base)},
           {"new", write_value(report.now)},
           {"cases", std::move(cases)},
