@@ -59,7 +59,7 @@ endif()
 
 # Installs the plug-in headers. They include each other relative to the top folder, so they keep their folders under
 # include/dpbench.
-foreach(folder strategies/api strategies/exchange strategies/parts workloads/api workloads/base)
+foreach(folder strategies/api workloads/api workloads/base)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/scripts/cmake/dpbench-config.cmake.in

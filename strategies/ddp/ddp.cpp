@@ -11,16 +11,16 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/same_model.h"
+#include "strategies/api/parts/trained.h"
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
-#include "strategies/exchange/broadcast.h"
 #include "strategies/graphs/recorded_steps.h"
 #include "strategies/graphs/replayed_rows.h"
-#include "strategies/parts/same_model.h"
 #include "strategies/parts/sync_batch_norm.h"
 #include "strategies/parts/tf32.h"
-#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/broadcast.h"
-#include "strategies/exchange/share.h"
+#include "strategies/api/parts/broadcast.h"
 #include "strategies/experts/exchange.h"
+#include "strategies/parts/share.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::layout {

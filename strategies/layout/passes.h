@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/api/phases.h"
 #include "strategies/fsdp/units.h"
 #include "strategies/layout/parts.h"
-#include "strategies/parts/replica.h"
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/schedule/schedule.h"

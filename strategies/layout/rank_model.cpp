@@ -5,9 +5,9 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/broadcast.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/same_model.h"
 #include "strategies/layout/refusals.h"
-#include "strategies/parts/same_model.h"
 
 namespace dpbench::layout {
 

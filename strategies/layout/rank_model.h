@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/fsdp/units.h"
 #include "strategies/layout/axes.h"
 #include "strategies/layout/options.h"
-#include "strategies/parts/replica.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/tensor/tensors.h"
 

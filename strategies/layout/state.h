@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/api/state_part.h"
 #include "strategies/layout/rank_model.h"
-#include "strategies/parts/optimizer.h"
 
 namespace dpbench::layout {
 

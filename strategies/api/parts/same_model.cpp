@@ -1,4 +1,4 @@
-#include "strategies/parts/same_model.h"
+#include "strategies/api/parts/same_model.h"
 
 #include <algorithm>
 #include <cstring>

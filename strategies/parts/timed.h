@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "strategies/api/parts/collectives.h"
 #include "strategies/api/phases.h"
-#include "strategies/exchange/collectives.h"
 
 namespace dpbench {
 
