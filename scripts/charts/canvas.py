@@ -76,10 +76,11 @@ class Chart:
         self.marks[name] = words
 
     def series(self, axes, look, xs, spans, sayings):
-        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry."""
+        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry. Error
+        bars are thin and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
         axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
-        axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
+        axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65, zorder=3,
                       yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
         edge = {"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6} | {k: v for k, v in look.items() if k.startswith("marker")}
         for x, middle, saying in zip(xs, middles, sayings):

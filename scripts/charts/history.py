@@ -29,14 +29,14 @@ def chart_of(lines, world, looks, part):
                   f"History at world {world}", first.workload, first.setting)
     axes = chart.axes(3.1)
     size, unit = words.time_unit(max(case.step_ns.middle for case in cases))
-    for index, points in enumerate(lines):
+    for points in lines:
         one = next(iter(points.values()))
         look = looks.line(one.series, one.is_baseline)
         order = sorted(points)
         spans = [points[run].step_ns.scaled(1 / size) for run in order]
         sayings = [f"{one.series}, {by_id[run].time or run}, commit {by_id[run].commit}: {words.interval(span, ' ' + unit)}"
                    for run, span in zip(order, spans)]
-        chart.series(axes, look, [runs.index(run) + (index - (len(lines) - 1) / 2) * 0.03 for run in order], spans, sayings)
+        chart.series(axes, look, [runs.index(run) for run in order], spans, sayings)
         axes.plot([], [], **look, label=one.series)
     step = -(-len(runs) // 6)
     axes.set_xticks(range(0, len(runs), step), [f"{by_id[run].time[5:10]}\n{by_id[run].commit[:7]}" for run in runs[::step]])

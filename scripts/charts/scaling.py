@@ -13,8 +13,7 @@ MOST_SERIES = 8
 
 
 def worlds_axis(axes, worlds):
-    """Sets up the x axis, the number of replicas: logarithmic if a world exceeds 8, otherwise linear. Returns True if
-    logarithmic."""
+    """Sets up the x axis, the number of replicas: logarithmic if a world exceeds 8, otherwise linear."""
     worlds = sorted(worlds)
     far = worlds[-1] > 8
     if far:
@@ -25,7 +24,6 @@ def worlds_axis(axes, worlds):
     axes.set_xlabel("world (model replicas)")
     margin = 0.35 if not far else 0
     axes.set_xlim(*(worlds[0] / 1.2, worlds[-1] * 1.2) if far else (worlds[0] - margin, worlds[-1] + margin))
-    return far
 
 
 def values_axis(axes, top, bottom):
@@ -38,24 +36,17 @@ def values_axis(axes, top, bottom):
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def dodged(world, index, number, far):
-    """Returns the x position of a point, shifted so that error bars of different series do not overlap."""
-    offset = (index - (number - 1) / 2) * min(0.07, 0.4 / number)
-    return world * 2 ** (offset / 2) if far else world + offset
-
-
 def lines(chart, axes, cases, looks, span_of, say):
     """Draws a line for each series (strategy with its parameters) over the worlds."""
-    series = by_series(cases)
-    far = worlds_axis(axes, {case.world for case in cases})
-    for index, (name, members) in enumerate(series.items()):
+    worlds_axis(axes, {case.world for case in cases})
+    for name, members in by_series(cases).items():
         look = looks.line(name, members[0].is_baseline)
         if members[0].projected:
             look |= {"linestyle": (0, (2, 2)), "markerfacecolor": LIGHT["ground"], "markeredgecolor": look["color"],
                      "markeredgewidth": 1}
         spans = [span_of(case) for case in members]
         sayings = [f"{name}, world {case.world}: {say(case, span)}" for case, span in zip(members, spans)]
-        chart.series(axes, look, [dodged(case.world, index, len(series), far) for case in members], spans, sayings)
+        chart.series(axes, look, [case.world for case in members], spans, sayings)
         axes.plot([], [], **look, label=name)
 
 

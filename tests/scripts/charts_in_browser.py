@@ -79,6 +79,17 @@ FAINT = r"""(() => {
   return seen ? found : ["no text at all"];
 })()"""
 
+# JavaScript that returns, for each point of the charts over worlds, its horizontal distance from its world's tick.
+OFF_THEIR_WORLDS = r"""[...document.querySelectorAll("figure svg")].slice(0, 2).flatMap((svg) => {
+  const middle = (node) => { const box = node.getBoundingClientRect(); return {x: box.x + box.width / 2, y: box.y}; };
+  const tick = (world) => [...svg.querySelectorAll("text")].filter((node) => node.textContent === world)
+    .map(middle).sort((a, b) => b.y - a.y)[0];  // the lowest one: the x axis is below
+  return [...svg.querySelectorAll(".tip")].map((mark) => {
+    const world = mark.dataset.tip.match(/, world (\d+):/)[1];
+    return {tip: mark.dataset.tip, world: Number(world), off: Math.abs(middle(mark).x - tick(world).x)};
+  });
+})"""
+
 COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
   .map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent)"""
 
@@ -199,6 +210,18 @@ class Charts(unittest.TestCase):
             self.assertRegex(page.run("document.querySelector('#tip').innerText"), r"^\S+, world \d: .* samples/s$")
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
+
+    def test_every_point_of_a_chart_stands_at_its_world(self):
+        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):  # linear and logarithmic axes
+            with self.open(name) as page:
+                places = page.run(OFF_THEIR_WORLDS)
+            self.assertEqual({place["world"] for place in places}, worlds)
+            self.assertEqual([place for place in places if place["off"] > 1], [])
+        with self.open("everything") as page:
+            columns = page.run("""[...document.querySelectorAll("figure svg")].map((svg) =>
+              new Set([...svg.querySelectorAll(".tip[data-tip*=', commit ']")]
+                .map((mark) => { const box = mark.getBoundingClientRect(); return Math.round(box.x + box.width / 2); })).size)""")
+        self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:
