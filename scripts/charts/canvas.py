@@ -9,6 +9,7 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from palette import LIGHT, MARKERS, SERIES
 
@@ -32,6 +33,13 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 def short(words, limit=30):
     words = " ".join(str(words).split())
     return words if len(words) <= limit else words[:limit - 1] + "…"
+
+
+def decades(axis, text):
+    """Labels a logarithmic axis at 1, 2 and 5 times each power of ten. `text`: returns the label of a value."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def columns_for(labels):

@@ -117,11 +117,13 @@ def distribution(cases, looks):
         axes.axvline(0, color=LIGHT["muted"], linewidth=0.9, zorder=1)
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1), max(high, 1))
+        xlabel = "relative to the median, %"
         if high > 100:
+            xlabel += ", log scale beyond 10"
             axes.set_xlim(min(low, -1), high * 1.5)
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
-        axes.set_xlabel("relative to the case's median, %")
+        axes.set_xlabel(xlabel)
         if thinned:
             note += (f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, "
                      "the slowest among them.")

@@ -37,8 +37,8 @@ def collectives(sizes, context, looks):
     arms = list(dict.fromkeys(arm for size in sizes.values() for arm in size))
     repeated = max(len(times) for size in sizes.values() for times in size.values())
     for kind, ylabel, value, say in (
-            ("bandwidth", "GB/s (size / time)", lambda size, us: size / us / 1e3, "GB/s"),
-            ("latency", "µs", lambda size, us: us, "µs")):
+            ("bandwidth", "GB/s (size / time), log scale", lambda size, us: size / us / 1e3, "GB/s"),
+            ("latency", "µs, log scale", lambda size, us: us, "µs")):
         chart = Chart(f"allreduce-{kind}", f"{kind.capitalize()} by size", "allreduce", "")
         axes = chart.axes()
         axes.set_xscale("log")
@@ -52,7 +52,7 @@ def collectives(sizes, context, looks):
             axes.plot([], [], **look, label=arm)
         decades(axes)
         axes.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
-        axes.set_xlabel("size of the tensor")
+        axes.set_xlabel("size of the tensor, log scale")
         axes.set_ylabel(ylabel)
         chart.legend()
         n = (f"Bars: minimum and maximum of n = {repeated} repetitions." if repeated > 1 else

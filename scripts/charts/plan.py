@@ -1,7 +1,5 @@
 """Map of a plan (`dpbench plan -o json`): time of a step against memory of a device, a hollow point for each layout."""
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from canvas import Chart
+from canvas import Chart, decades
 from data import read_json
 from palette import LIGHT
 
@@ -15,12 +13,6 @@ def seconds(value):
 def said(entry):
     memory = entry["memory_bytes"]["total"] / 1e9
     return f"{entry['layout']['text']}: {seconds(entry['step_s'])}, {memory:.3g} GB, predicted"
-
-
-def decades(axis, text):
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def plan(path):
@@ -48,8 +40,8 @@ def plan(path):
         axes.axvline(limit / 1e9, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
     decades(axes.xaxis, lambda value: f"{value:g}")
     decades(axes.yaxis, seconds)
-    axes.set_xlabel("memory of a device, GB (logarithmic)")
-    axes.set_ylabel("time of a step (logarithmic)")
+    axes.set_xlabel("memory of a device, GB, log scale")
+    axes.set_ylabel("time of a step, log scale")
     chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}."
     if limit:
         chart.caption += f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit."

@@ -1,10 +1,8 @@
 """Charts of throughput, efficiency and speed-up by world (number of replicas)."""
 import math
 
-from matplotlib.ticker import FuncFormatter, NullFormatter
-
 import words
-from canvas import Chart
+from canvas import Chart, decades
 from data import Interval, baseline_of, by_series, ceiling, groups
 from palette import LIGHT
 
@@ -21,19 +19,20 @@ def worlds_axis(axes, worlds):
     shown = worlds if len(worlds) <= 9 else worlds[::math.ceil(len(worlds) / 8)]
     axes.set_xticks(shown, [str(world) for world in shown])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel("world (model replicas)")
+    axes.set_xlabel("world (model replicas)" + ", log scale" * far)
     margin = 0.35 if not far else 0
     axes.set_xlim(*(worlds[0] / 1.2, worlds[-1] * 1.2) if far else (worlds[0] - margin, worlds[-1] + margin))
 
 
-def values_axis(axes, top, bottom):
+def values_axis(axes, top, bottom, unit):
     """Sets up the y axis: from 0, or logarithmic if the smallest value would be invisible beside the largest."""
+    axes.set_ylabel(unit)
     if top < 15 * bottom:
         axes.set_ylim(bottom=0)
         return
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.significant(value, 6)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel(f"{unit}, log scale")
+    decades(axes.yaxis, lambda value: words.significant(value, 6))
 
 
 def lines(chart, axes, cases, looks, span_of, say):
@@ -89,8 +88,7 @@ def throughput(cases, looks):
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
         ideal = [start.rows_per_s.middle * factor * ceiling(start, world) / ceiling(start, start.world) for world in worlds]
         axes.plot(worlds, ideal, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label=ideal_name(start, worlds), zorder=2)
-        values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor)
-        axes.set_ylabel(unit)
+        values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor, unit)
         chart.legend()
         chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}. {words.bars(group)} {words.source(group)}{note}"
         yield chart

@@ -19,10 +19,10 @@ LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 
 REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
-           "tuned": [sample_runs.tuned()],
+           "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
            "empty": [sample_runs.report([], status="interrupted")]}
 CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13,
-          "training": 9, "tuned": 21, "empty": 0}
+          "training": 9, "tuned": 21, "wide": 6, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping
@@ -88,6 +88,28 @@ OFF_THEIR_WORLDS = r"""[...document.querySelectorAll("figure svg")].slice(0, 2).
     const world = mark.dataset.tip.match(/, world (\d+):/)[1];
     return {tip: mark.dataset.tip, world: Number(world), off: Math.abs(middle(mark).x - tick(world).x)};
   });
+})"""
+
+# JavaScript that returns, for each axis with three or more numbers: whether the numbers are unequally spaced, and the
+# axis' label.
+AXES = r"""[...document.querySelectorAll("figure svg")].flatMap((svg) => {
+  const units = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, ms: 1e-3, s: 1};
+  const texts = [...svg.querySelectorAll("text")].map((node) => ({node, box: node.getBoundingClientRect()}));
+  const numbers = texts.flatMap(({node, box}) => {
+    const found = node.textContent.replace("−", "-").match(/^(-?[\d,.]+)( [a-zA-Z]+)?$/);
+    return found ? [{box, value: Number(found[1].replaceAll(",", "")) * (units[(found[2] || "").trim()] || 1)}] : [];
+  });
+  const lowest = texts.reduce((a, b) => a.box.bottom > b.box.bottom ? a : b);
+  const upright = texts.find(({box}) => box.height > 2 * box.width);
+  const axes = [["top", "left", lowest], ["right", "top", upright]].map(([shared, along, label]) => {
+    const rows = Map.groupBy(numbers, ({box}) => Math.round(box[shared]));
+    const ticks = [...rows.values()].reduce((a, b) => a.length >= b.length ? a : b, []);
+    const middle = (box) => along === "left" ? box.x + box.width / 2 : -box.y - box.height / 2;
+    const sorted = ticks.map(({box, value}) => [value, middle(box)]).sort((a, b) => a[0] - b[0]);
+    const slopes = sorted.slice(1).map(([value, at], i) => (at - sorted[i][1]) / (value - sorted[i][0]));
+    return {ticks: sorted.length, log: Math.max(...slopes) > 1.2 * Math.min(...slopes), label: label && label.node.textContent};
+  });
+  return axes.filter((axis) => axis.ticks > 2);
 })"""
 
 COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
@@ -222,6 +244,18 @@ class Charts(unittest.TestCase):
               new Set([...svg.querySelectorAll(".tip[data-tip*=', commit ']")]
                 .map((mark) => { const box = mark.getBoundingClientRect(); return Math.round(box.x + box.width / 2); })).size)""")
         self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
+
+    def test_an_axis_says_that_it_is_logarithmic_exactly_if_it_is(self):
+        logarithmic = set()
+        for name in ("wide", "troubled", "everything"):
+            with self.open(name) as page:
+                for axis in page.run(AXES):
+                    self.assertEqual(axis["log"], "log scale" in axis["label"], axis)
+                    logarithmic |= {axis["label"]} if axis["log"] else set()
+        self.assertEqual(logarithmic, {
+            "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale", "µs, log scale",
+            "GB/s (size / time), log scale", "memory of a device, GB, log scale", "time of a step, log scale",
+            "relative to the median, %, log scale beyond 10"})
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:
