@@ -11,7 +11,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from palette import LIGHT, MARKERS, SERIES
+from palette import BASELINE, LIGHT, MARKERS, SERIES, assigned, role_of
 
 WIDTH = 4.3  # inches: fits a column of a paper and a phone held upright
 matplotlib.rcdefaults()  # the user's matplotlibrc must not change the charts
@@ -139,25 +139,21 @@ class Chart:
 
 
 class Looks:
-    """Assigns each series (line of a chart) the same colour and marker in every chart: grey for the baseline, others in
-    order of appearance."""
+    """The colour, marker and line style of each series (line of a chart) of one chart. `wanted`: {series: the role of
+    its colour}. Series beyond the palette repeat colours, dashed, then dotted."""
 
-    def __init__(self):
-        self.seen = {}
+    def __init__(self, wanted):
+        self.roles = assigned(wanted)
 
-    def role(self, series, is_baseline=False):
-        if is_baseline:
-            return "s0"
-        return SERIES[self.seen.setdefault(series, len(self.seen)) % len(SERIES)]
+    @classmethod
+    def of(cls, cases):
+        return cls({case.drawn_as: role_of(case.strategy, case.is_baseline) for case in cases})
 
-    def colour(self, series, is_baseline=False):
-        return LIGHT[self.role(series, is_baseline)]
+    def colour(self, series):
+        return LIGHT[self.roles[series][0]]
 
-    def line(self, series, is_baseline=False):
-        """Returns matplotlib keywords for a series' line. After seven series the colours repeat, dashed, then
-        dotted."""
-        if is_baseline:
-            return {"color": LIGHT["s0"], "marker": "o", "linestyle": "-"}
-        colour = self.colour(series)
-        index = self.seen[series]
-        return {"color": colour, "marker": MARKERS[index % len(MARKERS)], "linestyle": ("-", "--", ":")[index // len(SERIES) % 3]}
+    def line(self, series):
+        """Returns matplotlib keywords for a series' line."""
+        role, uses = self.roles[series]
+        marker = MARKERS[[BASELINE, *SERIES].index(role) % len(MARKERS)]
+        return {"color": LIGHT[role], "marker": marker, "linestyle": ("-", "--", ":")[uses % 3]}

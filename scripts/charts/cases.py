@@ -2,7 +2,7 @@
 import statistics
 
 import words
-from canvas import Chart, short
+from canvas import Chart, Looks, short
 from data import Interval, count, groups
 from palette import LIGHT, SERIES
 
@@ -37,7 +37,7 @@ def name_of(kind, case):
     return f"{kind}-{case.workload}-{case.device}-{case.scaling}"
 
 
-def parts(cases, looks):
+def parts(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: case.phases)
         if not rows:
@@ -103,7 +103,7 @@ def phase_label(phase):
     return "exposed comm." if phase == "communication" else phase
 
 
-def distribution(cases, looks):
+def distribution(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: sum(map(len, case.launches)) > 1)
         if not rows:
@@ -111,9 +111,10 @@ def distribution(cases, looks):
         first = rows[0]
         chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting)
         axes = row_axes(chart, rows)
+        looks = Looks.of(rows)
         thinned = 0
         for row, case in enumerate(rows):
-            thinned += spread_of(chart, axes, row, case, looks)
+            thinned += spread_of(chart, axes, row, case, looks.colour(case.drawn_as))
         axes.axvline(0, color=LIGHT["muted"], linewidth=0.9, zorder=1)
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1), max(high, 1))
@@ -131,14 +132,13 @@ def distribution(cases, looks):
         yield chart
 
 
-def spread_of(chart, axes, row, case, looks):
+def spread_of(chart, axes, row, case, colour):
     """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
     points = sorted((100 * (value / middle - 1), place)
                     for place, launch in enumerate(case.launches) for value in launch)
     usual = [value for value, _ in points]
     low, high = quartiles(usual)
-    colour = looks.colour(case.series, case.is_baseline)
     band = axes.barh([row], [high - low], 0.7, low, color=colour, alpha=0.25, zorder=2)[0]
     drawn = points[::-len(points) // MOST_POINTS]
     number = len(case.launches)
@@ -189,7 +189,7 @@ def least_of(rows):
     return f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
 
 
-def memory(cases, looks):
+def memory(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: case.peaks)
         if not rows:
@@ -197,11 +197,12 @@ def memory(cases, looks):
         first = rows[0]
         chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting)
         axes = row_axes(chart, rows)
+        looks = Looks.of(rows)
         for row, case in enumerate(rows):
             peaks = [size / 2**20 for size in case.peaks]
             middle = statistics.median(peaks)
             span = Interval(middle, min(peaks), max(peaks))
-            bar = bar_with_interval(axes, row, span, looks.colour(case.series, case.is_baseline))
+            bar = bar_with_interval(axes, row, span, looks.colour(case.drawn_as))
             spread = f" ({min(peaks):,.0f} to {max(peaks):,.0f})" if len(peaks) > 1 else ""
             chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
         axes.set_xlim(left=0)

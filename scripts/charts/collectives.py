@@ -4,8 +4,9 @@ import statistics
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import words
-from canvas import Chart
+from canvas import Chart, Looks
 from data import Interval
+from palette import role_of
 
 
 def decades(axes):
@@ -31,10 +32,11 @@ def origin(context):
     return f"{context.get('machine') or cores}; {', '.join(words)}."
 
 
-def collectives(sizes, context, looks):
+def collectives(sizes, context):
     if not sizes:
         return
     arms = list(dict.fromkeys(arm for size in sizes.values() for arm in size))
+    looks = Looks({arm: role_of(arm) for arm in arms})
     repeated = max(len(times) for size in sizes.values() for times in size.values())
     for kind, ylabel, value, say in (
             ("bandwidth", "GB/s (size / time), log scale", lambda size, us: size / us / 1e3, "GB/s"),

@@ -102,7 +102,8 @@ class Case:
         self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
-        self.series = self.strategy  # label() extends the series' name if several series share it
+        # label() extends the series' name if several series share it. A projection is drawn as its measured series.
+        self.series = self.drawn_as = self.strategy
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
@@ -204,7 +205,8 @@ def label(cases):
         if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
             words += [f"{key}={value}" for key, value in sorted(case.params.items())]
         words += [case.raw["mesh"]] if case.raw.get("mesh") else []
-        case.series = " ".join(words + ["(projection)"] * case.projected)
+        case.drawn_as = " ".join(words)
+        case.series = case.drawn_as + " (projection)" * case.projected
 
 
 def newest(runs):

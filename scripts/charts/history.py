@@ -1,13 +1,13 @@
 """Charts of each case's step time over several runs, oldest first."""
 import words
-from canvas import Chart
+from canvas import Chart, Looks
 from data import count
 from palette import LIGHT
 
 MOST_LINES = 7
 
 
-def history(runs, looks, groups):
+def history(runs, groups):
     """Yields charts of step time over runs: one for each of the given groups of cases and each world."""
     kept = {}
     for run in sorted(runs, key=lambda run: run.id):
@@ -17,10 +17,10 @@ def history(runs, looks, groups):
     for (group, world), by_case in kept.items():
         lines = [points for points in by_case.values() if len(points) > 1]
         for start in range(0, len(lines), MOST_LINES):
-            yield chart_of(lines[start:start + MOST_LINES], world, looks, start // MOST_LINES)
+            yield chart_of(lines[start:start + MOST_LINES], world, start // MOST_LINES)
 
 
-def chart_of(lines, world, looks, part):
+def chart_of(lines, world, part):
     cases = [case for points in lines for case in points.values()]
     first = cases[0]
     runs = sorted({run for points in lines for run in points})
@@ -29,9 +29,10 @@ def chart_of(lines, world, looks, part):
                   f"History at world {world}", first.workload, first.setting)
     axes = chart.axes(3.1)
     size, unit = words.time_unit(max(case.step_ns.middle for case in cases))
+    looks = Looks.of(cases)
     for points in lines:
         one = next(iter(points.values()))
-        look = looks.line(one.series, one.is_baseline)
+        look = looks.line(one.drawn_as)
         order = sorted(points)
         spans = [points[run].step_ns.scaled(1 / size) for run in order]
         sayings = [f"{one.series}, {by_id[run].time or run}, commit {by_id[run].commit}: {words.interval(span, ' ' + unit)}"

@@ -2,7 +2,7 @@
 import math
 
 import words
-from canvas import Chart, decades
+from canvas import Chart, Looks, decades
 from data import Interval, baseline_of, by_series, ceiling, groups
 from palette import LIGHT
 
@@ -35,11 +35,12 @@ def values_axis(axes, top, bottom, unit):
     decades(axes.yaxis, lambda value: words.significant(value, 6))
 
 
-def lines(chart, axes, cases, looks, span_of, say):
+def lines(chart, axes, cases, span_of, say):
     """Draws a line for each series (strategy with its parameters) over the worlds."""
     worlds_axis(axes, {case.world for case in cases})
+    looks = Looks.of(cases)
     for name, members in by_series(cases).items():
-        look = looks.line(name, members[0].is_baseline)
+        look = looks.line(members[0].drawn_as)
         if members[0].projected:
             look |= {"linestyle": (0, (2, 2)), "markerfacecolor": LIGHT["ground"], "markeredgecolor": look["color"],
                      "markeredgewidth": 1}
@@ -72,7 +73,7 @@ def ideal_name(case, worlds):
     return "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
 
 
-def throughput(cases, looks):
+def throughput(cases):
     for group in groups(cases):
         group, note = fastest([case for case in group if case.rows_per_s])
         if not scaled(group):
@@ -82,7 +83,7 @@ def throughput(cases, looks):
         axes = chart.axes()
         top = max(case.rows_per_s.middle for case in group)
         factor, unit = (1e-6, "million samples/s") if top >= 2e6 else (1e-3, "thousand samples/s") if top >= 2e3 else (1, "samples/s")
-        lines(chart, axes, group, looks, lambda case: case.rows_per_s.scaled(factor),
+        lines(chart, axes, group, lambda case: case.rows_per_s.scaled(factor),
               lambda case, span: words.interval(span, "", 1 / factor, 4) + " samples/s")
         start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
@@ -100,7 +101,7 @@ def speedup_over(case, base):
     return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
 
 
-def efficiency(cases, looks):
+def efficiency(cases):
     for group in groups(cases):
         base = baseline_of(group)
         group, note = fastest([case for case in group if case.rows_per_s and case.derived.get("efficiency") is not None])
@@ -115,7 +116,7 @@ def efficiency(cases, looks):
         chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
                       f"{first.scaling.capitalize()} efficiency", first.workload, first.setting)
         axes = chart.axes()
-        lines(chart, axes, group, looks, span, lambda case, value: words.interval(value, " %"))
+        lines(chart, axes, group, span, lambda case, value: words.interval(value, " %"))
         worlds = sorted({case.world for case in group})
         axes.plot(worlds, [100 * ceiling(base, world) / world for world in worlds], linestyle=(0, (5, 3)), color=LIGHT["muted"],
                   linewidth=1.1, label=ideal_name(base, worlds), zorder=2)
@@ -127,7 +128,7 @@ def efficiency(cases, looks):
         yield chart
 
 
-def side_by_side(cases, looks):
+def side_by_side(cases):
     """Draws bars that compare the strategies' speed-up over the baseline, in the six largest worlds."""
     for group in groups(cases):
         base = baseline_of(group)
@@ -140,6 +141,7 @@ def side_by_side(cases, looks):
         chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload,
                       first.setting)
         axes = chart.axes()
+        looks = Looks.of(shown)
         width = 0.8 / len(series)
         for index, (name, members) in enumerate(series.items()):
             for case in (case for case in members if case.world in worlds):

@@ -11,6 +11,9 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+
+import palette
 import sample_runs
 from browser import Browser
 
@@ -110,6 +113,12 @@ AXES = r"""[...document.querySelectorAll("figure svg")].flatMap((svg) => {
     return {ticks: sorted.length, log: Math.max(...slopes) > 1.2 * Math.min(...slopes), label: label && label.node.textContent};
   });
   return axes.filter((axis) => axis.ticks > 2);
+})"""
+
+# JavaScript that returns [strategy, role of its colour] for each mark in the colour of a series.
+COLOURS = r"""[...document.querySelectorAll("figure .tip")].flatMap((mark) => {
+  const strategy = mark.dataset.tip.match(/^[^ ,:]+/)[0], role = mark.outerHTML.match(/var\(--(s\d+)\)/);
+  return role ? [[strategy, role[1]]] : [];
 })"""
 
 COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
@@ -256,6 +265,19 @@ class Charts(unittest.TestCase):
             "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale", "µs, log scale",
             "GB/s (size / time), log scale", "memory of a device, GB, log scale", "time of a step, log scale",
             "relative to the median, %, log scale beyond 10"})
+
+    def test_a_strategy_has_one_colour_in_all_charts(self):
+        colours = {}
+        for name in ("training", "everything", "tuned"):
+            with self.open(name) as page:
+                for strategy, role in page.run(COLOURS):
+                    colours.setdefault(strategy, set()).add(role)
+        self.assertEqual({strategy: colours[strategy] for strategy in ("cpu", "dp", "ddp", "dp-upstream")},
+                         {"cpu": {"s0"}, "dp": {"s2"}, "ddp": {"s1"}, "dp-upstream": {"s5"}})
+
+    def test_every_built_in_strategy_has_its_own_colour(self):
+        listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
+        self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:

@@ -287,8 +287,35 @@ class Palette(unittest.TestCase):
                 least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
                 self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
 
-    def test_the_colours_of_the_light_palette_are_distinct(self):
+    def test_the_colours_of_a_mode_are_distinct(self):
+        for mode in (0, 1):
+            colours = [both[mode] for role, both in palette.ROLES.items() if role in (palette.BASELINE, *palette.SERIES)]
+            self.assertEqual(len(set(colours)), 17)
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
+
+    def test_a_strategy_has_one_colour_whatever_else_is_on_the_chart(self):
+        self.assertEqual([palette.role_of(name) for name in ("cpu", "ddp", "dp", "fsdp")], ["s0", "s1", "s2", "s3"])
+        self.assertEqual(palette.role_of("mine", is_baseline=True), "s0")
+        own = [role for name, role in palette.STRATEGIES.items() if name not in ("cpu", "gpu")]
+        self.assertEqual(len(set(own)), len(own))
+        self.assertEqual([palette.role_of(name) for name in ("py-ddp", "py-zero1", "mine")], ["s13", "s15", "s16"])
+
+    def test_series_of_one_chart_have_different_colours_in_any_order_of_appearance(self):
+        wanted = {"ddp x=2": "s1", "py-zero1": "s13", "ddp x=1": "s1", "dp": "s2", "mine": "s13"}
+        # The first by name keeps the strategy's colour; the others get colours that no built-in strategy has.
+        chosen = {"ddp x=1": ("s1", 0), "ddp x=2": ("s14", 0), "dp": ("s2", 0), "mine": ("s13", 0), "py-zero1": ("s15", 0)}
+        self.assertEqual(palette.assigned(wanted), chosen)
+        self.assertEqual(palette.assigned(dict(reversed(wanted.items()))), chosen)
+
+    def test_a_colour_repeats_only_after_all_others_are_used(self):
+        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(20)})
+        self.assertEqual(len(set(found.values())), 20)
+        self.assertEqual([place for place in found.values() if place[1]], [("s13", 1), ("s14", 1), ("s15", 1), ("s16", 1)])
+
+    def test_a_projection_has_the_colour_of_its_measured_series(self):
+        run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=64) | {"projected": True}]))
+        data.label(run.cases)
+        self.assertEqual([(case.series, case.drawn_as) for case in run.cases], [("ddp", "ddp"), ("ddp (projection)", "ddp")])
 
 
 if __name__ == "__main__":
