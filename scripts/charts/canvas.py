@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from palette import BASELINE, LIGHT, MARKERS, SERIES, assigned, role_of
+from words import short
 
 WIDTH = 4.3  # inches: fits a column of a paper and a phone held upright
 matplotlib.rcdefaults()  # the user's matplotlibrc must not change the charts
@@ -28,11 +29,6 @@ matplotlib.rcParams.update({
 })
 warnings.filterwarnings("ignore", message="Glyph .* missing")
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-
-
-def short(words, limit=30):
-    words = " ".join(str(words).split())
-    return words if len(words) <= limit else words[:limit - 1] + "…"
 
 
 def decades(axis, text):
@@ -57,12 +53,14 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """A chart with its file name, kind, subject, setting and caption."""
+    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows,
+    and is empty if that cannot be told."""
     name: str
     kind: str
     subject: str
     setting: str
     caption: str = ""
+    message: str = ""
     marks: dict = dataclasses.field(default_factory=dict)
     figure: Figure = None
     key: object = None  # the figure's legend, or None
@@ -70,7 +68,7 @@ class Chart:
 
     @property
     def title(self):
-        return f"{self.kind}: {self.subject}"
+        return f"{self.message or self.kind}: {self.subject}"
 
     def axes(self, height=2.9, **options):
         self.figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -84,8 +82,8 @@ class Chart:
         self.marks[name] = words
 
     def series(self, axes, look, xs, spans, sayings):
-        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry. Error
-        bars are thin and transparent, so that those of several series at one x stay readable."""
+        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry. The
+        error bars are thin and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
         axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
         axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65, zorder=3,
@@ -109,7 +107,9 @@ class Chart:
 
     def sign(self):
         """Adds title and caption to the picture for image files. On the HTML page they are text outside the picture."""
-        title = short(self.title, 52)
+        rows = textwrap.wrap(short(self.title, 150), 50, break_on_hyphens=False)
+        title = "\n".join(rows)
+        self.figure.set_figheight(self.figure.get_figheight() + 0.16 * (len(rows) - 1))
         if self.key:
             self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
             self.key.set_alignment("left")

@@ -1,8 +1,9 @@
 """Charts with one row per case: the phases of a step, the spread of the timed blocks of steps, the peak memory."""
 import statistics
 
+import messages
 import words
-from canvas import Chart, Looks, short
+from canvas import Chart, Looks
 from data import Interval, count, groups
 from palette import LIGHT, SERIES
 
@@ -25,7 +26,7 @@ def rows_of(group, has):
 
 def row_axes(chart, rows, above=0.0):
     axes = chart.axes(FRAME + above + ROW * len(rows))
-    axes.set_yticks(range(len(rows)), [f"{short(case.series, 26)} × {case.world}" for case in rows])
+    axes.set_yticks(range(len(rows)), [f"{words.short(case.series, 26)} × {case.world}" for case in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
@@ -43,7 +44,8 @@ def parts(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, first.setting)
+        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, first.setting,
+                      message=messages.parts([case for case in group if case.phases]))
         axes = row_axes(chart, rows, 0.25)
         size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
         named = [name for case in rows for name in case.phases]
@@ -109,7 +111,8 @@ def distribution(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting)
+        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting,
+                      message=messages.spread([quartiles(offsets(case)) for case in rows]))
         axes = row_axes(chart, rows)
         looks = Looks.of(rows)
         thinned = 0
@@ -135,8 +138,7 @@ def distribution(cases):
 def spread_of(chart, axes, row, case, colour):
     """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
-    points = sorted((100 * (value / middle - 1), place)
-                    for place, launch in enumerate(case.launches) for value in launch)
+    points = sorted((offset_of(value, case), place) for place, launch in enumerate(case.launches) for value in launch)
     usual = [value for value, _ in points]
     low, high = quartiles(usual)
     band = axes.barh([row], [high - low], 0.7, low, color=colour, alpha=0.25, zorder=2)[0]
@@ -147,6 +149,15 @@ def spread_of(chart, axes, row, case, colour):
     chart.mark(band, f"{case.series}, world {case.world}: median {words.duration(middle)}, middle half {low:+.1f} % to {high:+.1f} %, "
                      f"all {usual[0]:+.1f} % to {usual[-1]:+.1f} %, {count(len(points), 'sample')}")
     return len(drawn) < len(points)
+
+
+def offset_of(ns, case):
+    """Returns the distance of a time from the case's median, in percent."""
+    return 100 * (ns / case.step_ns.middle - 1)
+
+
+def offsets(case):
+    return sorted(offset_of(value, case) for launch in case.launches for value in launch)
 
 
 def quartiles(ordered):
@@ -162,7 +173,10 @@ def memory_parts(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("memory-parts", first), f"Memory by part{least_of(rows)}", first.workload, first.setting)
+        sizes = {case: sum(case.memory_parts.values()) / 2**20 for case in group if case.memory_parts}
+        chart = Chart(name_of("memory-parts", first), "Memory by part", first.workload, first.setting,
+                      message=messages.memory({case: Interval(size, size, size) for case, size in sizes.items()},
+                                              "tensor memory"))
         axes = row_axes(chart, rows, 0.25)
 
         def piece(case, part):
@@ -179,14 +193,10 @@ def memory_parts(cases):
         yield chart
 
 
-def least_of(rows):
-    """Returns the end of the memory chart's title, which names the case that needs least. Compares only the cases of
-    the largest world that run the most processes, because a process with all replicas does not compare with a rank."""
-    def place(case):
-        return case.world, case.raw["processes"]
-    largest = [case for case in rows if place(case) == max(map(place, rows))]
-    least = min(largest, key=lambda case: sum(case.memory_parts.values()))
-    return f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
+def peak_of(case):
+    """Returns the case's median peak memory over launches in MiB, with the least and the most."""
+    peaks = [size / 2**20 for size in case.peaks]
+    return Interval(statistics.median(peaks), min(peaks), max(peaks))
 
 
 def memory(cases):
@@ -195,16 +205,17 @@ def memory(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting)
+        chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting,
+                      message=messages.peak_memory({case: peak_of(case) for case in group if case.peaks}))
         axes = row_axes(chart, rows)
         looks = Looks.of(rows)
         for row, case in enumerate(rows):
-            peaks = [size / 2**20 for size in case.peaks]
-            middle = statistics.median(peaks)
-            span = Interval(middle, min(peaks), max(peaks))
+            span = peak_of(case)
             bar = bar_with_interval(axes, row, span, looks.colour(case.drawn_as))
-            spread = f" ({min(peaks):,.0f} to {max(peaks):,.0f})" if len(peaks) > 1 else ""
-            chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
+            launches = len(case.peaks)
+            spread = f" ({span.low:,.0f} to {span.high:,.0f})" if launches > 1 else ""
+            chart.mark(bar, f"{case.series}, world {case.world}: {span.middle:,.0f} MiB{spread}, "
+                            f"{count(launches, 'launch')}")
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
         kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process; before report 1.4 including LibTorch's code"

@@ -141,6 +141,12 @@ class Case:
         return self.means not in ("", BATCH_MEAN)
 
     @property
+    def computes_as_baseline(self):
+        """True if checks showed that a step computes the same as the baseline's. Reports before 1.5 have no `means`."""
+        proven = any(check["name"] == "gradient-vs-baseline" and check["status"] == "passed" for check in self.checks)
+        return bool(self.checks) and (self.means == BATCH_MEAN if self.means else proven)
+
+    @property
     def launches(self):
         """Returns a list per launch (one start of the processes): for each timed block of steps, the time per step of
         the slowest rank."""
@@ -248,6 +254,12 @@ def ceiling(case, world):
 def baseline_of(cases):
     """Returns the baseline case of a group, or None if the baseline was not measured."""
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
+
+
+def speedup_over(case, base):
+    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
+    paired = case.derived.get("speedup_low") is not None
+    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
 
 
 def cleaned(value):

@@ -1,4 +1,5 @@
 """Charts of each case's step time over several runs, oldest first."""
+import messages
 import words
 from canvas import Chart, Looks
 from data import count
@@ -26,7 +27,8 @@ def chart_of(lines, world, part):
     runs = sorted({run for points in lines for run in points})
     by_id = {case.run.id: case.run for case in cases}
     chart = Chart(f"history-{first.workload}-{first.device}-{first.scaling}-{world}" + (f"-{part + 1}" if part else ""),
-                  f"History at world {world}", first.workload, first.setting)
+                  f"History at world {world}", first.workload, first.setting,
+                  message=messages.history([[points[run] for run in sorted(points)] for points in lines]))
     axes = chart.axes(3.1)
     size, unit = words.time_unit(max(case.step_ns.middle for case in cases))
     looks = Looks.of(cases)

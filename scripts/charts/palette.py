@@ -44,8 +44,9 @@ ROLES = {
 LIGHT = {role: light for role, (light, _) in ROLES.items()}
 SERIES = [f"s{index}" for index in range(1, 17)]
 BASELINE = "s0"
-STRATEGIES = {"cpu": BASELINE, "gpu": BASELINE, "ddp": "s1", "dp": "s2", "fsdp": "s3", "zero1": "s4", "dp-upstream": "s5",
-              "local-sgd": "s6", "zero2": "s7", "tp": "s8", "pp": "s9", "cp": "s10", "ep": "s11", "layout": "s12"}
+STRATEGIES = {"cpu": BASELINE, "gpu": BASELINE, "ddp": "s1", "dp": "s2", "fsdp": "s3", "zero1": "s4",
+              "dp-upstream": "s5", "local-sgd": "s6", "zero2": "s7", "tp": "s8", "pp": "s9", "cp": "s10", "ep": "s11",
+              "layout": "s12"}
 OTHERS = [role for role in SERIES if role not in STRATEGIES.values()]
 MARKERS = "osD^vPX<>"
 

@@ -24,7 +24,7 @@ def plan(path):
     best = read["best"]
     fastest = f"{best[0]['layout']['strategy']} {best[0]['layout']['mesh']} is fastest" if best else "No layout fits"
     devices = "GPUs" if read["device"] == "cuda" else "CPU devices"
-    chart = Chart("plan", fastest, f"{read['model']}, {read['devices']} {devices}", "")
+    chart = Chart("plan", "Plan", f"{read['model']}, {read['devices']} {devices}", "", message=fastest)
     axes = chart.axes()
     axes.set_xscale("log")
     axes.set_yscale("log")

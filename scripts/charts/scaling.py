@@ -1,9 +1,10 @@
 """Charts of throughput, efficiency and speed-up by world (number of replicas)."""
 import math
 
+import messages
 import words
 from canvas import Chart, Looks, decades
-from data import Interval, baseline_of, by_series, ceiling, groups
+from data import Interval, baseline_of, by_series, ceiling, groups, speedup_over
 from palette import LIGHT
 
 
@@ -75,11 +76,13 @@ def ideal_name(case, worlds):
 
 def throughput(cases):
     for group in groups(cases):
-        group, note = fastest([case for case in group if case.rows_per_s])
+        known = [case for case in group if case.rows_per_s]
+        group, note = fastest(known)
         if not scaled(group):
             continue
         first = group[0]
-        chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload, first.setting)
+        chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload,
+                      first.setting, message=messages.throughput(known, baseline_of(known)))
         axes = chart.axes()
         top = max(case.rows_per_s.middle for case in group)
         factor, unit = (1e-6, "million samples/s") if top >= 2e6 else (1e-3, "thousand samples/s") if top >= 2e3 else (1, "samples/s")
@@ -95,16 +98,11 @@ def throughput(cases):
         yield chart
 
 
-def speedup_over(case, base):
-    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
-    paired = case.derived.get("speedup_low") is not None
-    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
-
-
 def efficiency(cases):
     for group in groups(cases):
         base = baseline_of(group)
-        group, note = fastest([case for case in group if case.rows_per_s and case.derived.get("efficiency") is not None])
+        known = [case for case in group if case.rows_per_s and case.derived.get("efficiency") is not None]
+        group, note = fastest(known)
         if not base or not base.rows_per_s or not scaled(group):
             continue
 
@@ -114,7 +112,8 @@ def efficiency(cases):
             return speedup_over(case, base).scaled(100 / case.world)
         first = group[0]
         chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
-                      f"{first.scaling.capitalize()} efficiency", first.workload, first.setting)
+                      f"{first.scaling.capitalize()} efficiency", first.workload, first.setting,
+                      message=messages.efficiency(known, base))
         axes = chart.axes()
         lines(chart, axes, group, span, lambda case, value: words.interval(value, " %"))
         worlds = sorted({case.world for case in group})
@@ -132,14 +131,15 @@ def side_by_side(cases):
     """Draws bars that compare the strategies' speed-up over the baseline, in the six largest worlds."""
     for group in groups(cases):
         base = baseline_of(group)
-        shown, note = fastest([case for case in group if not case.is_baseline and case.rows_per_s])
+        known = [case for case in group if not case.is_baseline and case.rows_per_s]
+        shown, note = fastest(known)
         series = by_series(shown)
         if len(series) < 2 or not base or not base.rows_per_s:
             continue
         worlds = sorted({case.world for case in shown})[-6:]
         first = group[0]
         chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload,
-                      first.setting)
+                      first.setting, message=messages.against_baseline(known, base))
         axes = chart.axes()
         looks = Looks.of(shown)
         width = 0.8 / len(series)

@@ -1,4 +1,5 @@
 """Charts of loss by step and accuracy by training time, from the cases of `dpbench train`."""
+import messages
 import words
 from canvas import Chart, Looks
 from data import count, groups
@@ -49,9 +50,16 @@ def name_of(case):
     return f"{case.series} × {case.world}"
 
 
+def message_of(shown, title):
+    if title == "accuracy":
+        return messages.accuracy([case.raw["training"] for case, _ in shown])
+    return messages.loss([[value for _, value in points if value is not None] for _, points in shown])
+
+
 def chart_of(shown, title, ylabel, xlabel):
     first = shown[0][0]
-    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload, first.setting)
+    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload,
+                  first.setting, message=message_of(shown, title))
     axes = chart.axes()
     ends = ""
     looks = Looks({name_of(case): role_of(case.strategy, case.is_baseline) for case, _ in shown})

@@ -28,8 +28,9 @@ def candidates(default, members, judged):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
     best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)
-    title = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
-    chart = Chart(f"tune-{default.workload}-{default.device}", title, default.workload, default.setting)
+    message = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
+    chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
+                  message=message)
     axes = row_axes(chart, rows)
     axes.set_yticks(range(len(rows)), [values(case, default) for case in rows])
     for row, case in enumerate(rows):

@@ -33,7 +33,8 @@ def charts_of(runs, asked, most=None, planned=None):
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known), scaling.efficiency(known), scaling.side_by_side(measured),
              of_cases.parts(measured), of_cases.distribution(measured), of_cases.memory(measured),
-             of_cases.memory_parts(measured), training.training(chosen), tuning.tuning(runs), history.history(runs, kept)]
+             of_cases.memory_parts(measured), training.training(chosen), tuning.tuning(runs),
+             history.history(runs, kept)]
     if asked:
         drawn.append(collectives.collectives(*data.read_collectives(asked)))
     if planned:

@@ -19,12 +19,13 @@ from browser import Browser
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 900), ("phone", 390, 844)) for dark in (False, True)]
-REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
+REPORTS = {"usual": [sample_runs.proven(sample_runs.usual())], "troubled": [sample_runs.troubled()],
+           "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
            "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13,
+CHARTS = {"usual": 7, "troubled": 6, "hostile": 16, "one": 4, "many": 14, "settings": 84, "everything": 13,
           "training": 9, "tuned": 21, "wide": 6, "empty": 0}
 OPENS_WITHIN_S = 2
 
@@ -110,7 +111,8 @@ AXES = r"""[...document.querySelectorAll("figure svg")].flatMap((svg) => {
     const middle = (box) => along === "left" ? box.x + box.width / 2 : -box.y - box.height / 2;
     const sorted = ticks.map(({box, value}) => [value, middle(box)]).sort((a, b) => a[0] - b[0]);
     const slopes = sorted.slice(1).map(([value, at], i) => (at - sorted[i][1]) / (value - sorted[i][0]));
-    return {ticks: sorted.length, log: Math.max(...slopes) > 1.2 * Math.min(...slopes), label: label && label.node.textContent};
+    return {ticks: sorted.length, log: Math.max(...slopes) > 1.2 * Math.min(...slopes),
+            label: label && label.node.textContent};
   });
   return axes.filter((axis) => axis.ticks > 2);
 })"""
@@ -251,7 +253,7 @@ class Charts(unittest.TestCase):
         with self.open("everything") as page:
             columns = page.run("""[...document.querySelectorAll("figure svg")].map((svg) =>
               new Set([...svg.querySelectorAll(".tip[data-tip*=', commit ']")]
-                .map((mark) => { const box = mark.getBoundingClientRect(); return Math.round(box.x + box.width / 2); })).size)""")
+                .map((mark) => mark.getBoundingClientRect()).map((box) => Math.round(box.x + box.width / 2))).size)""")
         self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
 
     def test_an_axis_says_that_it_is_logarithmic_exactly_if_it_is(self):
@@ -262,9 +264,9 @@ class Charts(unittest.TestCase):
                     self.assertEqual(axis["log"], "log scale" in axis["label"], axis)
                     logarithmic |= {axis["label"]} if axis["log"] else set()
         self.assertEqual(logarithmic, {
-            "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale", "µs, log scale",
-            "GB/s (size / time), log scale", "memory of a device, GB, log scale", "time of a step, log scale",
-            "relative to the median, %, log scale beyond 10"})
+            "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale",
+            "µs, log scale", "GB/s (size / time), log scale", "memory of a device, GB, log scale",
+            "time of a step, log scale", "relative to the median, %, log scale beyond 10"})
 
     def test_a_strategy_has_one_colour_in_all_charts(self):
         colours = {}
@@ -278,6 +280,17 @@ class Charts(unittest.TestCase):
     def test_every_built_in_strategy_has_its_own_colour(self):
         listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
         self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
+
+    def test_a_chart_is_headed_by_what_it_shows(self):
+        with self.open("usual") as page:
+            heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
+        self.assertEqual(heads, [
+            "dp is fastest at world 4: 158,000 samples/s", "dp and ddp keep 67 to 84 % of linear at world 2",
+            "dp, dp-upstream and ddp faster than cpu at world 4",
+            "Exposed communication takes 10 % of a step at world 4",
+            "Half of each case's samples are within 5 % of its median", "Peak memory", "Memory by part"])
+        signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
+        self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:
