@@ -73,9 +73,10 @@ def assigned(wanted):
 
 
 def style_sheet():
-    """Returns CSS rules that define each role's colour as a variable, for light and dark mode."""
+    """Returns CSS rules that define each role's colour as a variable, for light and dark mode. Print is light."""
     def declared(index):
         return "".join(f"--{role}:{both[index]};" for role, both in ROLES.items())
     dark = f"{declared(1)}color-scheme:dark"
     return (f":root{{{declared(0)}color-scheme:light}}"
-            f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}:root[data-theme=dark]{{{dark}}}")
+            f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+            f"@media screen{{:root[data-theme=dark]{{{dark}}}}}")

@@ -1,5 +1,5 @@
 """charts_in_browser.py DPBENCH: tests the report page of every kind of report in a real browser, at two widths, in
-light and dark mode."""
+light and dark mode, and printed."""
 import json
 import os
 import pathlib
@@ -18,7 +18,10 @@ import sample_runs
 from browser import Browser
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 900), ("phone", 390, 844)) for dark in (False, True)]
+# Print: an A4 or Letter page without its margins, landscape (the page asks for it) or portrait.
+LOOKS = [("desk", 1366, 900, False, "screen"), ("desk", 1366, 900, True, "screen"),
+         ("phone", 390, 844, False, "screen"), ("phone", 390, 844, True, "screen"),
+         ("landscape", 980, 718, False, "print"), ("portrait", 718, 980, True, "print")]
 REPORTS = {"usual": [sample_runs.proven(sample_runs.usual())], "troubled": [sample_runs.troubled()],
            "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
@@ -30,17 +33,20 @@ CHARTS = {"usual": 7, "troubled": 6, "hostile": 16, "one": 4, "many": 14, "setti
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping
-# other text of a picture. Scrolling boxes are allowed.
+# other text of a picture. Scrolling boxes are allowed on a screen.
 MISFITS = r"""(() => {
   const found = [], say = (node) => (node.textContent || node.tagName).trim().slice(0, 40);
+  const printed = matchMedia("print").matches;
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than its window");
   for (const node of document.querySelectorAll("body *:not(svg *)")) {
     const style = getComputedStyle(node);
     if (node.checkVisibility && !node.checkVisibility()) continue;
-    const hides = ["hidden", "clip"].includes(style.overflowX);
+    const hides = ["hidden", "clip", ...(printed ? ["auto", "scroll"] : [])].includes(style.overflowX);
+    if (printed && hides && node.scrollHeight > node.clientHeight + 1) found.push("cut off below: " + say(node));
     if (hides && node.scrollWidth > node.clientWidth + 1) found.push("cut off: " + say(node));
     const box = node.getBoundingClientRect();
-    if (box.right > innerWidth + 1 && !node.closest(".scroll") && box.width) found.push("beyond the window: " + say(node));
+    const scrolls = !printed && node.closest(".scroll");
+    if (box.right > innerWidth + 1 && !scrolls && box.width) found.push("beyond the window: " + say(node));
   }
   for (const svg of document.querySelectorAll("svg")) {
     const frame = svg.getBoundingClientRect();
@@ -152,13 +158,14 @@ class Charts(unittest.TestCase):
         cls.browser.close()
         cls.holder.cleanup()
 
-    def open(self, name, width=1366, height=900, dark=False):
-        return self.browser.page(self.folder / f"{name}.html", width, height, dark)
+    def open(self, name, width=1366, height=900, dark=False, media="screen"):
+        return self.browser.page(self.folder / f"{name}.html", width, height, dark, media)
 
     def test_every_page_opens_quickly_without_errors_and_all_text_fits_and_is_readable(self):
         for name in REPORTS:
-            for look, width, height, dark in LOOKS:
-                with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark) as page:
+            for look, width, height, dark, media in LOOKS:
+                with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark,
+                                                                                media) as page:
                     self.look_at(page, name)
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
@@ -193,6 +200,17 @@ class Charts(unittest.TestCase):
                 page.click("#theme")
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
+
+    def test_a_printed_page_is_light_without_controls_and_shows_what_is_folded(self):
+        with self.open("everything", 980, 718, dark=True, media="print") as page:
+            page.run("document.documentElement.dataset.theme = 'dark'")
+            inks = page.run("['h1', 'figure svg text'].map((each) => getComputedStyle(document.querySelector(each)))"
+                            ".map((style, place) => place ? style.fill : style.color)")
+            self.assertEqual(inks, ["rgb(31, 35, 40)", "rgb(87, 96, 106)"])
+            seen = "[...document.querySelectorAll(%s)].filter((node) => node.checkVisibility()).length"
+            self.assertEqual(page.run(seen % "'nav,input,#theme,.card details,button:not(table *)'"), 0)
+            self.assertEqual(page.run(seen % "'.matrix td.failed, tr.evidence'"), 2)
+            self.assertGreater(page.run(seen % "'#cases-table td'"), 0)
 
     def test_the_table_of_cases_needs_no_horizontal_scrolling_on_a_desktop(self):
         for name in ("usual", "training"):
