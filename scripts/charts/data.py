@@ -101,7 +101,8 @@ class Case:
         self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
-        self.series = self.strategy  # label() extends the series' name if several series share it
+        # label() extends the series' name if several series share it. A projection is drawn as its measured series.
+        self.series = self.drawn_as = self.strategy
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
@@ -137,6 +138,12 @@ class Case:
     def other_mathematics(self):
         """True if a step computes something else than the baseline's step, so that their speeds cannot be compared."""
         return self.means not in ("", BATCH_MEAN)
+
+    @property
+    def computes_as_baseline(self):
+        """True if checks showed that a step computes the same as the baseline's. Reports before 1.5 have no `means`."""
+        proven = any(check["name"] == "gradient-vs-baseline" and check["status"] == "passed" for check in self.checks)
+        return bool(self.checks) and (self.means == BATCH_MEAN if self.means else proven)
 
     @property
     def launches(self):
@@ -200,7 +207,8 @@ def label(cases):
         if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
             words += [f"{key}={value}" for key, value in sorted(case.params.items())]
         words += [case.raw["mesh"]] if case.raw.get("mesh") else []
-        case.series = " ".join(words + ["(projection)"] * case.projected)
+        case.drawn_as = " ".join(words)
+        case.series = case.drawn_as + " (projection)" * case.projected
 
 
 def newest(runs):
@@ -242,6 +250,12 @@ def ceiling(case, world):
 def baseline_of(cases):
     """Returns the baseline case of a group, or None if the baseline was not measured."""
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
+
+
+def speedup_over(case, base):
+    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
+    paired = case.derived.get("speedup_low") is not None
+    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
 
 
 def cleaned(value):
