@@ -47,7 +47,9 @@ Layout::Layout(const Setup& setup, Options options)
               model_.units ? &*model_.units : nullptr, [this](const at::Tensor& output, const Part& part) {
                 const at::Tensor loss = loss_of(output, part.batch.target, part.split, micros_);
                 return part.share == 1 ? loss : loss * part.share;
-              }) {}
+              }) {
+  schedules_.require_same_on_all_ranks(axes_.pp, replica_.device());
+}
 
 StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phases) {
   if (micro.empty())

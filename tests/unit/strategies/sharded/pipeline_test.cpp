@@ -213,6 +213,23 @@ TEST(Pipeline, NamesTheActionThatFailed) {
   expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
 }
 
+// Makes pp on three ranks, of which rank 1 has other parameters. Returns its error.
+std::string error_of_rank_1_with(const Given& params) {
+  const auto workload = gpt();
+  return on_ranks(3, [&](Rank& me) { made_on(me.mesh("pp=3"), "pp", *workload, me.rank == 1 ? params : Given()); })
+      .at(1);
+}
+
+TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
+  expect_contains(error_of_rank_1_with({{"schedule", "gpipe"}}),
+                  {"pp: rank 1 of the axis pp has \"rank 0, action 3, 0F3 (stage 0, micro-batch 3)\"",
+                   "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
+  expect_contains(error_of_rank_1_with({{"schedule", "interleaved"}}), {"\"rank 0, action 3, 3F0 (stage 3"});
+  expect_contains(error_of_rank_1_with({{"microbatches", "2"}}), {"\"microbatches=2\"", "\"microbatches=1\""});
+  expect_contains(error_of_rank_1_with({{"blocks", "1+2+2"}}), {"\"blocks=1+2+2\"", "\"blocks=even\""});
+  EXPECT_EQ(error_of_rank_1_with({}), "");
+}
+
 // A send whose wait() throws once it has ended.
 class LostSend : public c10d::Work {
  public:
