@@ -61,7 +61,8 @@ ALLOWED = {
 # include all.
 LAYERS = {
     "workloads/": ("base", "api", "layers", "blocks", "data"),
-    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "parts/compat.h", "parts/shares.h", "api/parts",
+    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "parts/compat.h", "parts/same_lines.h",
+                    "parts/shares.h", "api/parts",
                     "parts", "graphs", "ddp", "dp", "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "export", "validate"),

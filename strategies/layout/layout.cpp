@@ -47,7 +47,9 @@ Layout::Layout(const Setup& setup, Options options)
               model_.units ? &*model_.units : nullptr, [this](const at::Tensor& output, const Part& part) {
                 const at::Tensor loss = loss_of(output, part.batch.target, part.split, micros_);
                 return part.share == 1 ? loss : loss * part.share;
-              }) {}
+              }) {
+  schedules_.require_same_on_all_ranks(axes_.pp, replica_.device());
+}
 
 StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phases) {
   if (micro.empty())
@@ -92,11 +94,11 @@ void Layout::share_buffers(Phases& phases) const {
 StepResult Layout::shared(StepResult result, const Batch& last) {
   if (axes_.cp.size == 1 && axes_.pp.size == 1 && axes_.tp.size == 1) return result;
   const int root = model_.stages.back().rank;
-  result.loss = passes_.links().share(result.loss, root);
+  result.loss = passes_.share("the loss", result.loss, root);
   result.gather_output = [this, root, split = exchange(last, nullptr), piece = std::move(result.output)] {
     const at::NoGradGuard no_grad;
     const bool joins = split.cuts_output() && axes_.pp.rank == root;
-    return passes_.links().share(joins ? workload_.joined_output(piece, split) : piece, root);
+    return passes_.share("the output", joins ? workload_.joined_output(piece, split) : piece, root);
   };
   result.output.reset();
   return result;
@@ -131,7 +133,7 @@ at::Tensor Layout::evaluate(const Batch& batch) {
   for (size_t s = 0; s < stages.size(); ++s) {
     if (stages[s].rank == axes_.pp.rank) x = passes_.evaluate(s, x, part);
     const bool moves = s + 1 == stages.size() || stages[s + 1].rank != stages[s].rank;
-    if (moves) x = passes_.links().share(x, stages[s].rank);
+    if (moves) x = passes_.share("the output of stage " + std::to_string(s), x, stages[s].rank);
   }
   if (model_.units) model_.units->end_evaluation();
   return part.split.cuts_output() ? workload_.joined_output(x, part.split) : x;

@@ -49,7 +49,7 @@ class Layout : public Strategy {
   // The reductions of reductions.h; virtual so that tests can replace one of them.
   virtual void sum_partial() const { layout::sum_partial(model_); }
   virtual void sum_tokens() const { layout::sum_tokens(model_); }
-  virtual void sum_tied() { layout::sum_tied(model_, passes_.links()); }
+  virtual void sum_tied() { layout::sum_tied(model_, passes_); }
   virtual void average_over_replicas() const { layout::average_over_replicas(model_); }
   virtual void average_over_experts() const { layout::average_over_experts(model_); }
   virtual void clip() const { layout::clip(model_, *clip_norm_); }

@@ -75,7 +75,7 @@ void sum_partial(const RankModel& model) {
 
 void sum_tokens(const RankModel& model) { sum_over(model.axes.cp, gradients_of(model.own)); }
 
-void sum_tied(const RankModel& model, const pipeline::Links& links) {
+void sum_tied(const RankModel& model, const Passes& passes) {
   for (const Held& one : model.trainable()) {
     const std::vector<int> ranks = model.ranks_of(*one.placed);
     if (ranks.size() < 2) continue;
@@ -84,7 +84,9 @@ void sum_tied(const RankModel& model, const pipeline::Links& links) {
     // The last element of the exchanged tensor counts the ranks that used the parameter.
     const at::Tensor mine = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
                                      at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
-    const at::Tensor sum = sum_among(ranks, mine, links, model.axes.pp.rank, tag);
+    const at::Tensor sum =
+        passes.named([&] { return "sum of the gradient of " + one.name(); },
+                     [&] { return sum_among(ranks, mine, passes.links(), model.axes.pp.rank, tag); });
     const bool used = sum[-1].item<double>() != 0;
     one.stored.mutable_grad() =
         used ? sum.narrow(0, 0, one.stored.numel()).view(one.stored.sizes()).clone() : at::Tensor();

@@ -1,8 +1,8 @@
 // The reductions of the gradients at the end of a step, in the order in which a step calls them. All are collective.
 #pragma once
 
+#include "strategies/layout/passes.h"
 #include "strategies/layout/rank_model.h"
-#include "strategies/pipeline/links.h"
 
 namespace dpbench::layout {
 
@@ -14,7 +14,7 @@ void sum_partial(const RankModel& model);
 // Sums all gradients over cp, because each rank's gradients cover only its own tokens.
 void sum_tokens(const RankModel& model);
 // Sums over pp the gradients of each parameter that several stages use, in the order of its stages.
-void sum_tied(const RankModel& model, const pipeline::Links& links);
+void sum_tied(const RankModel& model, const Passes& passes);
 // Averages all gradients over dp, unless the units of sharded parameters have already averaged them. First throws if a
 // trainable parameter has no gradient for an average over dp, shard or ep and find_unused is off.
 void average_over_replicas(const RankModel& model);

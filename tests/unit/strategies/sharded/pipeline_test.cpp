@@ -213,6 +213,82 @@ TEST(Pipeline, NamesTheActionThatFailed) {
   expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
 }
 
+// Makes pp on three ranks, of which rank 1 has other parameters. Returns its error.
+std::string error_of_rank_1_with(const Given& params) {
+  const auto workload = gpt();
+  return on_ranks(3, [&](Rank& me) { made_on(me.mesh("pp=3"), "pp", *workload, me.rank == 1 ? params : Given()); })
+      .at(1);
+}
+
+TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
+  expect_contains(error_of_rank_1_with({{"schedule", "gpipe"}}),
+                  {"pp: rank 1 of the axis pp has \"rank 0, action 3, 0F3 (stage 0, micro-batch 3)\"",
+                   "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
+  expect_contains(error_of_rank_1_with({{"schedule", "interleaved"}}), {"\"rank 0, action 3, 3F0 (stage 3"});
+  expect_contains(error_of_rank_1_with({{"microbatches", "2"}}), {"\"microbatches=2\"", "\"microbatches=1\""});
+  expect_contains(error_of_rank_1_with({{"blocks", "1+2+2"}}), {"\"blocks=1+2+2\"", "\"blocks=even\""});
+  EXPECT_EQ(error_of_rank_1_with({}), "");
+}
+
+// A send whose wait() throws once it has ended.
+class LostSend : public c10d::Work {
+ public:
+  explicit LostSend(c10::intrusive_ptr<c10d::Work> sent) : sent_(std::move(sent)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    sent_->wait(timeout);
+    throw std::runtime_error("the network is gone");
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> sent_;
+};
+
+// Loses each send that starts while `lost` is true.
+class LosingBackend : public ForwardingBackend {
+ public:
+  LosingBackend(c10::intrusive_ptr<c10d::Backend> inner, const bool& lost)
+      : ForwardingBackend(std::move(inner)), lost_(lost) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    WorkPtr work = call.run();
+    return lost_ && call.op == CollectiveOp::send ? WorkPtr(c10::make_intrusive<LostSend>(work)) : work;
+  }
+
+ private:
+  const bool& lost_;
+};
+
+TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
+  const auto workload = gpt("tiny-llama");
+  const auto errors = on_ranks(2, [&](Rank& me) {
+    bool lost = false;
+    const Mesh mesh = me.mesh("pp=2").with_groups([&](const std::string&, const auto& group) {
+      return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<LosingBackend>(inner, lost));
+      });
+    });
+    const auto strategy = made_on(mesh, "pp", *workload, {}, at::kFloat, {});
+    for (int64_t step = 0; step < 2; ++step) {
+      // In step 0, the rank also sends shapes, and waits for these sends within the action.
+      lost = step == 1 && me.rank == 0;
+      Phases phases;
+      strategy->step(step, micro_batches(*workload, 2, step), phases);
+    }
+  });
+  expect_contains(errors.at(0),
+                  {"pp: rank 0 of the axis pp, action 0SEND_F0 (stage 0, micro-batch 0)", "the network is gone"});
+}
+
+TEST(Pipeline, NamesTheTiedGradientAndTheBroadcastThatFailed) {
+  // The calls of rank 1 in a step: it receives the shape of an activation, then the activation, and sends its gradient.
+  // It receives and sends the gradient of the tied embedding, and broadcasts the shape of the loss and the loss.
+  expect_contains(error_of_call("pp", "pp=2", 3),
+                  {"pp: rank 1 of the axis pp, sum of the gradient of model.embed_tokens.weight: the network is gone"});
+  expect_contains(error_of_call("pp", "pp=2", 5),
+                  {"pp: rank 1 of the axis pp, broadcast of the loss: the network is gone"});
+}
+
 TEST(Pipeline, RefusesUnsupportedSettingsNamingTheParameter) {
   expect_contains(refusal({{"blocks", "1+"}}), {"pp.blocks=1+", "2+3+1"});
   expect_contains(refusal({{"blocks", "1+1"}}), {"pp.blocks=1+1 has 2 blocks", "the model has"});
