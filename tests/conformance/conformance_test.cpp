@@ -75,14 +75,19 @@ std::vector<Case> variants() {
 // Returns cases under autocast to bfloat16, which rounds more than float32, so their checks have wider error bounds.
 std::vector<Case> in_bfloat16() {
   std::vector<Case> all;
+  const auto add = [&](const StrategyInfo& strategy, const char* workload) {
+    all.push_back({strategy.name,
+                   workload,
+                   strategy.parallelism == Parallelism::single ? 1 : 3,
+                   {"autocast", {}},
+                   at::kBFloat16});
+  };
   for (const auto& strategy : strategy_registry().all())
     for (const char* workload : {"probe-mlp", "probe-batch-norm"})
-      if (strategy.cpu)
-        all.push_back({strategy.name,
-                       workload,
-                       strategy.parallelism == Parallelism::single ? 1 : 3,
-                       {"autocast", {}},
-                       at::kBFloat16});
+      if (strategy.cpu) add(strategy, workload);
+  // fsdp gathers its parameters in their own dtype here; sharded() covers gather=bf16.
+  for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
+    add(strategy_registry().at(strategy), "gpt");
   return all;
 }
 
