@@ -108,8 +108,10 @@ std::vector<Case> sharded() {
       if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
         all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
     // With five ranks, parameter sizes do not divide evenly, and some parameters have fewer rows than there are ranks.
-    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks", "probe-optional"})
+    for (const char* workload : {"gpt", "gpt-exact", "probe-mlp", "probe-blocks", "probe-optional", "probe-frozen",
+                                 "probe-tied", "probe-reused"})
       all.push_back({strategy.name, workload, 5});
+    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks"}) all.push_back({strategy.name, workload, 2});
     std::vector<Variant> on_mesh = {{"mesh", {}}};
     for (const ParamInfo& param : strategy.params)
       if (param.name == "reshard") on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
