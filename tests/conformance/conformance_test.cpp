@@ -18,6 +18,7 @@ struct Case {
   Variant variant = {};
   at::ScalarType dtype = at::kFloat;
   std::string mesh = {};
+  int64_t recompute = 0;  // the flag --recompute
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
@@ -160,6 +161,14 @@ std::vector<Case> divided() {
   return all;
 }
 
+// Returns cases whose backward pass computes each block of the model again.
+std::vector<Case> recomputing() {
+  std::vector<Case> all;
+  for (const char* strategy : {"ddp", "fsdp", "tp"})
+    all.push_back({.strategy = strategy, .workload = "gpt", .world = 3, .variant = {"recompute", {}}, .recompute = 1});
+  return all;
+}
+
 // Returns cases of cp (context parallelism), on models that read sequences of tokens.
 std::vector<Case> in_tokens() {
   std::vector<Case> all;
@@ -284,7 +293,8 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
                                       .dtype = GetParam().dtype,
                                       .params = GetParam().variant.params,
                                       .long_form = true,
-                                      .mesh = mesh});
+                                      .mesh = mesh,
+                                      .recompute = GetParam().recompute});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
@@ -311,6 +321,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), n
 INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name_of);
 INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(replicated_pipelines()), name_of);
 INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(divided()), name_of);
+INSTANTIATE_TEST_SUITE_P(Recomputing, Conformance, testing::ValuesIn(recomputing()), name_of);
 INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(in_tokens()), name_of);
 INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(with_experts()), name_of);
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);
