@@ -18,6 +18,7 @@ struct Case {
   Variant variant = {};
   at::ScalarType dtype = at::kFloat;
   std::string mesh = {};
+  int64_t recompute = 0;  // the flag --recompute
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
@@ -75,14 +76,19 @@ std::vector<Case> variants() {
 // Returns cases under autocast to bfloat16, which rounds more than float32, so their checks have wider error bounds.
 std::vector<Case> in_bfloat16() {
   std::vector<Case> all;
+  const auto add = [&](const StrategyInfo& strategy, const char* workload) {
+    all.push_back({strategy.name,
+                   workload,
+                   strategy.parallelism == Parallelism::single ? 1 : 3,
+                   {"autocast", {}},
+                   at::kBFloat16});
+  };
   for (const auto& strategy : strategy_registry().all())
     for (const char* workload : {"probe-mlp", "probe-batch-norm"})
-      if (strategy.cpu)
-        all.push_back({strategy.name,
-                       workload,
-                       strategy.parallelism == Parallelism::single ? 1 : 3,
-                       {"autocast", {}},
-                       at::kBFloat16});
+      if (strategy.cpu) add(strategy, workload);
+  // fsdp gathers its parameters in their own dtype here; sharded() covers gather=bf16.
+  for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
+    add(strategy_registry().at(strategy), "gpt");
   return all;
 }
 
@@ -103,8 +109,10 @@ std::vector<Case> sharded() {
       if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
         all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
     // With five ranks, parameter sizes do not divide evenly, and some parameters have fewer rows than there are ranks.
-    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks", "probe-optional"})
+    for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "probe-mlp", "probe-blocks", "probe-optional",
+                                 "probe-frozen", "probe-tied", "probe-reused"})
       all.push_back({strategy.name, workload, 5});
+    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks"}) all.push_back({strategy.name, workload, 2});
     std::vector<Variant> on_mesh = {{"mesh", {}}};
     for (const ParamInfo& param : strategy.params)
       if (param.name == "reshard") on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
@@ -119,7 +127,7 @@ std::vector<Case> sharded() {
 // Their models treat samples independently.
 std::vector<Case> in_parts() {
   std::vector<Case> all;
-  for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "probe-tied", "probe-blocks"})
+  for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "mnist-mlp", "probe-tied", "probe-blocks"})
     for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"parts", {{"microbatches", "3"}}},
                                        {"interleaved_parts", {{"microbatches", "3"}, {"schedule", "interleaved"}}}})
       all.push_back({"pp", workload, 3, {name, params}});
@@ -141,15 +149,23 @@ std::vector<Case> replicated_pipelines() {
 std::vector<Case> divided() {
   std::vector<Case> all;
   const ParamValues sequence = {{"sequence", "on"}}, both = {{"sequence", "on"}, {"chunks", "2"}};
-  for (const char* workload : {"gpt", "gpt-exact"})
+  for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama"})
     for (const auto& [name, params] : {std::pair{"sequence", sequence}, {"sequence_chunks", both}})
       all.push_back({"tp", workload, 3, {name, params}});
   for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "convnet"})
     all.push_back({"tp", workload, 3, {"chunks", {{"chunks", "2"}}}});
-  for (const char* workload : {"gpt", "gpt-exact", "mnist-mlp", "convnet", "probe-mlp"})
+  for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "mnist-mlp", "convnet", "probe-mlp"})
     all.push_back({"tp", workload, 4, {"grid", {}}, at::kFloat, "dp=2,tp=2"});
   all.push_back({"tp", "gpt", 4, {"grid_sequence", sequence}, at::kFloat, "dp=2,tp=2"});
   all.push_back({"tp", "gpt", 3, {"autocast_gpt", sequence}, at::kBFloat16});
+  return all;
+}
+
+// Returns cases whose backward pass computes each block of the model again.
+std::vector<Case> recomputing() {
+  std::vector<Case> all;
+  for (const char* strategy : {"ddp", "fsdp", "tp"})
+    all.push_back({.strategy = strategy, .workload = "gpt", .world = 3, .variant = {"recompute", {}}, .recompute = 1});
   return all;
 }
 
@@ -159,7 +175,7 @@ std::vector<Case> in_tokens() {
   for (const auto& [name, params] : {std::pair<std::string, ParamValues>{"", {}},
                                      {"ulysses", {{"kind", "ulysses"}}},
                                      {"one_piece", {{"zigzag", "off"}, {"poison", "on"}}}}) {
-    for (const char* workload : {"gpt", "gpt-exact", "probe-llama"})
+    for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "probe-llama"})
       for (const int world : {2, 3})
         if (world == 2 || !name.empty()) all.push_back({"cp", workload, world, {name, params}});
     all.push_back({"cp", "gpt", 4, {name + "grid", params}, at::kFloat, "dp=2,cp=2"});
@@ -201,7 +217,7 @@ std::vector<Case> laid_out() {
       narrow{"narrow", {{"gather", "bf16"}, {"reduce", "bf16"}, {"sync", "each"}}},
       ulysses{"ulysses", {{"kind", "ulysses"}}};
   const std::vector<std::string> models = {"gpt", "gpt-exact", "convnet"};
-  add("pp=2,tp=2", {"gpt", "gpt-exact", "convnet", "mnist-mlp"});
+  add("pp=2,tp=2", {"gpt", "gpt-exact", "gpt-exact-llama", "convnet", "mnist-mlp"});
   for (const char* mesh : {"shard=2,pp=2", "shard=2,tp=2"}) add(mesh, models);
   add("pp=2,shard=2", {"gpt", "probe-tied", "probe-blocks"}, each);
   add("shard=2,pp=2", {"gpt"}, kept);
@@ -211,14 +227,14 @@ std::vector<Case> laid_out() {
   add("pp=2,shard=2", {"gpt", "probe-tied"}, zbv);
   for (const char* mesh : {"pp=2,tp=2", "cp=2,pp=2"}) add(mesh, {"gpt"}, zb_h1);
   add("shard=3", {"probe-strided", "probe-frozen"}, each);
-  add("cp=2,tp=2", {"gpt", "gpt-exact", "probe-llama"}, sequence);
+  add("cp=2,tp=2", {"gpt", "gpt-exact", "gpt-exact-llama", "probe-llama"}, sequence);
   add("cp=2,pp=2", {"gpt", "gpt-exact"}, interleaved);
   add("shard=2,cp=2", {"gpt", "gpt-exact"}, each);
   add("shard=2,cp=2", {"gpt"}, narrow, at::kBFloat16);
   add("cp=2,tp=2", {"probe-llama"}, ulysses);
   add("pp=2,tp=3", {"gpt"}, sequence);
   add("tp=2,pp=3", {"gpt-exact"}, gpipe);
-  add("shard=3,tp=2", {"gpt-exact"}, sequence);
+  add("shard=3,tp=2", {"gpt-exact", "gpt-exact-llama"}, sequence);
   add("dp=2,pp=2,tp=2", {"gpt-exact"});
   add("shard=2,pp=2,tp=2", {"gpt"});
   add("cp=2,pp=2,tp=2", {"gpt-exact"});
@@ -277,7 +293,8 @@ TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
                                       .dtype = GetParam().dtype,
                                       .params = GetParam().variant.params,
                                       .long_form = true,
-                                      .mesh = mesh});
+                                      .mesh = mesh,
+                                      .recompute = GetParam().recompute});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
@@ -304,6 +321,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), n
 INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(in_parts()), name_of);
 INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(replicated_pipelines()), name_of);
 INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(divided()), name_of);
+INSTANTIATE_TEST_SUITE_P(Recomputing, Conformance, testing::ValuesIn(recomputing()), name_of);
 INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(in_tokens()), name_of);
 INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(with_experts()), name_of);
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(laid_out()), name_of);

@@ -94,7 +94,7 @@ class PluginExample(unittest.TestCase):
                 continue
             self.assertLessEqual(due | ({"empty-shard"} if case["world"] > 1 else set()), passed, case["id"])
             may_skip = {"probe-branch": branch, "gpt": whole, "probe-llama": whole, "probe-experts": whole, "gpt-exact": exact,
-                        "gpt-exact-experts": exact}.get(case["workload"], elsewhere)
+                        "gpt-exact-llama": exact, "gpt-exact-experts": exact}.get(case["workload"], elsewhere)
             self.assertLessEqual(set(skipped), may_skip, f"{case['id']}: {skipped}")
 
     def test_the_correct_example_passes_in_bfloat16(self):

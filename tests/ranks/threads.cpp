@@ -16,7 +16,7 @@ namespace {
 CheckRequest common(const ThreadsRequest& request) {
   return {.strategy = request.strategy,
           .workload = request.workload,
-          .options = {.model = request.workload.models.for_checks},
+          .options = {.model = request.workload.models.for_checks, .recompute = request.recompute},
           .world = request.world,
           .store = {},
           .devices = {},

@@ -64,6 +64,9 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
+// Has no rotary positions, because sines are not whole numbers. Three query heads share a key and value head.
+const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
+                                              ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};
 const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};
 
 }  // namespace

@@ -22,11 +22,17 @@ constexpr double normal_95 = 1.959964;
 
 using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world
 
-std::vector<Series> series_of(const Report& report, const std::string& filter) {
+// Returns the cases that match the filter, in series. Adds matching cases on a mesh to `left_out`, with the reason.
+std::vector<Series> series_of(const Report& report, const std::string& filter, std::vector<std::string>& left_out) {
   const NamePattern wanted(filter);
   std::vector<Series> found;
   for (const CaseRecord& record : report.cases) {
-    if (record.spec.baseline || !record.spec.mesh.empty() || !wanted.matches(record.spec.id)) continue;
+    if (record.spec.baseline || !wanted.matches(record.spec.id)) continue;
+    if (!record.spec.mesh.empty()) {
+      left_out.push_back(record.spec.id + ": its ranks form the mesh " + record.spec.mesh +
+                         "; only replicas on a single axis are projected");
+      continue;
+    }
     const auto same = [&](const Series& one) {
       return one[0]->spec.oversubscribe == record.spec.oversubscribe &&
              same_setting(one[0]->spec, record.spec, {.world = true});
@@ -299,7 +305,7 @@ Projection project(const Report& report, const ProjectionRequest& asked) {
   require_worlds(asked);
   Projection projection{.run = report.id, .asked = asked};
   bool any_fitted = false;
-  for (const Series& one : series_of(report, asked.filter)) {
+  for (const Series& one : series_of(report, asked.filter, projection.left_out)) {
     const Series measured = measured_of(one), fitted = fitted_of(measured, asked.from);
     const std::string against = reason_against(fitted);
     if (against.empty()) {

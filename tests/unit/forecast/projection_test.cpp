@@ -284,6 +284,21 @@ std::string refused(const Report& report, const ProjectionRequest& asked) {
   return "";
 }
 
+TEST(Projection, LeavesOutCasesOnAMeshWithTheReason) {
+  Report report = scaled_run();
+  CaseRecord on_mesh = report.cases.back();
+  on_mesh.spec.strategy = "fsdp", on_mesh.spec.mesh = "dp=2,shard=2";
+  on_mesh.spec.id = case_id(on_mesh.spec);
+  report.cases.push_back(on_mesh);
+  const Projection projection = project(report, {.to = {8}});
+  EXPECT_EQ(projection.series.size(), 1U);
+  ASSERT_EQ(projection.left_out.size(), 1U);
+  expect_contains(projection.left_out[0], {on_mesh.spec.id, "the mesh dp=2,shard=2", "single axis"});
+  EXPECT_EQ(project(report, {.to = {8}, .filter = "ddp"}).left_out.size(), 0U);
+  report.cases = {on_mesh};
+  expect_contains(refused(report, {.to = {8}}), {"nothing to project from", "the mesh dp=2,shard=2"});
+}
+
 TEST(Projection, RefusesTooFewWorldsUnmatchedFiltersPartialHostsAndRunsWithoutCollectives) {
   Report report = scaled_run();
   report.cases.pop_back();

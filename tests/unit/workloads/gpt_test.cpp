@@ -320,9 +320,11 @@ TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
   EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 256) * 16 + 12 * 2 * 8 * 16 * 16);
 }
 
+class GptExact : public testing::TestWithParam<const char*> {};
+
 // In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
-TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
-  const auto workload = workload_registry().at("gpt-exact").make({.scale = 3});
+TEST_P(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
+  const auto workload = workload_registry().at(GetParam()).make({.scale = 3});
   const auto narrow = workload->model(1), wide = workload->model(1);
   wide->to(at::kDouble);
   const Batch batch = workload->batch(at::arange(6));
@@ -338,8 +340,8 @@ TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
   }
 }
 
-TEST(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
-  const auto workload = workload_registry().at("gpt-exact").make({.scale = 1});
+TEST_P(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
+  const auto workload = workload_registry().at(GetParam()).make({.scale = 1});
   const auto whole = workload->model(1), parts = workload->model(1);
   const Batch batch = workload->batch(at::arange(5));
   workload->loss(whole->forward(batch.input, {}), batch.target).backward();
@@ -351,6 +353,9 @@ TEST(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
   for (const auto& item : whole->named_parameters())
     EXPECT_TRUE(at::equal(item.value().grad(), all[item.key()].grad())) << item.key();
 }
+
+INSTANTIATE_TEST_SUITE_P(Styles, GptExact, testing::Values("gpt-exact", "gpt-exact-llama"),
+                         [](const auto& one) { return std::string(one.param) == "gpt-exact" ? "Gpt2" : "Llama"; });
 
 class TokenFiles : public testing::Test {
  protected:

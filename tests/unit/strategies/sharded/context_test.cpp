@@ -76,7 +76,7 @@ std::vector<Setting> settings() {
   // The number of tokens is not a multiple of the number of ranks, nor of twice that number.
   for (const Given& params : kinds) {
     for (const char* mesh : {"cp=2", "cp=3"}) {
-      all.push_back({"cp", mesh, "gpt-exact", "", params});
+      for (const char* workload : {"gpt-exact", "gpt-exact-llama"}) all.push_back({"cp", mesh, workload, "", params});
       all.push_back({"cp", mesh, "gpt", "tiny", params, {}, near});
       all.push_back({"cp", mesh, "gpt", "tiny-llama", params, {}, near});
     }

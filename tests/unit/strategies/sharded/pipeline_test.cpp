@@ -92,6 +92,7 @@ std::vector<Setting> settings() {
                      {{"schedule", "zbv"}, {"poison", "on"}}});
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
   all.push_back({"tied_integers", "gpt-exact", "", 3, 4, {}});
+  all.push_back({"integers", "gpt-exact-llama", "", 3, 4, {}});
   all.push_back({"zbv_tied_integers", "gpt-exact", "", 2, 4, {{"schedule", "zbv"}}});
   all.push_back({"batch_norm", "convnet", "", 3, 4, {}});
   all.push_back({"own_cut", "convnet", "", 2, 3, {{"blocks", "1+4"}}});

@@ -27,7 +27,8 @@ std::vector<Setting> settings() {
                                                 {{"chunks", "2"}},
                                                 {{"sequence", "on"}, {"verify", "on"}},
                                                 {{"sequence", "on"}, {"chunks", "2"}}}) {
-    for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt-exact", "", params});
+    for (const char* workload : {"gpt-exact", "gpt-exact-llama"})
+      for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, workload, "", params});
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // With 3 or more ranks, each rank has all key and value heads.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
