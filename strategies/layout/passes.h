@@ -10,9 +10,9 @@
 
 #include "strategies/api/parts/replica.h"
 #include "strategies/api/phases.h"
-#include "strategies/parts/naming_errors.h"
 #include "strategies/fsdp/units.h"
 #include "strategies/layout/parts.h"
+#include "strategies/parts/naming_errors.h"
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/schedule/schedule.h"
