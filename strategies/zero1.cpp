@@ -131,8 +131,9 @@ class Shards {
 // all-reduce of the squared norm if several ranks clip, and a broadcast of the model's buffers.
 std::optional<std::vector<Traffic>> zero1_traffic(const TrafficQuery& query) {
   const int64_t world = size_of(query.mesh, "dp"), whole = flat_bytes(query, world);
-  std::vector<Traffic> all = {{"dp", "reduce_scatter", whole}, {"dp", "allgather", whole / world}};
-  if (query.clips && world > 1) all.push_back({"dp", "allreduce", sizeof(double)});
+  const int64_t buffers = flat_buffers(query);
+  std::vector<Traffic> all = {{"dp", "reduce_scatter", whole, buffers}, {"dp", "allgather", whole / world, buffers}};
+  if (query.clips && world > 1) all.push_back({"dp", "allreduce", sizeof(double), 1});
   all.push_back({"dp", "broadcast", query.bytes_of(named_buffers(query.model))});
   return all;
 }

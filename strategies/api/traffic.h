@@ -1,5 +1,5 @@
-// A strategy's formula of its traffic: the bytes that a rank passes to the collectives of a step. The checks compare
-// the formula with the bytes counted in a run.
+// A strategy's formula of its traffic: the bytes that a rank passes to the collectives of a step, and optionally the
+// number of calls. The checks compare the formula with the bytes and calls counted in a run.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,9 @@ namespace dpbench {
 struct Traffic {
   std::string axis, op;  // mesh axis; name of the c10d operation: "allreduce", "allgather", "reduce_scatter", ...
   int64_t bytes = 0;     // bytes of this rank's input tensors; for a scatter or recv, of its output tensors
+  // Number of calls that carry these bytes. nullopt: the number is not promised, e.g. because it depends on buckets.
+  // The checks compare calls only if all entries of an axis and operation have their number.
+  std::optional<int64_t> calls = {};
   // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
   // then compare only the sum of `bytes` over all ranks with the counted bytes.
   bool sum_only = false;

@@ -53,12 +53,14 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const int ranks = size_of(query.mesh, "cp");
   std::vector<Traffic> all;
   if (size_of(query.mesh, "dp") > 1)
-    all = {{"dp", "broadcast", query.bytes_of(named_buffers(query.model))}, {"dp", "allreduce", flat_bytes(query)}};
+    all = {{"dp", "broadcast", query.bytes_of(named_buffers(query.model))},
+           {"dp", "allreduce", flat_bytes(query), flat_buffers(query)}};
   if (ranks == 1) return all;
   const SequencePlan plan = query.model.sequence_plan();
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
   // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
-  all.push_back({"cp", "allreduce", flat_bytes(query) + query.accumulate * size});
+  all.push_back(
+      {"cp", "allreduce", flat_bytes(query) + query.accumulate * size, flat_buffers(query) + query.accumulate});
   // Bytes of one head of a token, over all samples and layers.
   const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
   if (options.kind == Kind::ring) {

@@ -33,8 +33,10 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   all.push_back({"ep", "allgather", query.accumulate * plan.layers * plan.experts * word});
   // Tokens travel to the experts and back, in the forward and in the backward pass: four all-to-alls. The bytes of one
   // rank depend on the tokens that its experts get; their sum over ranks does not.
-  all.push_back(
-      {"ep", "alltoall", 4 * query.samples * plan.layers * plan.rows * plan.hidden * size, /*sum_only=*/true});
+  all.push_back({.axis = "ep",
+                 .op = "alltoall",
+                 .bytes = 4 * query.samples * plan.layers * plan.rows * plan.hidden * size,
+                 .sum_only = true});
   return all;
 }
 

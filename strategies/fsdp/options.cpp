@@ -1,6 +1,7 @@
 #include "strategies/fsdp/options.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "strategies/api/trained_parameters.h"
@@ -47,6 +48,51 @@ int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t 
   if (options.stage == Stage::zero2) return 1;
   const bool again = options.reshard == Reshard::on && !is_last(i, units);
   return again ? 2 * micros : micros;
+}
+
+// Bytes and calls of a collective operation in a step.
+struct Amount {
+  int64_t bytes = 0, calls = 0;
+
+  void add(const Amount& one, int64_t times = 1) { bytes += times * one.bytes, calls += times * one.calls; }
+  Traffic on(const std::string& axis, const char* op) const { return {axis, op, bytes, calls}; }
+};
+
+// Returns the traffic of a step's gathers and reductions of units. Parameters of a unit that differ in their own dtype
+// or in that of the gather travel in separate calls, as in Unit::Bundle.
+std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery& query, const std::string& shard,
+                                      const std::string& replica) {
+  const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
+  const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
+  const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
+  const auto own = [&](const at::Tensor& one) { return query.stored(one); };
+  const auto as_gathered = [&](const at::Tensor& one) { return gathered_dtype(one, own(one), options.gathered); };
+  const auto as_reduced = [&](const at::Tensor& one) { return options.reduced.value_or(own(one)); };
+  const auto shards = [&](const std::vector<at::Tensor>& parameters, int pieces, const auto& type_of) {
+    std::set<std::pair<at::ScalarType, at::ScalarType>> bundles;
+    for (const at::Tensor& one : parameters) bundles.emplace(own(one), as_gathered(one));
+    return Amount{shard_bytes(parameters, pieces, type_of), static_cast<int64_t>(bundles.size())};
+  };
+  Amount gathered = shards(plan.root.parameters, ranks, as_gathered), in_parts, reduced, summed;
+  const auto add_gradients = [&](const PlannedUnit& unit) {
+    const auto trained = trained_of(unit.parameters);
+    const Amount one = shards(trained, ranks, as_reduced);
+    reduced.add({ranks * one.bytes, one.calls}, reductions);
+    summed.add(shards(trained, ranks, own));
+  };
+  add_gradients(plan.root);
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    const std::vector<at::Tensor>& parameters = plan.units[i].parameters;
+    gathered.add(shards(parameters, ranks, as_gathered), gathers_of_unit(options, i, plan.units.size(), micros));
+    if (options.reshard == Reshard::shard && !is_last(i, plan.units.size()))
+      in_parts.add(shards(parameters, part_ranks, as_gathered), micros);
+    add_gradients(plan.units[i]);
+  }
+  std::vector<Traffic> all;
+  if (ranks > 1) all = {gathered.on(shard, "allgather"), reduced.on(shard, "reduce_scatter")};
+  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on("shard", "allgather"));
+  if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back(summed.on(replica, "allreduce"));
+  return all;
 }
 
 }  // namespace
@@ -135,38 +181,15 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   const Options options = options_of(stage, query.params, query.dtype);
   const std::string shard = shard_axis(query.mesh, options.reshard);
   const std::string replica = replica_axis(query.mesh, options.reshard);
-  const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
-  const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
-  const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
-  const auto own = [&](const at::Tensor& one) { return query.stored(one); };
-  const auto as_gathered = [&](const at::Tensor& one) { return gathered_dtype(one, own(one), options.gathered); };
-  const auto as_reduced = [&](const at::Tensor& one) { return options.reduced.value_or(own(one)); };
-  int64_t gathered = shard_bytes(plan.root.parameters, ranks, as_gathered), in_parts = 0, reduced = 0, summed = 0;
-  const auto add_gradients = [&](const PlannedUnit& unit) {
-    const auto trained = trained_of(unit.parameters);
-    reduced += reductions * ranks * shard_bytes(trained, ranks, as_reduced);
-    summed += shard_bytes(trained, ranks, own);
-  };
-  add_gradients(plan.root);
-  for (size_t i = 0; i < plan.units.size(); ++i) {
-    const int64_t once = shard_bytes(plan.units[i].parameters, ranks, as_gathered);
-    gathered += once * gathers_of_unit(options, i, plan.units.size(), micros);
-    if (options.reshard == Reshard::shard && !is_last(i, plan.units.size()))
-      in_parts += micros * shard_bytes(plan.units[i].parameters, part_ranks, as_gathered);
-    add_gradients(plan.units[i]);
-  }
-  std::vector<Traffic> all;
-  if (ranks > 1) all = {{shard, "allgather", gathered}, {shard, "reduce_scatter", reduced}};
-  if (ranks > 1 && part_ranks > 1) all.push_back({"shard", "allgather", in_parts});
-  if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back({replica, "allreduce", summed});
-  if (query.clips && ranks > 1) all.push_back({shard, "allreduce", sizeof(double)});
-  if (ranks == 1) return all;
+  std::vector<Traffic> all = traffic_of_units(options, query, shard, replica);
+  if (ranks_of(query.mesh, shard) == 1) return all;
+  if (query.clips) all.push_back({shard, "allreduce", sizeof(double), 1});
   for (const std::string& axis : {replica, shard}) {
     if (axis.empty() || ranks_of(query.mesh, axis) == 1) continue;
     all.push_back({axis, "broadcast", query.bytes_of(named_buffers(query.model))});
     if (options.find_unused)
       all.push_back(
-          {axis, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t))});
+          {axis, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t)), 1});
   }
   return all;
 }

@@ -51,7 +51,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   std::vector<Traffic> all;
   if (size_of(query.mesh, "dp") > 1)
     all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
-           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts))}};
+           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts)), flat_buffers(query)}};
   if (ranks == 1) return all;
   // Bytes of one element of an activation or a loss.
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));

@@ -1,4 +1,5 @@
-// Checks that the collectives of each step carry exactly the bytes of the strategy's formula.
+// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls.
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,65 +13,88 @@
 namespace dpbench {
 namespace {
 
-using BytesOfOperations = std::map<std::pair<std::string, std::string>, int64_t>;  // bytes by operation and mesh axis
+// Bytes and calls of an operation. calls: nullopt if the formula has no number of calls.
+struct Amount {
+  int64_t bytes = 0;
+  std::optional<int64_t> calls = 0;
 
-// Bytes that a rank passes to collectives in a step, by the strategy's formula or as counted in the run.
-struct Bytes {
-  BytesOfOperations own;     // bytes that are compared for each rank
-  BytesOfOperations summed;  // bytes that are compared as the sum over all ranks
+  void add(const Amount& more) {
+    bytes += more.bytes;
+    calls = calls && more.calls ? std::optional(*calls + *more.calls) : std::nullopt;
+  }
+  bool operator==(const Amount&) const = default;
 };
 
-Bytes bytes_of(const std::vector<Traffic>& formula) {
-  Bytes bytes;
+using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // by operation and mesh axis
+
+// What a rank passes to collectives in a step, by the strategy's formula or as counted in the run.
+struct Amounts {
+  Operations own;     // compared for each rank
+  Operations summed;  // compared as the sum over all ranks
+};
+
+Amounts amounts_of(const std::vector<Traffic>& formula) {
+  Amounts amounts;
   for (const Traffic& one : formula)
-    if (one.bytes > 0) (one.sum_only ? bytes.summed : bytes.own)[{one.op, one.axis}] += one.bytes;
-  return bytes;
+    if (one.bytes > 0) (one.sum_only ? amounts.summed : amounts.own)[{one.op, one.axis}].add({one.bytes, one.calls});
+  return amounts;
 }
 
-// due: the formula's bytes. Bytes of operations in due.summed are compared as the sum over all ranks.
-Bytes bytes_of(const std::vector<Collective>& called, const Bytes& due) {
-  Bytes bytes;
+// due: the formula's amounts. Operations in due.summed are compared as the sum over all ranks, and calls are counted
+// only where `due` has their number.
+Amounts amounts_of(const std::vector<Collective>& called, const Amounts& due) {
+  Amounts amounts;
   for (const Collective& one : called) {
     if (one.bytes == 0 || one.by_accessor) continue;
     const std::pair<std::string, std::string> key = {name_of(one.op), one.axis};
-    (due.summed.contains(key) ? bytes.summed : bytes.own)[key] += one.bytes;
+    const bool sums = due.summed.contains(key);
+    const Operations& of_formula = sums ? due.summed : due.own;
+    const auto expected = of_formula.find(key);
+    const bool counts = expected != of_formula.end() && expected->second.calls;
+    (sums ? amounts.summed : amounts.own)[key].add({one.bytes, counts ? std::optional<int64_t>(1) : std::nullopt});
   }
-  return bytes;
+  return amounts;
 }
 
-void add(BytesOfOperations& sum, const BytesOfOperations& more) {
-  for (const auto& [key, bytes] : more) sum[key] += bytes;
+void add(Operations& sum, const Operations& more) {
+  for (const auto& [key, amount] : more) sum[key].add(amount);
 }
 
-std::string text_of(const BytesOfOperations& bytes) {
+std::string text_of(const Operations& operations) {
   std::string text;
-  for (const auto& [key, count] : bytes)
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " bytes by " + key.first + " over " + key.second;
+  for (const auto& [key, amount] : operations)
+    text += (text.empty() ? "" : ", ") + std::to_string(amount.bytes) + " bytes" +
+            (amount.calls ? " in " + std::to_string(*amount.calls) + " calls" : "") + " by " + key.first + " over " +
+            key.second;
   return text.empty() ? "no bytes" : text;
 }
 
-// Lists the operations whose bytes differ from the formula's, with the ratio of both.
-std::string differences(const BytesOfOperations& due, BytesOfOperations found) {
+// Lists the operations whose bytes differ from the formula's, with the ratio of both, and operations with the right
+// bytes in another number of calls.
+std::string differences(const Operations& due, Operations found) {
   std::string text;
   const auto add = [&](const auto& key, const std::string& how) {
     text += (text.empty() ? "" : ", ") + key.first + " over " + key.second + how;
   };
-  for (const auto& [key, bytes] : due) {
+  for (const auto& [key, amount] : due) {
     const auto other = found.find(key);
     if (other == found.end())
       add(key, " was not called");
-    else if (other->second != bytes)
-      add(key, " carried " + c10::str(static_cast<double>(other->second) / static_cast<double>(bytes)) +
+    else if (other->second.bytes != amount.bytes)
+      add(key, " carried " + c10::str(static_cast<double>(other->second.bytes) / static_cast<double>(amount.bytes)) +
                    " times the bytes of the formula");
+    else if (other->second.calls != amount.calls)
+      add(key, " carried the bytes of the formula in " + std::to_string(*other->second.calls) + " calls instead of " +
+                   std::to_string(*amount.calls));
     found.erase(key);
   }
-  for (const auto& [key, bytes] : found) add(key, " is not in the formula");
+  for (const auto& [key, amount] : found) add(key, " is not in the formula");
   return text;
 }
 
-// Returns the formula's bytes for a rank's step; nullopt if the strategy has no formula for this step.
-std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Params& params, const Evidence& evidence,
-                               int64_t step) {
+// Returns the formula's amounts for a rank's step; nullopt if the strategy has no formula for this step.
+std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const Params& params,
+                                   const Evidence& evidence, int64_t step) {
   int64_t samples = 0;
   for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
@@ -85,7 +109,7 @@ std::optional<Bytes> bytes_due(const Trial& trial, const Model& model, const Par
                                                      .clips = trial.clip_norm.has_value(),
                                                      .samples = samples});
   if (!formula) return std::nullopt;
-  return bytes_of(*formula);
+  return amounts_of(*formula);
 }
 
 }  // namespace
@@ -94,13 +118,12 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   const StrategyInfo& strategy = trial.bench.strategy;
   // A strategy may end a step with a NaN early, without calling its remaining collectives.
   if (!strategy.traffic || trial.scenario.poison) return;
-  const char compared[] = "bytes of each collective operation of a step with the strategy's formula";
+  const char compared[] = "bytes and calls of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
   const auto model = first_model(trial.bench);
   const Params params = params_of(trial.bench, trial.scenario);
   bool judged = false;
-  const auto judge = [&](const BytesOfOperations& due, const BytesOfOperations& found, const std::string& whose,
-                         size_t step) {
+  const auto judge = [&](const Operations& due, const Operations& found, const std::string& whose, size_t step) {
     judged = true;
     rows.judged(
         "collective-bytes", compared, found == due,
@@ -110,12 +133,12 @@ void judge_traffic(const Trial& trial, Rows& rows) {
         },
         [&] { return differences(due, found); });
   };
-  std::map<size_t, BytesOfOperations> all_due, all_found;  // summed over all ranks, indexed by step
+  std::map<size_t, Operations> all_due, all_found;  // summed over all ranks, indexed by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
-      const auto due = bytes_due(trial, *model, params, evidence, static_cast<int64_t>(step));
+      const auto due = amounts_due(trial, *model, params, evidence, static_cast<int64_t>(step));
       if (!due) continue;
-      const Bytes found = bytes_of(evidence.steps[step].collectives, *due);
+      const Amounts found = amounts_of(evidence.steps[step].collectives, *due);
       judge(due->own, found.own, "rank " + std::to_string(evidence.rank), step);
       add(all_due[step], due->summed), add(all_found[step], found.summed);
     }

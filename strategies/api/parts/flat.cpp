@@ -1,5 +1,7 @@
 #include "strategies/api/parts/flat.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "strategies/api/trained_parameters.h"
@@ -15,6 +17,16 @@ int64_t padded(int64_t numel) { return (numel + aligned_to - 1) / aligned_to * a
 at::Tensor view_at(const at::Tensor& buffer, const at::Tensor& like, int64_t offset) {
   if (like.is_non_overlapping_and_dense()) return buffer.as_strided(like.sizes(), like.strides(), offset);
   return buffer.narrow(0, offset, like.numel()).view(like.sizes());
+}
+
+std::map<at::ScalarType, int64_t> elements_of(const TrafficQuery& query, const NamedTensors& named, int64_t parts) {
+  std::vector<at::Tensor> tensors;
+  std::vector<at::ScalarType> types;
+  for (const auto& [name, tensor] : named) {
+    tensors.push_back(tensor);
+    types.push_back(query.stored(tensor));
+  }
+  return Flat::elements(tensors, types, parts);
 }
 
 }  // namespace
@@ -51,16 +63,15 @@ int64_t flat_bytes(const TrafficQuery& query, int64_t parts) {
 }
 
 int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts) {
-  std::vector<at::Tensor> tensors;
-  std::vector<at::ScalarType> types;
-  for (const auto& [name, tensor] : named) {
-    tensors.push_back(tensor);
-    types.push_back(query.stored(tensor));
-  }
   int64_t bytes = 0;
-  for (const auto& [type, elements] : Flat::elements(tensors, types, parts))
+  for (const auto& [type, elements] : elements_of(query, named, parts))
     bytes += elements * static_cast<int64_t>(c10::elementSize(type));
   return bytes;
+}
+
+int64_t flat_buffers(const TrafficQuery& query) {
+  return std::ranges::count_if(elements_of(query, trained_parameters(query.model), 1),
+                               [](const auto& one) { return one.second > 0; });
 }
 
 void Flat::adopt(const std::vector<at::Tensor>& tensors) {

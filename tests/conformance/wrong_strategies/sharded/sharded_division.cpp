@@ -55,22 +55,23 @@ TrafficFormula traffic_of(const ShardedOptions& options) {
     const int ranks = size_of(query.mesh, axis);
     const Division division = divided(query.model, options.blocks_per_unit);
     const int64_t reductions = options.reduces_each_micro_batch ? query.accumulate : 1;
-    int64_t gathered = 0, reduced = 0, summed = 0;
+    int64_t gathered = 0, gathers = 0, reduced = 0, reduces = 0, summed = 0;
     for (size_t p = 0; p < division.parameters.size(); ++p) {
       const at::Tensor& parameter = division.parameters[p];
       const size_t units = division.spans.size(), unit = division.unit[p];
       const int64_t row = parameter.numel() == 0 ? 0 : parameter.numel() / rows_of(parameter),
                     bytes = rows_per_rank(parameter, ranks) * row *
                             static_cast<int64_t>(c10::elementSize(query.stored(parameter)));
-      gathered += bytes * (unit == units                       ? 1
-                           : unit + 1 < units && options.frees ? 2 * query.accumulate
-                                                               : query.accumulate);
+      const int64_t times = unit == units                       ? 1
+                            : unit + 1 < units && options.frees ? 2 * query.accumulate
+                                                                : query.accumulate;
+      gathered += bytes * times, gathers += times;
       if (!parameter.requires_grad()) continue;
-      reduced += bytes * ranks * reductions;
+      reduced += bytes * ranks * reductions, reduces += reductions;
       summed += hybrid ? bytes : 0;
     }
-    std::vector<Traffic> all = {{axis, "allgather", gathered},
-                                {axis, "reduce_scatter", reduced},
+    std::vector<Traffic> all = {{axis, "allgather", gathered, gathers},
+                                {axis, "reduce_scatter", reduced, reduces},
                                 {"dp", "allreduce", summed},
                                 {world, "allreduce", static_cast<int64_t>(division.parameters.size() * sizeof(int))},
                                 {world, "broadcast", query.bytes_of(named_buffers(query.model))}};

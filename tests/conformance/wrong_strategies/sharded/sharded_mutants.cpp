@@ -144,6 +144,25 @@ void gather_one_unit_twice(ShardedParts& parts) {
   };
 }
 
+// Gathers each shard in two halves: the same bytes in more calls.
+void gather_in_halves(ShardedParts& parts) {
+  parts.begin_gather = [](ShardedRun& run, ShardedUnit& unit) {
+    for (const size_t p : unit.parameters) {
+      ShardedParameter& parameter = run.parameters[p];
+      Transfer& gather = parameter.gather;
+      if (parameter.is_whole || gather.output.defined()) continue;
+      std::vector<at::Tensor> halves;
+      for (at::Tensor half : parameter.shard.flatten().chunk(2)) {
+        at::Tensor all = run.empty_whole(half);
+        gather.work = begin_allgather(*run.shard.group, all, half);
+        gather.work->wait();
+        halves.push_back(all.view({run.shard.size, -1}));
+      }
+      gather.output = at::cat(halves, 1).view_as(run.empty_whole(parameter.shard));
+    }
+  };
+}
+
 void decay_by_the_dimensions_of_flat_shards(ShardedParts& parts) {
   parts.update = [right = parts.update](ShardedRun& run, ShardedParameter& parameter) {
     ShardedParameter flat = parameter;
@@ -282,6 +301,8 @@ std::vector<Mutant> sharded_mutants() {
       {"gathered-in-bfloat16", "output-replay", "narrower dtype", made(gather_in_bfloat16)},
       {"one-unit-gathered-twice", "collective-bytes", "allgather over dp carried 1.", made(gather_one_unit_twice),
        "gpt", 2},
+      {"units-gathered-in-halves", "collective-bytes", "allgather over dp carried the bytes of the formula in",
+       made(gather_in_halves)},
       {"decay-by-the-dimensions-of-flat-shards", "optimizer-replay", "no weight decay",
        made(decay_by_the_dimensions_of_flat_shards), "probe-mlp"},
       {"state-of-shards-forgotten", "optimizer-replay", "fresh optimizer state", made(forget_the_momentum),
