@@ -61,7 +61,9 @@ class Chart:
     setting: str
     caption: str = ""
     message: str = ""
-    marks: dict = dataclasses.field(default_factory=dict)
+    marks: dict = dataclasses.field(default_factory=dict)  # {SVG id: words of the tooltip}
+    parts: dict = dataclasses.field(default_factory=dict)  # {SVG id: label of the series}
+    keys: dict = dataclasses.field(default_factory=dict)  # the same for the entries of the legend
     figure: Figure = None
     key: object = None  # the figure's legend, or None
     drawing: str = ""  # SVG text for the HTML page
@@ -81,17 +83,27 @@ class Chart:
         artist.set_gid(name)
         self.marks[name] = words
 
-    def series(self, axes, look, xs, spans, sayings):
-        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry. The
-        error bars are thin and transparent, so that those of several series at one x stay readable."""
+    def belongs(self, label, *artists):
+        """Makes artists parts of a series, which the legend's entry with this label switches off on the page."""
+        for artist in artists:
+            artist.set_gid(artist.get_gid() or f"{type(artist).__name__}-{len(self.parts)}")
+            self.parts[artist.get_gid()] = label
+
+    def series(self, axes, label, look, xs, spans, sayings):
+        """Draws a series as a line with an error bar, a marker and a tooltip at every point. The error bars are thin
+        and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
-        axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
-        axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65, zorder=3,
+        axes.plot([], [], **look, label=label)  # the legend's sample
+        (line,) = axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
+        (_, caps, bars) = axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65,
+                                        zorder=3,
                       yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
         edge = {"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6} | {k: v for k, v in look.items() if k.startswith("marker")}
         for x, middle, saying in zip(xs, middles, sayings):
             (point,) = axes.plot([x], [middle], linestyle="none", color=look["color"], zorder=4, **edge)
             self.mark(point, saying)
+            self.belongs(label, point)
+        self.belongs(label, line, *caps, *bars)
 
     def legend(self, handles=None, labels=None, limit=24):
         axes = self.figure.axes[0]
@@ -99,11 +111,15 @@ class Chart:
             handles, labels = axes.get_legend_handles_labels()
         if not handles:
             return
-        labels = [short(label, limit) for label in labels]
-        columns = columns_for(labels)
+        shown = [short(label, limit) for label in labels]
+        columns = columns_for(shown)
         rows = -(-len(labels) // columns)
         self.figure.set_figheight(self.figure.get_figheight() + 0.17 * (rows - 1))
-        self.key = self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+        self.key = self.figure.legend(handles, shown, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+        for label, *entry in zip(labels, self.key.legend_handles, self.key.get_texts()):
+            for artist in entry if label in self.parts.values() else ():
+                artist.set_gid(f"key{len(self.keys)}")
+                self.keys[artist.get_gid()] = label
 
     def sign(self):
         """Adds title and caption to the picture for image files. On the HTML page they are text outside the picture."""
@@ -132,6 +148,17 @@ class Chart:
         FigureCanvasAgg(self.figure)
         self.figure.savefig(out, format="png", dpi=200, metadata={"Software": None, "Title": self.title})
         return out.getvalue()
+
+    @property
+    def attributes(self):
+        """Returns {SVG id: the attributes that the page's script reads}. The parts of a series and its entry of the
+        legend have the same number."""
+        found = {gid: {"class": "tip", "data-tip": words} for gid, words in self.marks.items()}
+        labels = list(dict.fromkeys(self.parts.values()))
+        for name, members in (("data-series", self.parts), ("data-key", self.keys)):
+            for gid, label in members.items():
+                found.setdefault(gid, {})[name] = str(labels.index(label))
+        return found
 
     @property
     def description(self):

@@ -46,8 +46,7 @@ def collectives(sizes, context):
             points = sorted((size, [value(size, us) for us in times[arm]]) for size, times in sizes.items() if arm in times)
             spans = [Interval(statistics.median(values), min(values), max(values)) for _, values in points]
             sayings = [f"{arm}, {size:,} bytes: {words.interval(span, ' ' + say)}" for (size, _), span in zip(points, spans)]
-            chart.series(axes, look, [size for size, _ in points], spans, sayings)
-            axes.plot([], [], **look, label=arm)
+            chart.series(axes, arm, look, [size for size, _ in points], spans, sayings)
         decades(axes)
         axes.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
         axes.set_xlabel("size of the tensor, log scale")

@@ -39,8 +39,7 @@ def chart_of(lines, world, part):
         spans = [points[run].step_ns.scaled(1 / size) for run in order]
         sayings = [f"{one.series}, {by_id[run].time or run}, commit {by_id[run].commit}: {words.interval(span, ' ' + unit)}"
                    for run, span in zip(order, spans)]
-        chart.series(axes, look, [runs.index(run) for run in order], spans, sayings)
-        axes.plot([], [], **look, label=one.series)
+        chart.series(axes, one.series, look, [runs.index(run) for run in order], spans, sayings)
     step = -(-len(runs) // 6)
     axes.set_xticks(range(0, len(runs), step), [f"{by_id[run].time[5:10]}\n{by_id[run].commit[:7]}" for run in runs[::step]])
     axes.set_xlim(-0.4, len(runs) - 0.6)

@@ -47,8 +47,16 @@ def lines(chart, axes, cases, span_of, say):
                      "markeredgewidth": 1}
         spans = [span_of(case) for case in members]
         sayings = [f"{name}, world {case.world}: {say(case, span)}" for case, span in zip(members, spans)]
-        chart.series(axes, look, [case.world for case in members], spans, sayings)
-        axes.plot([], [], **look, label=name)
+        chart.series(axes, name, look, [case.world for case in members], spans, sayings)
+
+
+def ideal_line(chart, axes, case, worlds, values):
+    """Draws the dashed line of linear scaling: "ideal", or "ceiling of the cores" if the replicas of the largest world
+    share cores."""
+    name = "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
+    (line,) = axes.plot(worlds, values, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label=name,
+                        zorder=2)
+    chart.belongs(name, line)
 
 
 def fastest(group):
@@ -68,12 +76,6 @@ def scaled(cases):
     return len({case.world for case in cases}) > 1
 
 
-def ideal_name(case, worlds):
-    """Returns the name of the dashed line: "ideal", or "ceiling of the cores" if the replicas of the largest world
-    share cores."""
-    return "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
-
-
 def throughput(cases):
     for group in groups(cases):
         known = [case for case in group if case.rows_per_s]
@@ -91,7 +93,7 @@ def throughput(cases):
         start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
         ideal = [start.rows_per_s.middle * factor * ceiling(start, world) / ceiling(start, start.world) for world in worlds]
-        axes.plot(worlds, ideal, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label=ideal_name(start, worlds), zorder=2)
+        ideal_line(chart, axes, start, worlds, ideal)
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor, unit)
         chart.legend()
         chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}. {words.bars(group)} {words.source(group)}{note}"
@@ -117,8 +119,7 @@ def efficiency(cases):
         axes = chart.axes()
         lines(chart, axes, group, span, lambda case, value: words.interval(value, " %"))
         worlds = sorted({case.world for case in group})
-        axes.plot(worlds, [100 * ceiling(base, world) / world for world in worlds], linestyle=(0, (5, 3)), color=LIGHT["muted"],
-                  linewidth=1.1, label=ideal_name(base, worlds), zorder=2)
+        ideal_line(chart, axes, base, worlds, [100 * ceiling(base, world) / world for world in worlds])
         axes.set_ylim(bottom=0)
         axes.set_ylabel("efficiency, %")
         chart.legend()
@@ -148,9 +149,11 @@ def side_by_side(cases):
                 span = speedup_over(case, base)
                 x = worlds.index(case.world) + (index - (len(series) - 1) / 2) * width
                 (bar,) = axes.bar([x], [span.middle], width * 0.92, color=looks.colour(name), zorder=2)
-                axes.errorbar([x], [span.middle], [[span.middle - span.low], [span.high - span.middle]], fmt="none",
-                              ecolor=LIGHT["ink"], elinewidth=1, capsize=2, zorder=3)
+                (_, caps, bars) = axes.errorbar([x], [span.middle],
+                                                [[span.middle - span.low], [span.high - span.middle]],
+                                                fmt="none", ecolor=LIGHT["ink"], elinewidth=1, capsize=2, zorder=3)
                 chart.mark(bar, f"{name}, world {case.world}: {words.interval(span, 'x')} of {base.series}")
+                chart.belongs(name, bar, *caps, *bars)
         handles = [axes.bar([0], [0], color=looks.colour(name)) for name in series]
         axes.axhline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
         axes.set_xticks(range(len(worlds)), [f"world {world}" for world in worlds] if len(worlds) < 5 else [str(w) for w in worlds])

@@ -74,6 +74,7 @@ def chart_of(shown, title, ylabel, xlabel):
                             marker=look["marker"] if len(drawn) < 30 else None)
         whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)
         chart.mark(line, f"{name}: {title} {words.significant(points[0][1], 4)} at first, {words.significant(points[-1][1], 4)} after {whole}")
+        chart.belongs(name, line)
         ends += reached(name, case.raw["training"]) if title == "accuracy" else ""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)

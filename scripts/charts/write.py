@@ -90,7 +90,7 @@ def write(options):
     for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS, options.plan):
         drawn += 1
         if subjects.setdefault((chart.subject, chart.setting), len(subjects)) < MOST_SETTINGS or not chart.setting:
-            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.marks, chart.description)
+            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.attributes, chart.description)
             shown.append(chart)
         if options.charts:
             chart.sign()

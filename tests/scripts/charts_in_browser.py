@@ -45,7 +45,7 @@ MISFITS = r"""(() => {
     if (printed && hides && node.scrollHeight > node.clientHeight + 1) found.push("cut off below: " + say(node));
     if (hides && node.scrollWidth > node.clientWidth + 1) found.push("cut off: " + say(node));
     const box = node.getBoundingClientRect();
-    const scrolls = !printed && node.closest(".scroll");
+    const scrolls = !printed && node.closest(".scroll,.plot");
     if (box.right > innerWidth + 1 && !scrolls && box.width) found.push("beyond the window: " + say(node));
   }
   for (const svg of document.querySelectorAll("svg")) {
@@ -309,6 +309,67 @@ class Charts(unittest.TestCase):
             "Half of each case's samples are within 5 % of its median", "Peak memory", "Memory by part"])
         signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
         self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
+
+    def test_a_series_is_switched_off_at_its_entry_of_the_legend_by_mouse_and_by_keyboard(self):
+        entry = "figure [data-key='1'][role=button]"  # dp in the throughput chart
+        seen = """[...new Set([...document.querySelector("figure").querySelectorAll(".tip")]
+          .filter((mark) => getComputedStyle(mark).visibility === "visible")
+          .map((mark) => mark.dataset.tip.split(",")[0]))]"""
+        state = f"document.querySelector({json.dumps(entry)}).getAttribute('aria-pressed')"
+        with self.open("usual") as page:
+            self.assertEqual((page.run(seen), page.run(state)), (["cpu", "dp", "dp-upstream", "ddp"], "true"))
+            page.click(entry)
+            self.assertEqual((page.run(seen), page.run(state)), (["cpu", "dp-upstream", "ddp"], "false"))
+            for key, shown in (("Enter", 4), (" ", 3)):
+                page.run(f"document.querySelector({json.dumps(entry)}).focus()")
+                page.call("Input.dispatchKeyEvent", type="keyDown", key=key, text="\r" if key == "Enter" else key)
+                self.assertEqual(len(page.run(seen)), shown)
+            self.assertEqual(page.errors(), [])
+
+    def test_every_series_has_an_entry_of_the_legend_that_switches_all_its_marks(self):
+        charts = []
+        for name in ("training", "everything"):
+            with self.open(name) as page:
+                charts += page.run("""[...document.querySelectorAll("figure")].map((figure) => {
+                  const all = (selector) => [...figure.querySelectorAll(selector)];
+                  const numbers = (name) =>
+                    [...new Set(all(`[data-${name}]`).map((node) => node.dataset[name]))].sort();
+                  const loose = all(".tip:not([data-series])").length;
+                  return {keys: numbers("key"), series: numbers("series"), loose: numbers("key").length ? loose : 0};
+                })""")
+        switched = [chart for chart in charts if chart["series"]]
+        # Throughput, efficiency, strategies; loss, accuracy; three charts of history, two of allreduce.
+        self.assertEqual(len(switched), 3 + 2 + 3 + 3 + 2)
+        for chart in switched:
+            self.assertEqual((chart["keys"], chart["loose"]), (chart["series"], 0))
+
+    def test_a_chart_zooms_inside_its_box_and_its_marks_come_apart_but_keep_their_size(self):
+        measure = """(() => {
+          const plot = document.querySelector(".plot");
+          const marks = [...plot.querySelectorAll(".tip use")].map((mark) => mark.getBoundingClientRect());
+          return {apart: marks[1].x - marks[0].x + marks[0].y - marks[1].y, size: marks[1].width,
+                  height: plot.clientHeight,
+                  pans: plot.scrollWidth > plot.clientWidth + 1, by_keyboard: plot.tabIndex === 0,
+                  buttons: [...document.querySelectorAll(".zoom")][0].innerText.split("\\n").filter(Boolean)};
+        })()"""
+        for width, height in ((1366, 900), (390, 844)):
+            with self.subTest(width=width), self.open("wide", width, height) as page:
+                before = page.run(measure)
+                self.assertEqual((before["pans"], before["by_keyboard"], before["buttons"]), (False, False, ["+"]))
+                page.click(".zoom button:last-child")
+                page.click(".zoom button:last-child")
+                after = page.run(measure)
+                self.assertAlmostEqual(after["apart"], 4 * before["apart"], delta=4)
+                self.assertAlmostEqual(after["size"], before["size"], delta=1)
+                self.assertEqual((after["height"], after["pans"], after["by_keyboard"]), (before["height"], True, True))
+                self.assertEqual(after["buttons"], ["Reset", "−", "+"])
+                self.assertEqual(page.run(MISFITS), [])
+                page.call("Emulation.setEmulatedMedia", media="print")
+                self.assertFalse(page.run(measure)["pans"])
+                page.call("Emulation.setEmulatedMedia", media="screen")
+                page.click(".zoom button")
+                self.assertEqual(page.run(measure), before)
+                self.assertEqual(page.errors(), [])
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:

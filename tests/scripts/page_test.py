@@ -178,11 +178,12 @@ class Svg(unittest.TestCase):
               '<use xlink:href="#m1" style="fill: #0a62c9; stroke: #123456"/></g><g clip-path="url(#m1)"/></g></svg>')
 
     def test_a_chart_gets_unique_ids_css_colours_and_tooltips(self):
-        made = svg.for_page(self.SOURCE, "c7", {"mark0": "ddp <b> & 5"}, "a \"chart\"")
+        made = svg.for_page(self.SOURCE, "c7", {"mark0": {"data-tip": "ddp <b> & 5", "data-series": "2"}},
+                            "a \"chart\"")
         self.assertIn('<path style="stroke: var(--ink)" id="c7-m1"', made)
         self.assertIn('style="fill: var(--s1); stroke: #123456" href="#c7-m1"', made)
         self.assertIn('clip-path="url(#c7-m1)"', made)
-        self.assertIn('data-tip="ddp &lt;b&gt; &amp; 5"', made)
+        self.assertIn('<g data-tip="ddp &lt;b&gt; &amp; 5" data-series="2">', made)
         self.assertNotIn("figure_1", made)
         self.assertNotIn("metadata", made)
         self.assertNotIn("title", made)
@@ -216,7 +217,8 @@ class Page(unittest.TestCase):
         for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
                                           ("", "Throughput", "n = 3.")):
             made = page_of(sample_runs.usual(), charts=[chart(message=message)])
-            self.assertIn(f"><h3>{heading}</h3><svg></svg><figcaption>{caption}</figcaption>", made)
+            drawing = '<div class="plot"><svg></svg></div>'
+            self.assertIn(f"><h3>{heading}</h3>{drawing}<figcaption>{caption}</figcaption>", made)
 
     def test_links_have_targets_and_ids_are_unique(self):
         reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))

@@ -70,8 +70,7 @@ class Browser:
 
     @contextlib.contextmanager
     def page(self, path, width, height, dark, media="screen"):
-        """Opens the file in a window of the given size, or as it is printed. Context manager that yields the loaded Page.
-        """
+        """Opens the file in a window of the given size, or as printed. Context manager that yields the loaded Page."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):
