@@ -8,7 +8,7 @@ import sys
 BASE = ("workloads/base/",)  # headers that every file may include
 APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
 TOPS = ("workloads/", "strategies/", "harness/")
-INSTALLED = ("workloads/api/", "strategies/api/", "strategies/exchange/", "strategies/parts/")
+INSTALLED = ("workloads/api/", "strategies/api/")
 # Headers that the tests of several folders may include.
 SHARED = ("tests/support/", "tests/ranks/")
 STRATEGY_TESTS = ("workloads/", "strategies/", "harness/conform/", *SHARED)
@@ -25,11 +25,12 @@ ALLOWED = {
     # The front (the dpbench process) may include these because they do not include torch.
     "harness/front/": ("harness/report/", "harness/forecast/", "workloads/gpt/shape.h", "workloads/data/mnist_files.h", "strategies/schedule/"),
     # The conformance suite's test models (probes) are built from these layers and blocks.
-    "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/exchange/compat.h",
+    "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/parts/compat.h",
                          "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
-    "harness/micro/": (*APIS, "workloads/layers/", "strategies/exchange/", "strategies/parts/", "harness/report/",
-                       "harness/worker/"),
+    # The micro-benchmarks parse the flags of `dpbench collectives`.
+    "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/",
+                       "harness/worker/", "harness/front/cli/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
     # Each folder of tests may include the code it tests and the shared headers, but no other folder's header.
     "tests/support/": TOPS,
@@ -60,8 +61,9 @@ ALLOWED = {
 # include all.
 LAYERS = {
     "workloads/": ("base", "api", "layers", "blocks", "data"),
-    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "exchange", "parts", "graphs", "ddp", "dp",
-                    "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
+    "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "parts/compat.h", "parts/same_lines.h",
+                    "parts/shares.h", "api/parts",
+                    "parts", "graphs", "ddp", "dp", "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "export", "validate"),
     "harness/forecast/": ("lanes.h", "network.h", "output.h", "project", "plan"),

@@ -11,7 +11,7 @@
 #include <ATen/ATen.h>
 #include <torch/nn/parallel/data_parallel.h>
 
-#include "strategies/parts/trained.h"
+#include "strategies/api/parts/trained.h"
 
 namespace dpbench {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/parts/flat.h"
-#include "strategies/parts/trained.h"
+#include "strategies/api/parts/flat.h"
+#include "strategies/api/parts/trained.h"
 
 namespace dpbench {
 namespace {

@@ -11,13 +11,13 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/flat.h"
+#include "strategies/api/parts/optimizer.h"
+#include "strategies/api/parts/replica.h"
+#include "strategies/api/parts/same_model.h"
 #include "strategies/api/trained_parameters.h"
-#include "strategies/exchange/broadcast.h"
-#include "strategies/exchange/compat.h"
-#include "strategies/parts/flat.h"
-#include "strategies/parts/optimizer.h"
-#include "strategies/parts/replica.h"
-#include "strategies/parts/same_model.h"
+#include "strategies/parts/compat.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/parts/unused_parameters.h"
 

@@ -10,7 +10,7 @@
 #include "harness/conform/evidence/exception_text.h"
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/evidence/tensor_difference.h"
-#include "strategies/exchange/compat.h"
+#include "strategies/parts/compat.h"
 
 namespace dpbench {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "harness/micro/team.h"
+#include "harness/micro/timing.h"
 
 namespace dpbench::micro {
 namespace {
@@ -22,11 +22,6 @@ using Clock = std::chrono::steady_clock;
 void allreduce(const CommBackend& backend, const at::Tensor& tensor) {
   std::vector<at::Tensor> list{tensor};
   backend->allreduce(list, {})->wait();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 void verify(const CommBackend& backend, int rank, int world, const at::Tensor& tensor) {

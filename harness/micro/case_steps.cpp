@@ -1,6 +1,6 @@
 #include "harness/micro/case_steps.h"
 
-#include <algorithm>
+#include "harness/micro/timing.h"
 
 namespace dpbench::micro {
 namespace {
@@ -9,11 +9,6 @@ Variables single_rank() {
   Variables variables;
   variables.backend = no_backend, variables.device = Device::cpu;
   return variables;
-}
-
-double median_of(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace
@@ -53,8 +48,8 @@ void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps
     for (size_t i = 1; i < arms.size(); ++i) ratios[i].push_back(arms[i].us.back() / arms[i - 1].us.back());
   }
   for (size_t i = 0; i < arms.size(); ++i) {
-    state.counters[std::string(arms[i].name) + "_us"] = median_of(arms[i].us);
-    if (i > 0) state.counters[std::string(arms[i].name) + "/" + arms[i - 1].name] = median_of(ratios[i]);
+    state.counters[std::string(arms[i].name) + "_us"] = median(arms[i].us);
+    if (i > 0) state.counters[std::string(arms[i].name) + "/" + arms[i - 1].name] = median(ratios[i]);
   }
 }
 

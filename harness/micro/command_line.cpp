@@ -3,32 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "harness/front/cli/flags.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
 #include "workloads/base/error.h"
-#include "workloads/base/kinds.h"
 
 namespace dpbench::micro {
 namespace {
-
-void add_flags(CLI::App& app, MicroOptions& asked) {
-  app.add_option("--world", asked.worlds, "numbers of ranks, one process each [2]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 64));
-  app.add_option("--device", "device of the tensors; cuda: only the collectives [cpu]")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--backend", asked.backends, "backends [all that take tensors of the device]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--factor", asked.factor, "factor between sizes [4]")->check(CLI::Range(2, 1024));
-}
 
 void check_and_complete(CommandLine& line) {
   // Load the CUDA library before forking, so that all ranks inherit it. Loading does not initialise the driver, which
@@ -47,6 +28,9 @@ void check_and_complete(CommandLine& line) {
                        (line.asked.cuda ? "CUDA" : "CPU") + " tensors from processes. Use one of " + all);
   }
   if (line.asked.least_bytes > line.asked.most_bytes) throw UsageError("--min-bytes is above --max-bytes");
+  line.others = line.asked.collectives.empty() && !line.asked.cuda;  // the others run on the CPU only
+  if (line.asked.collectives.empty()) line.asked.collectives = all_values<CollectiveName>();
+  if (line.asked.output == Form::json) line.passed_on.emplace_back("--benchmark_format=json");
   if (line.has("--benchmark_enable_random_interleaving"))
     throw UsageError(
         "--benchmark_enable_random_interleaving: not supported, because each rank would use a different order");
@@ -66,11 +50,9 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
       "on:\n"
       "--benchmark_filter=REGEX, --benchmark_format=json, --benchmark_out=FILE, --benchmark_repetitions=N, ...");
   app.name("dpbench-micro");
-  MicroOptions& asked = line.asked;
-  add_flags(app, asked);
+  add_collectives_flags(app, line.asked);
   try {
     app.parse(ours);
-    asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == name_of(Device::cuda);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return std::nullopt;
@@ -79,6 +61,14 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
   }
   check_and_complete(line);
   return line;
+}
+
+void settle_worlds(CollectivesOptions& asked, int usual, int most) {
+  if (asked.worlds.empty()) asked.worlds = {usual};
+  const int largest = *std::max_element(asked.worlds.begin(), asked.worlds.end());
+  if (largest > most)
+    throw UsageError("--world " + std::to_string(largest) + ": there are " + std::to_string(most) + " ranks");
+  if (asked.pairs && largest < 2) throw UsageError("--pairs needs --world 2 or more");
 }
 
 }  // namespace dpbench::micro

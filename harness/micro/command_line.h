@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "harness/micro/team.h"
+#include "harness/front/cli/collectives_flags.h"
 
 namespace dpbench::micro {
 
 struct CommandLine {
-  MicroOptions asked{};
+  CollectivesOptions asked{};
+  bool others = false;                   // also run the benchmarks that are not collectives
   std::vector<std::string> passed_on{};  // arguments passed on to Google Benchmark
 
   bool has(const std::string& start) const {
@@ -22,5 +23,8 @@ struct CommandLine {
 // Parses the command line. Returns nullopt after printing --help. Throws UsageError for invalid arguments, and
 // Unavailable for --device cuda if the CUDA library cannot be loaded.
 std::optional<CommandLine> command_line(int argc, char** argv);
+
+// Sets the numbers of ranks to `usual` if --world is not given. Throws UsageError if one is above `most`.
+void settle_worlds(CollectivesOptions& asked, int usual, int most);
 
 }  // namespace dpbench::micro

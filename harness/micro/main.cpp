@@ -1,5 +1,5 @@
-// dpbench-micro: micro-benchmarks of collectives by backend, world and size, and of the code around them, on Google
-// Benchmark.
+// dpbench-micro: micro-benchmarks of collectives by backend, world, type and size, and of the code around them, on
+// Google Benchmark. `dpbench collectives` runs it for the collectives alone.
 #include <benchmark/benchmark.h>
 
 #include <sys/prctl.h>
@@ -9,14 +9,17 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/cuda.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -29,6 +32,8 @@
 #include "harness/report/machine/environment.h"
 #include "harness/report/machine/tool.h"
 #include "harness/worker/rank/host_memory.h"
+#include "harness/worker/rank/rendezvous.h"
+#include "harness/worker/rank/variables.h"
 #include "strategies/api/backend.h"
 #include "workloads/base/error.h"
 
@@ -65,7 +70,7 @@ void initialize(const CommandLine& line, int rank) {
   if (count > 1) throw UsageError("unknown flag of Google Benchmark: " + std::string(pointers[1]));
 }
 
-void add_context(const MicroOptions& asked) {
+void add_context(const CollectivesOptions& asked) {
   std::string worlds;
   for (const int world : asked.worlds) worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
   benchmark::AddCustomContext("world", worlds);
@@ -74,25 +79,27 @@ void add_context(const MicroOptions& asked) {
   benchmark::AddCustomContext("commit", built_commit());
 }
 
-// Returns the device of a rank. With --device cuda, rank r uses GPU r modulo the number of GPUs. Throws UsageError if
-// ranks would share a GPU and their backend does not allow it. Called only after the fork, because this function
-// initialises CUDA.
-at::Device device_of(const MicroOptions& asked, int rank) {
+// Returns the device of a rank. With --device cuda, a host's rank r uses GPU r modulo the number of GPUs. Throws
+// UsageError if ranks would share a GPU and their backend does not allow it. Called only after the fork, because this
+// function initialises CUDA.
+at::Device device_of(const CollectivesOptions& asked, const Seat& seat) {
   if (!asked.cuda) return at::kCPU;
   const auto gpus = static_cast<int>(torch::cuda::device_count());
   if (gpus == 0) throw Unavailable("--device cuda: this machine has no GPU. Use --device cpu");
   for (const int world : asked.worlds)
     for (const std::string& name : asked.backends)
-      if (world > gpus && !backend_registry().at(name).shares_device)
+      if (std::min(world, seat.local_ranks) > gpus && !backend_registry().at(name).shares_device)
         throw UsageError("--world " + std::to_string(world) + ": " + name +
                          " needs a GPU for each rank, and this machine has " + std::to_string(gpus) +
                          ". Use another --backend");
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(rank % gpus)};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(seat.local_rank % gpus)};
 }
 
-void add_all(Team& team, const MicroOptions& asked) {
+void add_all(Team& team, const CommandLine& line) {
+  const CollectivesOptions& asked = line.asked;
+  if (asked.pairs) return add_pairs(team, asked);
   add_collectives(team, asked);
-  if (asked.cuda) return;  // the other benchmarks run on the CPU only
+  if (!line.others) return;
   const auto has_backend = [&](const char* name) {
     return std::find(asked.backends.begin(), asked.backends.end(), name) != asked.backends.end();
   };
@@ -103,51 +110,75 @@ void add_all(Team& team, const MicroOptions& asked) {
   add_calls(team);
 }
 
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// Runs the registered benchmarks and returns their number. Only rank 0 prints.
+size_t run_benchmarks(const Team& team, const CommandLine& line, int ranks) {
+  SilentReporter silent;
+  if (team.rank() > 0) return benchmark::RunSpecifiedBenchmarks(&silent);
+  if (line.has("--benchmark_format")) return benchmark::RunSpecifiedBenchmarks();
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(team.host(rank));
+  return benchmark::RunSpecifiedBenchmarks(table_reporter(std::cout, hosts).get());
+}
+
 // Runs all benchmarks as one rank and returns its exit code.
-int run_rank(const CommandLine& line, int rank, int ranks, const std::string& file) {
+int run_rank(const CommandLine& line, const Seat& seat, const std::function<StorePtr()>& open_store) {
   try {
-    initialize(line, rank);
+    initialize(line, seat.rank);
     at::set_num_threads(1);
-    const at::Device device = device_of(line.asked, rank);
+    const at::Device device = device_of(line.asked, seat);
     const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
-    Team team(rank, ranks, file, device);
-    add_all(team, line.asked);
+    Team team(seat, open_store(), device);
+    add_all(team, line);
     add_context(line.asked);
-    SilentReporter silent;
-    size_t ran = 0;
-    if (rank > 0)
-      ran = benchmark::RunSpecifiedBenchmarks(&silent);
-    else if (line.has("--benchmark_format"))
-      ran = benchmark::RunSpecifiedBenchmarks();
-    else
-      ran = benchmark::RunSpecifiedBenchmarks(table_reporter(std::cout).get());
+    const size_t ran = run_benchmarks(team, line, seat.ranks);
     team.barrier();
     if (ran == 0) throw UsageError("no benchmark matches --benchmark_filter");
+    if (seat.rank == 0 && !std::cout.flush()) return 5;
     return team.failed ? 1 : 0;
   } catch (const UsageError& error) {
-    if (rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
+    if (seat.rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 2;
   } catch (const Unavailable& error) {
-    if (rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
+    if (seat.rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 77;
   } catch (const std::exception& error) {
-    std::cerr << "dpbench-micro: rank " << rank << ": " << std::string(error.what()).substr(0, 300) << '\n';
+    std::cerr << "dpbench-micro: rank " << seat.rank << ": " << std::string(error.what()).substr(0, 300) << '\n';
     return 3;
   }
 }
 
-int run_all(const CommandLine& line) {
+// Runs as one rank of an outside launcher, which `dpbench collectives` describes in environment variables.
+int run_launched(CommandLine line) {
+  const Variables launched = read_variables();
+  settle_worlds(line.asked, std::min(launched.world, most_world), launched.world);
+  if (launched.rank == 0) require_writable(line);
+  StorePtr served;
+  return run_rank(line, {launched.rank, launched.world, launched.local_rank, launched.local_world}, [&] {
+    if (launched.serves) served = serve_rendezvous(launched.rendezvous);
+    return join_rendezvous(launched.rendezvous, launched.timeout);
+  });
+}
+
+// Forks the ranks of the largest world.
+int run_forked(CommandLine line) {
+  settle_worlds(line.asked, 2, most_world);
   require_writable(line);
-  const bool lists = line.has("--benchmark_list_tests");
-  const int ranks = lists ? 1 : *std::max_element(line.asked.worlds.begin(), line.asked.worlds.end());
+  const int ranks =
+      line.has("--benchmark_list_tests") ? 1 : *std::max_element(line.asked.worlds.begin(), line.asked.worlds.end());
   std::string folder = std::filesystem::temp_directory_path() / "dpbench-micro-XXXXXX";
   if (!mkdtemp(folder.data())) throw UsageError("cannot create a temporary directory. Set TMPDIR to a writable one");
+  const auto run = [&](int rank) {
+    return run_rank(line, {rank, ranks, rank, ranks},
+                    [&] { return c10::make_intrusive<c10d::FileStore>(folder + "/store", ranks); });
+  };
   for (int rank = 1; rank < ranks; ++rank)
     if (fork() == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      _exit(run_rank(line, rank, ranks, folder + "/store"));
+      _exit(run(rank));
     }
-  int code = run_rank(line, 0, ranks, folder + "/store");
+  int code = run(0);
   for (int status; wait(&status) > 0;) code = std::max(code, WIFEXITED(status) ? WEXITSTATUS(status) : 3);
   std::filesystem::remove_all(folder);
   return code;
@@ -160,7 +191,9 @@ int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
     dpbench::retain_freed_memory();  // use the same malloc settings as a dpbench worker
-    return line ? dpbench::micro::run_all(*line) : 0;
+    if (!line) return 0;
+    const char* store = std::getenv("DPBENCH_STORE");
+    return store && *store ? dpbench::micro::run_launched(*line) : dpbench::micro::run_forked(*line);
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 2;

@@ -14,7 +14,7 @@
 
 #include "harness/micro/team.h"
 #include "harness/report/record/save.h"
-#include "strategies/parts/flat.h"
+#include "strategies/api/parts/flat.h"
 #include "workloads/api/workload.h"
 #include "workloads/data/sampler.h"
 

@@ -3,7 +3,12 @@
 #include <cstdio>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "harness/micro/inputs.h"
+#include "harness/micro/pair_table.h"
+#include "harness/micro/run_name.h"
 
 namespace dpbench::micro {
 namespace {
@@ -22,23 +27,32 @@ std::string reason_of(const AnyRun& run) {
 
 class Table : public benchmark::BenchmarkReporter {
  public:
-  explicit Table(std::ostream& out) : out_(out) {}
+  Table(std::ostream& out, std::vector<std::string> hosts) : out_(out), pairs_(std::move(hosts)) {}
 
   bool ReportContext(const Context&) override {
-    out_ << "# dpbench-micro: float32, 1 thread a rank, verified before timing. time: of a call, mean over iterations "
-            "and ranks.\n"
-            "# algbw = size / time; busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for reduce_scatter and allgather, "
-            "1 for\n"
-            "# broadcast: the rate that each link must carry, for any world.\n";
+    out_
+        << "# 1 thread a rank. time: of a call, mean over iterations and ranks. #wrong: elements of all ranks that "
+           "differ\n"
+           "# from the exact result, counted before timing. algbw = size / time; busbw = algbw x 2(n-1)/n for "
+           "allreduce,\n"
+           "# (n-1)/n for reduce_scatter, allgather and alltoall, else 1: the rate that each link must carry, for any\n"
+           "# world. of copy: busbw / rate of a copy of this size by all ranks at once, measured just before.\n";
     return true;
   }
 
   void ReportRuns(const std::vector<Run>& runs) override {
-    for (const Run& run : runs) run.counters.contains("busbw_gb_s") ? collective(run) : other(run);
+    for (const Run& run : runs)
+      if (run.counters.contains("busbw_gb_s"))
+        collective(run);
+      else if (run.run_type == Run::RT_Iteration && run.counters.contains("bandwidth_gb_s"))
+        pairs_.add(run);
+      else
+        other(run);
     out_.flush();
   }
 
   void Finalize() override {
+    pairs_.print(out_);
     if (bandwidths_ > 0) line("# Avg bus bandwidth    : %g GB/s over %d lines\n", sum_ / bandwidths_, bandwidths_);
   }
 
@@ -50,26 +64,34 @@ class Table : public benchmark::BenchmarkReporter {
     out_ << text;
   }
 
+  // Returns a counter times `scale` as text, or "-" if the run lacks it.
+  static std::string cell(const Run& run, const char* counter, const char* form, double scale = 1) {
+    const auto found = run.counters.find(counter);
+    if (found == run.counters.end()) return "-";
+    char text[40];
+    std::snprintf(text, sizeof text, form, found->second * scale);
+    return text;
+  }
+
   void collective(const Run& run) {
     const std::string name = run.benchmark_name(), block = name.substr(0, name.rfind("/bytes:"));
+    constexpr char form[] = "%12s  %12s  %8s  %7s  %4s  %10s  %9s  %9s  %7s  %6s\n";
     if (block != block_) {
-      out_ << "\n# " << block
-           << "\n#       size         count    type   redop    root      time     algbw     busbw  #wrong\n"
-           << "#        (B)    (elements)                               (us)    (GB/s)    (GB/s)\n";
+      out_ << "\n# " << block << "\n";
+      line(form, "#       size", "count", "type", "redop", "root", "time", "algbw", "busbw", "of copy", "#wrong");
+      line(form, "#        (B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "");
       block_ = block;
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
-    const auto value = [&](const char* key) { return static_cast<double>(run.counters.at(key)); };
-    // The table's "count" column shows the elements per rank, which are fewer than the whole tensor's for some
-    // collectives.
-    const bool in_parts = block.starts_with("allgather") || block.starts_with("reduce_scatter");
-    const int64_t elements = static_cast<int64_t>(value("bytes")) / 4;
-    const int64_t world = std::stoll(block.substr(block.rfind(':') + 1));
-    line("%12.0f  %12lld  %6s  %6s  %6s  %8.2f  %8.4f  %8.4f  %6.0f\n", value("bytes"),
-         static_cast<long long>(elements / (in_parts ? world : 1)), "float", reduces ? "sum" : "none",
-         block.starts_with("broadcast") ? "0" : "-1", value("time_us"), value("algbw_gb_s"), value("busbw_gb_s"),
-         value("wrong"));
-    sum_ += value("busbw_gb_s");
+    const bool has_root = block.starts_with("broadcast") || block.starts_with("reduce/");
+    const ElementName dtype = parse_name<ElementName>(part_of(name, "dtype", "f32")).value();
+    line(form, cell(run, "bytes", "%.0f").c_str(), cell(run, "count", "%.0f").c_str(), element_type(dtype).shown,
+         reduces ? part_of(name, "op", "sum").c_str() : "none", has_root ? "0" : "-1",
+         cell(run, "time_us", "%.2f").c_str(), cell(run, "algbw_gb_s", "%.4f").c_str(),
+         cell(run, "busbw_gb_s", "%.4f").c_str(), cell(run, "of_copy", "%.0f %%", 100).c_str(),
+         cell(run, "wrong", "%.0f").c_str());
+    if (!run.counters.contains("of_copy")) return;
+    sum_ += run.counters.at("busbw_gb_s");
     ++bandwidths_;
   }
 
@@ -87,12 +109,15 @@ class Table : public benchmark::BenchmarkReporter {
 
   std::ostream& out_;
   std::string block_;
+  PairTable pairs_;
   double sum_ = 0;
   int bandwidths_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<benchmark::BenchmarkReporter> table_reporter(std::ostream& out) { return std::make_unique<Table>(out); }
+std::unique_ptr<benchmark::BenchmarkReporter> table_reporter(std::ostream& out, std::vector<std::string> hosts) {
+  return std::make_unique<Table>(out, std::move(hosts));
+}
 
 }  // namespace dpbench::micro

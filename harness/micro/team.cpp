@@ -1,9 +1,14 @@
 #include "harness/micro/team.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <exception>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/api/backend.h"
@@ -11,14 +16,21 @@
 namespace dpbench::micro {
 namespace {
 
-CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
-                         at::Device device) {
+std::string own_host() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d::Store>& store, const Seat& seat,
+                         int world, at::Device device) {
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(name + std::to_string(world), store);
+  const int first_of_host = seat.rank - seat.local_rank;
   return backend_registry().at(name).make({.store = prefixed,
-                                           .rank = rank,
+                                           .rank = seat.rank,
                                            .world = world,
-                                           .local_rank = rank,
-                                           .local_world = world,
+                                           .local_rank = seat.local_rank,
+                                           .local_world = std::min(seat.local_ranks, world - first_of_host),
                                            .device = device,
                                            .timeout = std::chrono::seconds(60),
                                            .directory = ""});
@@ -26,14 +38,20 @@ CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d:
 
 }  // namespace
 
-Team::Team(int rank, int ranks, const std::string& file, at::Device device)
-    : rank_(rank), ranks_(ranks), device_(device), store_(c10::make_intrusive<c10d::FileStore>(file, ranks)) {
-  control_ = make_backend("gloo", c10::make_intrusive<c10d::PrefixStore>("control", store_), rank, ranks, at::kCPU);
+Team::Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device device)
+    : seat_(seat), device_(device), store_(std::move(store)) {
+  store_->set(host_key(seat.rank), own_host());
+  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("control", store_);
+  control_ = make_backend("gloo", prefixed, seat, seat.ranks, at::kCPU);
+}
+
+void Team::synchronize() const {
+  if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
 }
 
 CommBackend Team::backend(const std::string& name, int world) {
   CommBackend& found = backends_[{name, world}];
-  if (!found) found = make_backend(name, store_, rank_, world, device_);
+  if (!found) found = make_backend(name, store_, seat_, world, device_);
   return found;
 }
 
@@ -41,6 +59,22 @@ double Team::sum(double value) {
   std::vector<at::Tensor> tensors{at::full({1}, value, at::kDouble)};
   control_->allreduce(tensors, {})->wait();
   return tensors[0].item<double>();
+}
+
+Verified Team::verify(const std::function<double()>& call) {
+  Verified verified;
+  try {
+    verified.wrong = call();
+  } catch (const c10::Error& thrown) {
+    verified.error = thrown.what_without_backtrace();
+  } catch (const std::exception& thrown) {
+    verified.error = thrown.what();
+  }
+  const double errors = sum(verified.error.empty() ? 0 : 1);
+  if (errors > 0 && verified.error.empty()) verified.error = "another rank failed";
+  verified.wrong = sum(verified.wrong);
+  failed = failed || errors > 0 || verified.wrong > 0;
+  return verified;
 }
 
 }  // namespace dpbench::micro

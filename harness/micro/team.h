@@ -1,41 +1,56 @@
-// A team: the ranks of the micro-benchmarks, one process each, forked once for the largest world. Every rank runs the
-// same benchmarks with the same numbers of iterations.
+// A team: the ranks of the micro-benchmarks, one process each. dpbench-micro forks them for the largest world, or an
+// outside launcher (torchrun, mpirun, srun) starts them. Every rank runs the same benchmarks with the same numbers of
+// iterations.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "harness/front/cli/collectives_flags.h"
 
 namespace dpbench::micro {
 
 using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
-struct MicroOptions {
-  std::vector<int> worlds{2};
-  std::vector<std::string> backends{};  // names of backends; empty: all backends that support the device
-  bool cuda = false;
-  int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
+struct Seat {
+  int rank = 0, ranks = 1;
+  int local_rank = 0, local_ranks = 1;  // among the ranks of this host
+};
+
+// The outcome of a call whose result is verified. Equal on all ranks but for the text of the error.
+struct Verified {
+  double wrong = 0;     // wrong elements over all ranks
+  std::string error{};  // not empty: the call failed
 };
 
 class Team {
  public:
-  Team(int rank, int ranks, const std::string& file, at::Device device);
+  Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device device);
 
-  bool failed = false;  // a collective failed or gave wrong results on any rank; equal on all ranks
+  bool failed = false;  // a verified call failed or gave wrong results on any rank; equal on all ranks
 
-  int rank() const { return rank_; }
+  int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors
+  void synchronize() const;                      // waits for the work on the current stream of this rank's device
+  std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
   // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
   // be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
-  // Every rank must call barrier() and sum(), even one that takes no part in the measured collective.
+  // Every rank must call barrier(), sum() and verify(), even one that takes no part in the measured call.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
+  // Runs a call, which returns its number of wrong elements on this rank. An exception counts as an error.
+  Verified verify(const std::function<double()>& call);
 
  private:
-  int rank_, ranks_;
+  static std::string host_key(int rank) { return "host/" + std::to_string(rank); }
+
+  Seat seat_;
   at::Device device_;
   c10::intrusive_ptr<c10d::Store> store_;
   CommBackend control_;
@@ -43,7 +58,8 @@ class Team {
 };
 
 // The following functions register benchmarks of collectives with Google Benchmark.
-void add_collectives(Team& team, const MicroOptions& asked);
+void add_collectives(Team& team, const CollectivesOptions& asked);
+void add_pairs(Team& team, const CollectivesOptions& asked);
 void add_arms(Team& team, int world);
 // The following functions register benchmarks in which only rank 0 does work.
 void add_parts(Team& team);

@@ -9,8 +9,10 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from palette import LIGHT, MARKERS, SERIES
+from palette import BASELINE, LIGHT, MARKERS, SERIES, assigned, role_of
+from words import short
 
 WIDTH = 4.3  # inches: fits a column of a paper and a phone held upright
 matplotlib.rcdefaults()  # the user's matplotlibrc must not change the charts
@@ -29,9 +31,11 @@ warnings.filterwarnings("ignore", message="Glyph .* missing")
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 
-def short(words, limit=30):
-    words = " ".join(str(words).split())
-    return words if len(words) <= limit else words[:limit - 1] + "…"
+def decades(axis, text):
+    """Labels a logarithmic axis at 1, 2 and 5 times each power of ten. `text`: returns the label of a value."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def columns_for(labels):
@@ -49,20 +53,24 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """A chart with its file name, kind, subject, setting and caption."""
+    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows,
+    and is empty if that cannot be told."""
     name: str
     kind: str
     subject: str
     setting: str
     caption: str = ""
-    marks: dict = dataclasses.field(default_factory=dict)
+    message: str = ""
+    marks: dict = dataclasses.field(default_factory=dict)  # {SVG id: words of the tooltip}
+    parts: dict = dataclasses.field(default_factory=dict)  # {SVG id: label of the series}
+    keys: dict = dataclasses.field(default_factory=dict)  # the same for the entries of the legend
     figure: Figure = None
     key: object = None  # the figure's legend, or None
     drawing: str = ""  # SVG text for the HTML page
 
     @property
     def title(self):
-        return f"{self.kind}: {self.subject}"
+        return f"{self.message or self.kind}: {self.subject}"
 
     def axes(self, height=2.9, **options):
         self.figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -75,16 +83,27 @@ class Chart:
         artist.set_gid(name)
         self.marks[name] = words
 
-    def series(self, axes, look, xs, spans, sayings):
-        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry."""
+    def belongs(self, label, *artists):
+        """Makes artists parts of a series, which the legend's entry with this label switches off on the page."""
+        for artist in artists:
+            artist.set_gid(artist.get_gid() or f"{type(artist).__name__}-{len(self.parts)}")
+            self.parts[artist.get_gid()] = label
+
+    def series(self, axes, label, look, xs, spans, sayings):
+        """Draws a series as a line with an error bar, a marker and a tooltip at every point. The error bars are thin
+        and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
-        axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
-        axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
+        axes.plot([], [], **look, label=label)  # the legend's sample
+        (line,) = axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
+        (_, caps, bars) = axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65,
+                                        zorder=3,
                       yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
         edge = {"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6} | {k: v for k, v in look.items() if k.startswith("marker")}
         for x, middle, saying in zip(xs, middles, sayings):
             (point,) = axes.plot([x], [middle], linestyle="none", color=look["color"], zorder=4, **edge)
             self.mark(point, saying)
+            self.belongs(label, point)
+        self.belongs(label, line, *caps, *bars)
 
     def legend(self, handles=None, labels=None, limit=24):
         axes = self.figure.axes[0]
@@ -92,15 +111,21 @@ class Chart:
             handles, labels = axes.get_legend_handles_labels()
         if not handles:
             return
-        labels = [short(label, limit) for label in labels]
-        columns = columns_for(labels)
+        shown = [short(label, limit) for label in labels]
+        columns = columns_for(shown)
         rows = -(-len(labels) // columns)
         self.figure.set_figheight(self.figure.get_figheight() + 0.17 * (rows - 1))
-        self.key = self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+        self.key = self.figure.legend(handles, shown, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+        for label, *entry in zip(labels, self.key.legend_handles, self.key.get_texts()):
+            for artist in entry if label in self.parts.values() else ():
+                artist.set_gid(f"key{len(self.keys)}")
+                self.keys[artist.get_gid()] = label
 
     def sign(self):
         """Adds title and caption to the picture for image files. On the HTML page they are text outside the picture."""
-        title = short(self.title, 52)
+        rows = textwrap.wrap(short(self.title, 150), 50, break_on_hyphens=False)
+        title = "\n".join(rows)
+        self.figure.set_figheight(self.figure.get_figheight() + 0.16 * (len(rows) - 1))
         if self.key:
             self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
             self.key.set_alignment("left")
@@ -125,30 +150,37 @@ class Chart:
         return out.getvalue()
 
     @property
+    def attributes(self):
+        """Returns {SVG id: the attributes that the page's script reads}. The parts of a series and its entry of the
+        legend have the same number."""
+        found = {gid: {"class": "tip", "data-tip": words} for gid, words in self.marks.items()}
+        labels = list(dict.fromkeys(self.parts.values()))
+        for name, members in (("data-series", self.parts), ("data-key", self.keys)):
+            for gid, label in members.items():
+                found.setdefault(gid, {})[name] = str(labels.index(label))
+        return found
+
+    @property
     def description(self):
         return f"{self.title}: {'; '.join(self.marks.values())}" if len(self.marks) <= 12 else f"{self.title}: values listed below"
 
 
 class Looks:
-    """Assigns each series (line of a chart) the same colour and marker in every chart: grey for the baseline, others in
-    order of appearance."""
+    """The colour, marker and line style of each series (line of a chart) of one chart. `wanted`: {series: the role of
+    its colour}. Series beyond the palette repeat colours, dashed, then dotted."""
 
-    def __init__(self):
-        self.seen = {}
+    def __init__(self, wanted):
+        self.roles = assigned(wanted)
 
-    def role(self, series, is_baseline=False):
-        if is_baseline:
-            return "s0"
-        return SERIES[self.seen.setdefault(series, len(self.seen)) % len(SERIES)]
+    @classmethod
+    def of(cls, cases):
+        return cls({case.drawn_as: role_of(case.strategy, case.is_baseline) for case in cases})
 
-    def colour(self, series, is_baseline=False):
-        return LIGHT[self.role(series, is_baseline)]
+    def colour(self, series):
+        return LIGHT[self.roles[series][0]]
 
-    def line(self, series, is_baseline=False):
-        """Returns matplotlib keywords for a series' line. After seven series the colours repeat, dashed, then
-        dotted."""
-        if is_baseline:
-            return {"color": LIGHT["s0"], "marker": "o", "linestyle": "-"}
-        colour = self.colour(series)
-        index = self.seen[series]
-        return {"color": colour, "marker": MARKERS[index % len(MARKERS)], "linestyle": ("-", "--", ":")[index // len(SERIES) % 3]}
+    def line(self, series):
+        """Returns matplotlib keywords for a series' line."""
+        role, uses = self.roles[series]
+        marker = MARKERS[[BASELINE, *SERIES].index(role) % len(MARKERS)]
+        return {"color": LIGHT[role], "marker": marker, "linestyle": ("-", "--", ":")[uses % 3]}

@@ -1,8 +1,9 @@
 """Charts with one row per case: the phases of a step, the spread of the timed blocks of steps, the peak memory."""
 import statistics
 
+import messages
 import words
-from canvas import Chart, short
+from canvas import Chart, Looks
 from data import Interval, count, groups
 from palette import LIGHT, SERIES
 
@@ -25,7 +26,7 @@ def rows_of(group, has):
 
 def row_axes(chart, rows, above=0.0):
     axes = chart.axes(FRAME + above + ROW * len(rows))
-    axes.set_yticks(range(len(rows)), [f"{short(case.series, 26)} × {case.world}" for case in rows])
+    axes.set_yticks(range(len(rows)), [f"{words.short(case.series, 26)} × {case.world}" for case in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
@@ -37,13 +38,14 @@ def name_of(kind, case):
     return f"{kind}-{case.workload}-{case.device}-{case.scaling}"
 
 
-def parts(cases, looks):
+def parts(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: case.phases)
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, first.setting)
+        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, first.setting,
+                      message=messages.parts([case for case in group if case.phases]))
         axes = row_axes(chart, rows, 0.25)
         size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
         named = [name for case in rows for name in case.phases]
@@ -103,25 +105,29 @@ def phase_label(phase):
     return "exposed comm." if phase == "communication" else phase
 
 
-def distribution(cases, looks):
+def distribution(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: sum(map(len, case.launches)) > 1)
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting)
+        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting,
+                      message=messages.spread([quartiles(offsets(case)) for case in rows]))
         axes = row_axes(chart, rows)
+        looks = Looks.of(rows)
         thinned = 0
         for row, case in enumerate(rows):
-            thinned += spread_of(chart, axes, row, case, looks)
+            thinned += spread_of(chart, axes, row, case, looks.colour(case.drawn_as))
         axes.axvline(0, color=LIGHT["muted"], linewidth=0.9, zorder=1)
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1), max(high, 1))
+        xlabel = "relative to the median, %"
         if high > 100:
+            xlabel += ", log scale beyond 10"
             axes.set_xlim(min(low, -1), high * 1.5)
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
-        axes.set_xlabel("relative to the case's median, %")
+        axes.set_xlabel(xlabel)
         if thinned:
             note += (f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, "
                      "the slowest among them.")
@@ -129,14 +135,12 @@ def distribution(cases, looks):
         yield chart
 
 
-def spread_of(chart, axes, row, case, looks):
+def spread_of(chart, axes, row, case, colour):
     """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
-    points = sorted((100 * (value / middle - 1), place)
-                    for place, launch in enumerate(case.launches) for value in launch)
+    points = sorted((offset_of(value, case), place) for place, launch in enumerate(case.launches) for value in launch)
     usual = [value for value, _ in points]
     low, high = quartiles(usual)
-    colour = looks.colour(case.series, case.is_baseline)
     band = axes.barh([row], [high - low], 0.7, low, color=colour, alpha=0.25, zorder=2)[0]
     drawn = points[::-len(points) // MOST_POINTS]
     number = len(case.launches)
@@ -145,6 +149,15 @@ def spread_of(chart, axes, row, case, looks):
     chart.mark(band, f"{case.series}, world {case.world}: median {words.duration(middle)}, middle half {low:+.1f} % to {high:+.1f} %, "
                      f"all {usual[0]:+.1f} % to {usual[-1]:+.1f} %, {count(len(points), 'sample')}")
     return len(drawn) < len(points)
+
+
+def offset_of(ns, case):
+    """Returns the distance of a time from the case's median, in percent."""
+    return 100 * (ns / case.step_ns.middle - 1)
+
+
+def offsets(case):
+    return sorted(offset_of(value, case) for launch in case.launches for value in launch)
 
 
 def quartiles(ordered):
@@ -160,7 +173,10 @@ def memory_parts(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("memory-parts", first), f"Memory by part{least_of(rows)}", first.workload, first.setting)
+        sizes = {case: sum(case.memory_parts.values()) / 2**20 for case in group if case.memory_parts}
+        chart = Chart(name_of("memory-parts", first), "Memory by part", first.workload, first.setting,
+                      message=messages.memory({case: Interval(size, size, size) for case, size in sizes.items()},
+                                              "tensor memory"))
         axes = row_axes(chart, rows, 0.25)
 
         def piece(case, part):
@@ -177,31 +193,29 @@ def memory_parts(cases):
         yield chart
 
 
-def least_of(rows):
-    """Returns the end of the memory chart's title, which names the case that needs least. Compares only the cases of
-    the largest world that run the most processes, because a process with all replicas does not compare with a rank."""
-    def place(case):
-        return case.world, case.raw["processes"]
-    largest = [case for case in rows if place(case) == max(map(place, rows))]
-    least = min(largest, key=lambda case: sum(case.memory_parts.values()))
-    return f": {short(least.series, 20)} × {least.world} needs least" if len(largest) > 1 else ""
+def peak_of(case):
+    """Returns the case's median peak memory over launches in MiB, with the least and the most."""
+    peaks = [size / 2**20 for size in case.peaks]
+    return Interval(statistics.median(peaks), min(peaks), max(peaks))
 
 
-def memory(cases, looks):
+def memory(cases):
     for group in groups(cases):
         rows, note = rows_of(group, lambda case: case.peaks)
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting)
+        chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting,
+                      message=messages.peak_memory({case: peak_of(case) for case in group if case.peaks}))
         axes = row_axes(chart, rows)
+        looks = Looks.of(rows)
         for row, case in enumerate(rows):
-            peaks = [size / 2**20 for size in case.peaks]
-            middle = statistics.median(peaks)
-            span = Interval(middle, min(peaks), max(peaks))
-            bar = bar_with_interval(axes, row, span, looks.colour(case.series, case.is_baseline))
-            spread = f" ({min(peaks):,.0f} to {max(peaks):,.0f})" if len(peaks) > 1 else ""
-            chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
+            span = peak_of(case)
+            bar = bar_with_interval(axes, row, span, looks.colour(case.drawn_as))
+            launches = len(case.peaks)
+            spread = f" ({span.low:,.0f} to {span.high:,.0f})" if launches > 1 else ""
+            chart.mark(bar, f"{case.series}, world {case.world}: {span.middle:,.0f} MiB{spread}, "
+                            f"{count(launches, 'launch')}")
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
         kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process; before report 1.4 including LibTorch's code"

@@ -1,14 +1,13 @@
 """Reads run.json for the charts and the HTML page: cases with their figures, in groups of equal settings that may share
 a chart."""
 import dataclasses
+import itertools
 import json
 import math
 
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-# Settings that Case.setting reads from the case's fields, so it skips them among the settings in the case's id.
-WORDED = ("model", "scale", "accumulate", "recompute")
 BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
@@ -102,7 +101,8 @@ class Case:
         self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
-        self.series = self.strategy  # label() extends the series' name if several series share it
+        # label() extends the series' name if several series share it. A projection is drawn as its measured series.
+        self.series = self.drawn_as = self.strategy
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
@@ -140,6 +140,12 @@ class Case:
         return self.means not in ("", BATCH_MEAN)
 
     @property
+    def computes_as_baseline(self):
+        """True if checks showed that a step computes the same as the baseline's. Reports before 1.5 have no `means`."""
+        proven = any(check["name"] == "gradient-vs-baseline" and check["status"] == "passed" for check in self.checks)
+        return bool(self.checks) and (self.means == BATCH_MEAN if self.means else proven)
+
+    @property
     def launches(self):
         """Returns a list per launch (one start of the processes): for each timed block of steps, the time per step of
         the slowest rank."""
@@ -173,7 +179,6 @@ class Case:
         """Returns the settings of a group without the batch."""
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.dtype,
-                raw.get("model", ""), raw.get("scale", 1), raw.get("accumulate", 1), raw.get("recompute", 0),
                 raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "", self.named_settings)
 
@@ -183,12 +188,10 @@ class Case:
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} samples per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype, f"{self.runtime} runtime"]
-        words += [f"model {raw['model']}"] if raw.get("model") else []
-        words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
-        words += [f"recomputes every {raw['recompute']} blocks"] if raw.get("recompute") else []
+        words += [f"recomputes every {value} blocks" if name == "recompute" else f"{name} {value}"
+                  for name, value in self.named_settings]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
-        words += [f"{name} {value}" for name, value in self.named_settings if name not in WORDED]
         words += [f"other mathematics: {self.means}"] if self.other_mathematics else []
         return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
 
@@ -204,7 +207,8 @@ def label(cases):
         if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
             words += [f"{key}={value}" for key, value in sorted(case.params.items())]
         words += [case.raw["mesh"]] if case.raw.get("mesh") else []
-        case.series = " ".join(words + ["(projection)"] * case.projected)
+        case.drawn_as = " ".join(words)
+        case.series = case.drawn_as + " (projection)" * case.projected
 
 
 def newest(runs):
@@ -248,6 +252,12 @@ def baseline_of(cases):
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
 
 
+def speedup_over(case, base):
+    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
+    paired = case.derived.get("speedup_low") is not None
+    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
+
+
 def cleaned(value):
     """Returns parsed JSON without the control characters in its texts, which charts cannot show."""
     if isinstance(value, str):
@@ -285,9 +295,12 @@ def read_collectives(path):
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
+        if entry.get("wrong"):  # the number of wrong elements
+            continue
         if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
-            # Turns "backend:shm" and "world:2" into "shm, world 2".
-            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])
+            # Turns "backend:shm" and "world:2" into "shm, world 2". A type and a reduction may follow.
+            choices = itertools.takewhile(lambda word: not word.startswith("bytes:"), words[1:])
+            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in choices)
             sizes.setdefault(int(entry["bytes"]), {}).setdefault(arm, []).append(entry["time_us"])
             continue
         if entry.get("run_type", "iteration") != "iteration" or len(words) < 2 or not words[1].isdigit():

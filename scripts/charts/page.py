@@ -16,7 +16,9 @@ PARTS = pathlib.Path(__file__).parent / "page"
 
 def figure(chart, index):
     values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()]))
-    return el("figure", Html(chart.drawing), el("figcaption", el("strong", chart.kind), " · ", chart.caption),
+    kind = join(el("strong", chart.kind), " · ") if chart.message else None
+    return el("figure", el("h3", chart.message or chart.kind), el("div", Html(chart.drawing), class_="plot"),
+              el("figcaption", kind, chart.caption),
               values if chart.marks else None, class_="card", id=f"figure-{index}")
 
 

@@ -1,7 +1,5 @@
 """Map of a plan (`dpbench plan -o json`): time of a step against memory of a device, a hollow point for each layout."""
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from canvas import Chart
+from canvas import Chart, decades
 from data import read_json
 from palette import LIGHT
 
@@ -17,12 +15,6 @@ def said(entry):
     return f"{entry['layout']['text']}: {seconds(entry['step_s'])}, {memory:.3g} GB, predicted"
 
 
-def decades(axis, text):
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axis.set_minor_formatter(NullFormatter())
-
-
 def plan(path):
     read = read_json(path)
     limit = read["memory_bytes"]
@@ -32,7 +24,7 @@ def plan(path):
     best = read["best"]
     fastest = f"{best[0]['layout']['strategy']} {best[0]['layout']['mesh']} is fastest" if best else "No layout fits"
     devices = "GPUs" if read["device"] == "cuda" else "CPU devices"
-    chart = Chart("plan", fastest, f"{read['model']}, {read['devices']} {devices}", "")
+    chart = Chart("plan", "Plan", f"{read['model']}, {read['devices']} {devices}", "", message=fastest)
     axes = chart.axes()
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -48,8 +40,8 @@ def plan(path):
         axes.axvline(limit / 1e9, color=LIGHT["ink"], linestyle="--", linewidth=0.8)
     decades(axes.xaxis, lambda value: f"{value:g}")
     decades(axes.yaxis, seconds)
-    axes.set_xlabel("memory of a device, GB (logarithmic)")
-    axes.set_ylabel("time of a step (logarithmic)")
+    axes.set_xlabel("memory of a device, GB, log scale")
+    axes.set_ylabel("time of a step, log scale")
     chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}."
     if limit:
         chart.caption += f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit."

@@ -1,4 +1,4 @@
-"""Converts matplotlib's SVG for the HTML page: unique ids, colours as CSS variables, tooltips."""
+"""Converts matplotlib's SVG for the HTML page: unique ids, colours as CSS variables, attributes for the script."""
 import re
 import xml.etree.ElementTree as xml
 
@@ -13,13 +13,8 @@ def variables(style):
     return re.sub("#[0-9a-f]{6}", lambda found: f"var(--{ROLE_OF[found[0]]})" if found[0] in ROLE_OF else found[0], style)
 
 
-def tip(node, words):
-    node.set("class", "tip")
-    node.set("data-tip", words)
-
-
-def for_page(source, prefix, marks, description):
-    """Returns the SVG element for the page. source: text of an SVG file; marks: {id: tooltip}."""
+def for_page(source, prefix, attributes, description):
+    """Returns the SVG element for the page. source: text of an SVG file; attributes: {id: {name: value}}."""
     root = xml.fromstring(source)
     for parent in list(root.iter()):
         for child in list(parent):
@@ -33,8 +28,7 @@ def for_page(source, prefix, marks, description):
     referred = set(re.findall(r'(?:href="|url\()#([^")]+)', source))
     for node in root.iter():
         own = node.attrib.pop("id", None)
-        if own in marks:
-            tip(node, marks[own])
+        node.attrib.update(attributes.get(own, {}))
         if own in referred:
             node.set("id", f"{prefix}-{own}")
         target = node.attrib.pop(f"{{{XLINK}}}href", None)

@@ -1,8 +1,10 @@
 """Charts of loss by step and accuracy by training time, from the cases of `dpbench train`."""
+import messages
 import words
-from canvas import Chart
+from canvas import Chart, Looks
 from data import count, groups
 from matplotlib.ticker import MaxNLocator
+from palette import role_of
 
 MOST_POINTS, MOST_LINES = 300, 8
 
@@ -22,12 +24,12 @@ KINDS = ((losses, "loss", "mean loss of a step", "step"),
          (accuracies, "accuracy", "accuracy on the test rows", "seconds of training"))
 
 
-def training(cases, looks):
+def training(cases):
     for group in groups([case for case in cases if isinstance(case.raw.get("training"), dict)]):
         for points_of, title, ylabel, xlabel in KINDS:
             able = [(case, points) for case in group if len(points := points_of(case.raw["training"])) > 1]
             for start in range(0, len(able), MOST_LINES):
-                yield chart_of(able[start:start + MOST_LINES], title, ylabel, xlabel, looks)
+                yield chart_of(able[start:start + MOST_LINES], title, ylabel, xlabel)
 
 
 def thinned(points):
@@ -44,14 +46,26 @@ def reached(name, training):
     return f" {name}: {words.significant(wanted)} " + (f"reached after {words.duration(seconds * 1e9)}." if seconds is not None else "not reached.")
 
 
-def chart_of(shown, title, ylabel, xlabel, looks):
+def name_of(case):
+    return f"{case.series} × {case.world}"
+
+
+def message_of(shown, title):
+    if title == "accuracy":
+        return messages.accuracy([case.raw["training"] for case, _ in shown])
+    return messages.loss([[value for _, value in points if value is not None] for _, points in shown])
+
+
+def chart_of(shown, title, ylabel, xlabel):
     first = shown[0][0]
-    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload, first.setting)
+    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload,
+                  first.setting, message=message_of(shown, title))
     axes = chart.axes()
     ends = ""
+    looks = Looks({name_of(case): role_of(case.strategy, case.is_baseline) for case, _ in shown})
     for place, (case, points) in enumerate(shown):
-        name = f"{case.series} × {case.world}"
-        look = looks.line(name, case.is_baseline)
+        name = name_of(case)
+        look = looks.line(name)
         points = [(x, value) for x, value in points if value is not None]
         drawn = thinned(points)
         (line,) = axes.plot(*zip(*drawn), color=look["color"], linestyle=look["linestyle"], label=name,
@@ -60,6 +74,7 @@ def chart_of(shown, title, ylabel, xlabel, looks):
                             marker=look["marker"] if len(drawn) < 30 else None)
         whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)
         chart.mark(line, f"{name}: {title} {words.significant(points[0][1], 4)} at first, {words.significant(points[-1][1], 4)} after {whole}")
+        chart.belongs(name, line)
         ends += reached(name, case.raw["training"]) if title == "accuracy" else ""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)

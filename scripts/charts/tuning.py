@@ -3,10 +3,10 @@ import words
 from canvas import Chart
 from cases import MOST_ROWS, bar_with_interval, row_axes
 from data import Interval, count, of
-from palette import LIGHT
+from palette import LIGHT, role_of
 
 
-def tuning(runs, looks):
+def tuning(runs):
     for run in runs:
         judged = {one["case"]: Interval(one["speedup"], one["low"], one["high"])
                   for one in of(run.report, "config", "tuned") or []}
@@ -21,21 +21,22 @@ def tuning(runs, looks):
         for members in found.values():
             default = next((case for case in members if not case.params and case.batch == (batch or case.batch)), None)
             if default and len(members) > 1:
-                yield candidates(default, members, judged, looks)
+                yield candidates(default, members, judged)
 
 
-def candidates(default, members, judged, looks):
+def candidates(default, members, judged):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
     best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)
-    title = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
-    chart = Chart(f"tune-{default.workload}-{default.device}", title, default.workload, default.setting)
+    message = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
+    chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
+                  message=message)
     axes = row_axes(chart, rows)
     axes.set_yticks(range(len(rows)), [values(case, default) for case in rows])
     for row, case in enumerate(rows):
         span = spans[case.raw["id"]]
         kept = case is default or case.raw["id"] in judged
-        bar = bar_with_interval(axes, row, span, looks.colour(default.strategy), alpha=1 if kept else 0.45)
+        bar = bar_with_interval(axes, row, span, LIGHT[role_of(default.strategy)], alpha=1 if kept else 0.45)
         launches = count(len(case.launches), "launch")
         chart.mark(bar, f"{values(case, default)}: {words.interval(span, 'x')} of the default, {launches}")
     axes.axvline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)

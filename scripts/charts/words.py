@@ -36,6 +36,28 @@ def span_of(numbers, word):
     return count(low, word) if low == high else f"{low:,} to {count(high, word)}"
 
 
+def from_to(numbers, digits=2):
+    """Returns the range of numbers, e.g. "4 to 64"; one number if the ends are equal after rounding."""
+    low, high = (significant(number, digits) for number in (min(numbers), max(numbers)))
+    return low if low == high else f"{low} to {high}"
+
+
+def listed(names):
+    """Returns e.g. "a", "a and b" or "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def short(text, limit=30):
+    text = " ".join(str(text).split())
+    return text if len(text) <= limit else text[:limit - 1] + "…"
+
+
+def size(number):
+    """Returns a number of bytes with its unit, e.g. "4 kB"."""
+    unit, name = next((step for step in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if number >= step[0]), (1, "B"))
+    return f"{number / unit:g} {name}"
+
+
 def bars(cases):
     """Returns a caption sentence that explains the error bars."""
     levels = {case.summary["interval"] for case in cases if not case.projected}

@@ -5,7 +5,6 @@ import pathlib
 import re
 import tempfile
 
-import canvas
 import cases as of_cases
 import collectives
 import data
@@ -28,17 +27,16 @@ def charts_of(runs, asked, most=None, planned=None):
     data.label(chosen)
     for run in runs:
         data.label(run.cases)
-    looks = canvas.Looks()
     kept = set(settings(chosen)[:most])
     chosen = [case for case in chosen if case.group in kept]
     known = [case for case in chosen if case.measured]  # includes projected cases
     measured = [case for case in known if not case.projected]
-    drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
-             of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
-             of_cases.memory_parts(measured),
-             training.training(chosen, canvas.Looks()), tuning.tuning(runs, looks), history.history(runs, looks, kept)]
+    drawn = [scaling.throughput(known), scaling.efficiency(known), scaling.side_by_side(measured),
+             of_cases.parts(measured), of_cases.distribution(measured), of_cases.memory(measured),
+             of_cases.memory_parts(measured), training.training(chosen), tuning.tuning(runs),
+             history.history(runs, kept)]
     if asked:
-        drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))
+        drawn.append(collectives.collectives(*data.read_collectives(asked)))
     if planned:
         drawn.append(plan.plan(planned))
     return named_apart(itertools.chain(*drawn))
@@ -92,7 +90,7 @@ def write(options):
     for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS, options.plan):
         drawn += 1
         if subjects.setdefault((chart.subject, chart.setting), len(subjects)) < MOST_SETTINGS or not chart.setting:
-            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.marks, chart.description)
+            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.attributes, chart.description)
             shown.append(chart)
         if options.charts:
             chart.sign()

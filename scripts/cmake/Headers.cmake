@@ -1,12 +1,13 @@
 # Targets `api-headers` (plug-in headers) and `headers` (all other headers): compile each header alone to find missing
 # includes.
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} workloads/*.h strategies/*.h harness/*.h)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} workloads/*.h strategies/*.h harness/*.h
+  tests/support/*.h tests/ranks/*.h)
 list(FILTER headers EXCLUDE REGEX "_shim/")  # headers in _shim/ folders replace third-party headers and are not checked
 if(NOT TARGET dpbench-micro)
   list(FILTER headers EXCLUDE REGEX "^harness/micro/")
 endif()
 set(api_headers ${headers})
-list(FILTER api_headers INCLUDE REGEX "^(workloads/(api|base)|strategies/(api|exchange|parts))/")
+list(FILTER api_headers INCLUDE REGEX "^(workloads/(api|base)|strategies/api)/")
 list(REMOVE_ITEM headers ${api_headers})
 foreach(target api-headers headers)
   set(sources "")

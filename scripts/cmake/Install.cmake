@@ -13,7 +13,7 @@ if(DPBENCH_WHEEL)
   set(torch_of_python $ORIGIN/../../../../../torch/lib)
 endif()
 
-set(optional_dpbench-micro OPTIONAL)  # skipped if not built: scripts/dpbench does not build dpbench-micro
+set(optional_dpbench-micro OPTIONAL)  # skipped if not built: only `dpbench collectives` needs it
 foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${torch_of_programs}")
@@ -59,7 +59,7 @@ endif()
 
 # Installs the plug-in headers. They include each other relative to the top folder, so they keep their folders under
 # include/dpbench.
-foreach(folder strategies/api strategies/exchange strategies/parts workloads/api workloads/base)
+foreach(folder strategies/api workloads/api workloads/base)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/scripts/cmake/dpbench-config.cmake.in

@@ -1,6 +1,6 @@
 # Target `programs`: all programs and libraries that `dpbench` needs at run time.
 add_custom_target(programs)
-foreach(part dpbench dpbench-worker dpbench_python dpbench_cuda)
+foreach(part dpbench dpbench-worker dpbench-micro dpbench_python dpbench_cuda)
   if(TARGET ${part})
     add_dependencies(programs ${part})
   endif()
@@ -8,8 +8,6 @@ endforeach()
 
 # Target `gpu-programs`: the programs that scripts/gpu-check runs, as far as this machine can build them.
 add_custom_target(gpu-programs DEPENDS programs)
-foreach(part dpbench-micro faulty)  # the collectives benchmark, and the plug-in of faults
-  if(TARGET ${part})
-    add_dependencies(gpu-programs ${part})
-  endif()
-endforeach()
+if(TARGET faulty)  # the plug-in of faults
+  add_dependencies(gpu-programs faulty)
+endif()

@@ -10,7 +10,7 @@
 #include "strategies/context/options.h"
 #include "strategies/context/ring.h"
 #include "strategies/context/token_cut.h"
-#include "strategies/exchange/timed.h"
+#include "strategies/parts/timed.h"
 #include "workloads/api/sequence_split.h"
 
 namespace dpbench::context {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "strategies/api/parts/flat.h"
 #include "strategies/api/trained_parameters.h"
 #include "strategies/context/token_cut.h"
-#include "strategies/parts/flat.h"
 
 namespace dpbench::context {
 namespace {

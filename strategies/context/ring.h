@@ -8,8 +8,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "strategies/api/mesh.h"
+#include "strategies/api/parts/collectives.h"
 #include "strategies/context/token_cut.h"
-#include "strategies/exchange/collectives.h"
 #include "strategies/pipeline/links.h"
 #include "workloads/api/sequence_split.h"
 

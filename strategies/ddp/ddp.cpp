@@ -11,15 +11,16 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/same_model.h"
+#include "strategies/api/parts/trained.h"
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
-#include "strategies/exchange/broadcast.h"
 #include "strategies/graphs/recorded_steps.h"
-#include "strategies/parts/same_model.h"
+#include "strategies/graphs/replayed_rows.h"
 #include "strategies/parts/sync_batch_norm.h"
 #include "strategies/parts/tf32.h"
-#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {
@@ -213,7 +214,7 @@ class Ddp : public BuiltInStrategy {
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ddp::ReplayedRows replayed_rows_;
+  ReplayedRows replayed_rows_{"ddp"};
   // Loss terms of each rank in this step; filled only with ddp.join or ddp.global_mean.
   std::vector<int64_t> terms_;
   std::optional<ddp::Reduction> reduction_;

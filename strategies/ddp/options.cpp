@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/api/trained_parameters.h"
-#include "strategies/parts/replica.h"
 
 namespace dpbench::ddp {
 namespace {

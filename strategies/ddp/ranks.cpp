@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
-#include <string>
 
 #include <ATen/ATen.h>
 
@@ -30,18 +28,6 @@ int64_t active_ranks(const std::vector<int64_t>& terms) {
 int first_active(const std::vector<int64_t>& terms) {
   const auto found = std::find_if(terms.begin(), terms.end(), [](int64_t count) { return count > 0; });
   return found == terms.end() ? 0 : static_cast<int>(found - terms.begin());
-}
-
-void ReplayedRows::require_unambiguous(int64_t step, std::span<const Batch> micro) {
-  int64_t rows = 0;
-  for (const Batch& batch : micro) rows += batch.rows();
-  if (!counts_.insert(rows).second) return;
-  for (const int64_t other : {rows - 1, rows + 1})
-    if (counts_.contains(other))
-      throw std::runtime_error("ddp.graph=on: this rank has " + std::to_string(rows) + " samples in step " +
-                               std::to_string(step) + " and had " + std::to_string(other) +
-                               " before. Another rank may replay a step that this rank records. " +
-                               "Use a --batch that leaves a different remainder, or ddp.graph=off.");
 }
 
 }  // namespace dpbench::ddp

@@ -12,9 +12,9 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/stepping.h"
-#include "strategies/parts/optimizer.h"
 
 namespace dpbench::ddp {
 

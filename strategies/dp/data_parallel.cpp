@@ -13,12 +13,12 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
+#include "strategies/api/parts/trained.h"
 #include "strategies/dp/links.h"
 #include "strategies/dp/pieces.h"
 #include "strategies/graphs/recorded_steps.h"
 #include "strategies/parts/pass.h"
 #include "strategies/parts/tf32.h"
-#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {

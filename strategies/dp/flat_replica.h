@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "strategies/parts/flat.h"
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/flat.h"
+#include "strategies/api/parts/replica.h"
 
 namespace dpbench::dp {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/compat.h"
+#include "strategies/parts/compat.h"
 
 namespace dpbench::experts {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "strategies/api/phases.h"
-#include "strategies/exchange/timed.h"
+#include "strategies/parts/timed.h"
 #include "workloads/api/expert_split.h"
 
 namespace dpbench::experts {

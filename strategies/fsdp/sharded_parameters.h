@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "strategies/exchange/compat.h"
 #include "strategies/fsdp/row_cut.h"
 #include "strategies/fsdp/storage.h"
+#include "strategies/parts/compat.h"
 
 namespace dpbench::fsdp {
 

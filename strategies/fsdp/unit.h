@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/fsdp/sharded_gradients.h"
 #include "strategies/fsdp/sharded_parameters.h"
 #include "strategies/parts/by_name.h"
-#include "strategies/parts/optimizer.h"
 
 namespace dpbench::fsdp {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "strategies/parts/row_copies.h"
+#include "strategies/api/parts/row_copies.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench {

@@ -5,9 +5,9 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/trained.h"
 #include "strategies/graphs/recorded_steps.h"
 #include "strategies/parts/tf32.h"
-#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/graphs/packed_rows.h"
 #include "strategies/graphs/step_graph.h"
-#include "strategies/parts/replica.h"
 
 namespace dpbench {
 

@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
-#include "workloads/base/error.h"
 
 namespace dpbench::layout {
 namespace {
@@ -41,17 +40,13 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   live_.assign(stages_.size() * parts_.size(), {});
   delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);
   results_.assign(parts_.size(), {});
-  for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)]) try {
-      execute(action, phases);
-    } catch (const UsageError&) {
-      throw;
-    } catch (const std::exception& error) {
-      if (axis_.size == 1) throw;
-      throw std::runtime_error(owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, action " +
-                               described(action) + ": " + error.what());
-    }
+  const auto during = [this](const Action& action, const auto& call) {
+    named([&] { return "action " + described(action); }, call);
+  };
+  for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)])
+    during(action, [&] { execute(action, phases); });
   phases.enter(Phase::communication);
-  for (Transfer& sent : sent_) sent.wait();
+  for (auto& [action, transfer] : sent_) during(action, [&sent = transfer] { sent.wait(); });
   sent_.clear();
   StepResult result;
   if (rank_of(static_cast<int>(stages_.size()) - 1) == axis_.rank)
@@ -90,11 +85,11 @@ void Passes::transfer(const Action& action) {
   const Cargo cargo{.stage = channel.from, .training = true, .rows = part(action.microbatch).batch.rows()};
   Live& here = live(action.stage, action.microbatch);
   if (action.kind == Kind::send_activation)
-    sent_.push_back(links_.send(here.output, to, tag, cargo));
+    sent_.emplace_back(action, links_.send(here.output, to, tag, cargo));
   else if (action.kind == Kind::receive_activation)
     arriving_[{action.stage, action.microbatch}] = links_.receive(from, tag, cargo);
   else if (action.kind == Kind::send_gradient)
-    sent_.push_back(links_.send_like(slope_of(here.input()), to, tag));
+    sent_.emplace_back(action, links_.send_like(slope_of(here.input()), to, tag));
   else
     arriving_[{action.stage, action.microbatch}] = links_.receive_like(here.output, from, tag);
   if (action.kind == Kind::send_gradient) here = {};

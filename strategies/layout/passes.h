@@ -8,22 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/api/phases.h"
 #include "strategies/fsdp/units.h"
-#include "strategies/parts/replica.h"
+#include "strategies/layout/parts.h"
+#include "strategies/parts/naming_errors.h"
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/schedule/schedule.h"
 #include "workloads/layers/delayed_weights.h"
 
 namespace dpbench::layout {
-
-// A micro-batch of the pipeline schedule: a part of one of the step's micro-batches.
-struct Part {
-  Batch batch;
-  double share = 1;  // weight of this part's loss in the loss of the micro-batch
-  ModelSplit split = {};
-};
 
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
@@ -39,7 +34,19 @@ class Passes {
   // Runs a stage's forward pass without gradients. x: the output of the stage before it, or the samples.
   at::Tensor evaluate(size_t stage, const at::Tensor& x, const Part& part);
 
-  pipeline::Links& links() { return links_; }
+  const pipeline::Links& links() const { return links_; }
+  // Returns call(). If there are several ranks, the message of an error names this rank and what(), the part of the
+  // step that failed.
+  template <class What, class Call>
+  auto named(const What& what, const Call& call) const {
+    if (axis_.size == 1) return call();
+    const auto place = [&] { return owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, " + what(); };
+    return naming_errors(place, call);
+  }
+  // Same as Links::share(), but an error names the tensor as `what`.
+  at::Tensor share(const std::string& what, const at::Tensor& tensor, int root) const {
+    return named([&] { return "broadcast of " + what; }, [&] { return links_.share(tensor, root); });
+  }
 
  private:
   // The state that a stage keeps of a micro-batch between its forward and its backward pass.
@@ -88,7 +95,7 @@ class Passes {
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
-  std::vector<pipeline::Transfer> sent_;
+  std::vector<std::pair<pipeline::Action, pipeline::Transfer>> sent_;  // sends in flight, with their actions
 };
 
 }  // namespace dpbench::layout

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/replica.h"
 #include "strategies/parts/replica_threads.h"
 
 namespace dpbench::dp {

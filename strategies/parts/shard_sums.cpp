@@ -1,6 +1,6 @@
 #include "strategies/parts/shard_sums.h"
 
-#include "strategies/parts/flat.h"
+#include "strategies/api/parts/flat.h"
 
 namespace dpbench {
 

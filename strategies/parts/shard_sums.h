@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "strategies/api/mesh.h"
-#include "strategies/parts/optimizer.h"
+#include "strategies/api/parts/optimizer.h"
 
 namespace dpbench {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/share.h"
+#include "strategies/parts/share.h"
 
 namespace dpbench::pipeline {
 

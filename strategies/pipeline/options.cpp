@@ -1,7 +1,9 @@
 #include "strategies/pipeline/options.h"
 
 #include <algorithm>
+#include <stdexcept>
 
+#include "strategies/parts/same_lines.h"
 #include "strategies/schedule/csv.h"
 #include "strategies/schedule/lower.h"
 #include "strategies/schedule/verify.h"
@@ -83,6 +85,21 @@ Schedule Schedules::computations_of(int microbatches) const {
 
 std::vector<int> Schedules::rank_of_stages() const {
   return options_.given ? options_.given->rank_of : computations_of(ranks_).rank_of;
+}
+
+void Schedules::require_same_on_all_ranks(const Axis& axis, at::Device device) const {
+  if (axis.size == 1) return;
+  std::vector<std::string> lines = {"microbatches=" + std::to_string(options_.microbatches),
+                                    "blocks=" + (options_.blocks.empty() ? even_blocks : options_.blocks)};
+  // With twice as many micro-batches as ranks, all built-in schedules differ.
+  const Schedule schedule = computations_of(options_.given ? options_.given->microbatches : 2 * ranks_);
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (size_t i = 0; i < schedule.ranks[rank].size(); ++i)
+      lines.push_back("rank " + std::to_string(rank) + ", action " + std::to_string(i) + ", " +
+                      described(schedule.ranks[rank][i]));
+  if (const auto differs = different_line(*axis.group, lines, device))
+    throw std::runtime_error(options_.owner + ": rank " + std::to_string(axis.rank) + " of the axis pp has \"" +
+                             differs->mine + "\" in its schedule, and rank 0 has \"" + differs->of_rank0 + "\"");
 }
 
 const Schedule& Schedules::of(int microbatches) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/api/mesh.h"
 #include "strategies/api/params.h"
 #include "strategies/schedule/families/families.h"
 
@@ -37,6 +38,10 @@ class Schedules {
   // Returns the schedule for this number of micro-batches, with its transfers. Throws UsageError if the user's schedule
   // has another number.
   const Schedule& of(int microbatches);
+
+  // Throws std::runtime_error on a rank of the axis whose schedule, or cut of the model or of micro-batches, is not
+  // that of rank 0. The message names the first difference. Collective.
+  void require_same_on_all_ranks(const Axis& axis, at::Device device) const;
 
  private:
   Schedule computations_of(int microbatches) const;

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/broadcast.h"
+#include "strategies/api/parts/broadcast.h"
 
 namespace dpbench::pipeline {
 

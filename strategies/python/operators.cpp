@@ -7,7 +7,7 @@
 
 #include <torch/library.h>
 
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/replica.h"
 #include "strategies/python/python_strategy.h"
 #include "strategies/python/python_workload.h"
 #include "strategies/python/registration.h"

@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/share.h"
+#include "strategies/parts/share.h"
 
 namespace dpbench::tensor {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "strategies/api/phases.h"
-#include "strategies/exchange/timed.h"
+#include "strategies/parts/timed.h"
 #include "strategies/tensor/options.h"
 #include "workloads/api/tensor_split.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "strategies/api/parts/flat.h"
 #include "strategies/api/trained_parameters.h"
-#include "strategies/parts/flat.h"
 #include "strategies/tensor/tensors.h"
 #include "workloads/base/error.h"
 

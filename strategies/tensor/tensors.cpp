@@ -6,7 +6,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/collectives.h"
+#include "strategies/api/parts/collectives.h"
 
 namespace dpbench::tensor {
 

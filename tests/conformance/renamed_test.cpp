@@ -23,6 +23,25 @@ Params original(const StrategyInfo& info_of_original, const Params& params) {
   return {info_of_original.params, values, info_of_original.name};
 }
 
+// Returns the formula for queries with the renamed parameters.
+template <class Formula>
+Formula renamed(const StrategyInfo& info_of_original, const Formula& formula) {
+  if (!formula) return formula;
+  return [info_of_original, formula](const TrafficQuery& query) {
+    const Params own = original(info_of_original, query.params);
+    return formula({.model = query.model,
+                    .dtype = query.dtype,
+                    .params = own,
+                    .mesh = query.mesh,
+                    .rank = query.rank,
+                    .step = query.step,
+                    .accumulate = query.accumulate,
+                    .taken = query.taken,
+                    .clips = query.clips,
+                    .samples = query.samples});
+  };
+}
+
 StrategyInfo renamed(const StrategyInfo& info_of_original) {
   StrategyInfo info = info_of_original;
   info.name = "stranger";
@@ -34,19 +53,8 @@ StrategyInfo renamed(const StrategyInfo& info_of_original) {
   info.promise = [info_of_original](StrategyInfo& promises, const Params& params) {
     info_of_original.promise(promises, original(info_of_original, params));
   };
-  if (info_of_original.traffic)
-    info.traffic = [info_of_original](const TrafficQuery& query) {
-      const Params own = original(info_of_original, query.params);
-      return info_of_original.traffic({.model = query.model,
-                                       .dtype = query.dtype,
-                                       .params = own,
-                                       .mesh = query.mesh,
-                                       .rank = query.rank,
-                                       .step = query.step,
-                                       .accumulate = query.accumulate,
-                                       .taken = query.taken,
-                                       .clips = query.clips});
-    };
+  info.traffic = renamed(info_of_original, info_of_original.traffic);
+  info.live_parameters = renamed(info_of_original, info_of_original.live_parameters);
   info.make = [info_of_original](const Setup& setup) {
     Setup own = setup;
     own.params = original(info_of_original, setup.params);
@@ -98,6 +106,7 @@ TEST(RenamedStrategy, GetsTheSameChecksAsTheOriginal) {
                                        {"ddp", "probe-branch"},
                                        {"ddp", "probe-unused"},
                                        {"ddp", "probe-branch", {{"find_unused", "off"}}},
+                                       {"fsdp", "probe-mlp-sgd"},
                                        {"local-sgd", "probe-mlp"}}) {
     const StrategyInfo& info_of_original = strategy_registry().at(test_case.strategy);
     const auto seen = checked(info_of_original, test_case.workload, test_case.params);

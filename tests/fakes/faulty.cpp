@@ -1,7 +1,7 @@
-// "faulty-ddp", "faulty-dp" and "faulty-fsdp" act as ddp, dp and fsdp until one rank performs a fault at one step, or
-// in the first collective of a kind in that step, chosen by --param fault=.. rank=.. step=.. in=.. The rank that
-// DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault appends its time (CLOCK_MONOTONIC in
-// nanoseconds) and process id to the file DPBENCH_STRUCK.
+// "faulty-ddp", "faulty-dp", "faulty-fsdp", "faulty-pp" and "faulty-tp" act as ddp, dp, fsdp, pp and tp until one rank
+// performs a fault at one step, or in a collective of a kind in that step, chosen by --param fault=.. rank=.. step=..
+// in=.. after=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault appends its
+// time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -219,6 +219,7 @@ class Faulty : public Around {
         fault_(setup.params.text("fault")),
         step_(setup.params.integer("step")),
         collective_(setup.params.text("in")),
+        after_(setup.params.integer("after")),
         this_rank_((setup.mesh.group() ? setup.mesh.group()->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, this_rank_) {
     if (this_rank_ && step_ == -1) strike();
@@ -247,6 +248,7 @@ class Faulty : public Around {
     const bool now = this_rank_ && step == step_;
     if (now && collective_ == "none") strike();
     armed_ = now;
+    calls_left_ = after_;
     if (now && fault_ == "skip") return last_;
     if (this_rank_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (this_rank_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -266,7 +268,7 @@ class Faulty : public Around {
       if (collective_ == "none") return inner;
       return c10::intrusive_ptr<c10d::Backend>(
           c10::make_intrusive<Striking>(inner, [this](const std::string& collective) {
-            if (!armed_ || collective != collective_) return;
+            if (!armed_ || collective != collective_ || calls_left_-- > 0) return;
             armed_ = false;
             strike();
           }));
@@ -275,7 +277,10 @@ class Faulty : public Around {
         [&](const std::string&, const auto& plain) { return wrapped_group(plain, setup_.devices.at(0).type(), wrap); });
   }
   ParamValues params_of_inner() const {
-    return fault_ == "other-unit" && this_rank_ ? ParamValues{{"unit", "2"}} : ParamValues{};
+    if (!this_rank_) return {};
+    if (fault_ == "other-unit") return {{"unit", "2"}};
+    if (fault_ == "other-schedule") return {{"schedule", "gpipe"}};
+    return {};
   }
   void strike() const {
     record_strike();
@@ -296,7 +301,8 @@ class Faulty : public Around {
   Setup setup_;
   std::string fault_;
   int64_t step_;
-  std::string collective_;  // collective in which the rank fails; "none": the rank fails before the step
+  std::string collective_;          // collective in which the rank fails; "none": the rank fails before the step
+  int64_t after_, calls_left_ = 0;  // calls of this collective in the step before the one that fails
   bool this_rank_, armed_ = false;
   FaultyWorkload workload_;
   StepResult last_;
@@ -308,7 +314,8 @@ StrategyInfo faulty(const std::string& name) {
   info.params = {{"fault", "none", "fault to inject"},
                  {"rank", "1", "rank that fails"},
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
-                 {"in", "none", "collective in which the rank fails, or none: before the step"}};
+                 {"in", "none", "collective in which the rank fails, or none: before the step"},
+                 {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
   info.settings = {};  // empty, because the inner strategy's settings name parameters that this one lacks
   info.promise = nullptr;
   info.traffic = nullptr;
@@ -318,7 +325,7 @@ StrategyInfo faulty(const std::string& name) {
   return info;
 }
 
-const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")}, fsdp{faulty("fsdp")};
+const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")}, fsdp{faulty("fsdp")}, pp{faulty("pp")}, tp{faulty("tp")};
 
 }  // namespace
 }  // namespace dpbench

@@ -162,12 +162,13 @@ class CliEnds(Runs):
     def test_a_failed_save_exits_5_and_keeps_the_previous_baseline(self):
         """A file size limit makes the save fail: the kernel cuts the write short and sends SIGXFSZ, which dpbench must
         ignore."""
-        self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
+        run = ("--workload", "toy", "--quick", "--launches", "4", "--save-baseline", "main")
+        self.run_it(*run, "-o", "none")
         baseline = self.directory + "/results/baselines/main.json"
         with open(baseline, "rb") as file:
             before = file.read()
         small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
-        done = self.run_it("--workload", "toy", "--quick", "-o", "json", "--save-baseline", "main", code=5, preexec_fn=small)
+        done = self.run_it(*run, "-o", "json", code=5, preexec_fn=small)
         self.assertEqual(json.loads(done.stdout)["status"], "complete", "the figures still reach stdout")
         self.assertRegex(done.stderr, "(?i)not saved")
         with open(baseline, "rb") as file:

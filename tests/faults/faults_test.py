@@ -189,6 +189,45 @@ class Faults(FaultyRuns):
                 self.assertEqual(case["status"], "wrong")
                 self.assertRegex(case["reason"], words)
 
+    def on_gpt(self, run, strategy, fault, words, *flags, **how):
+        self.workload = ("--workload", "gpt", "--model", "tiny")
+        run(fault, words, strategy=strategy, flags=flags, **how)
+
+    def test_a_rank_of_pp_that_fails_in_the_middle_of_a_schedule_is_named_with_its_action(self):
+        """Rank 0 fails in its second receive, that of the gradient of micro-batch 1."""
+        where = r"pp: rank 0 of the axis pp, action 0RECV_B1 \(stage 0, micro-batch 1\): "
+        waits = r"rank 1 [^;]*pp: rank 1 of the axis pp, action 1\w+ \(stage 1, micro-batch \d\): "
+        for fault, words in (("throw", rf"^rank 0 [^;]*{where}the strategy's own words"),
+                             ("memory", rf"^out of memory: rank 0 [^;]*{where}out of host memory"),
+                             ("kill", rf"^rank 0 [^;]*signal 9[^;]*step 7; {waits}")):
+            self.on_gpt(self.over_both, "faulty-pp", fault, words, "--accumulate", "4",
+                        "--param", "rank=0", "--param", "in=recv", "--param", "after=1")
+
+    def test_a_rank_of_pp_that_stops_in_a_receive_is_named_after_the_timeout(self):
+        self.on_gpt(self.over_both, "faulty-pp", "stop", r"rank 1 [^;]*stopped[^;]*step 7", "--accumulate", "4",
+                    "--param", "in=recv", "--param", "after=2", silent=TIMEOUT)
+
+    def test_a_rank_of_pp_that_fails_after_its_schedule_is_named_with_the_tied_gradient_or_the_loss(self):
+        """In a step of one micro-batch, rank 1's second receive is that of the gradient of the tied embedding."""
+        for collective, after, where in (("recv", 1, "sum of the gradient of model.embed_tokens.weight"),
+                                         ("broadcast", 0, "broadcast of the loss")):
+            words = rf"^rank 1 [^;]*pp: rank 1 of the axis pp, {where}: the strategy's own words"
+            self.on_gpt(self.over_both, "faulty-pp", "throw", words,
+                        "--param", f"in={collective}", "--param", f"after={after}")
+
+    def test_a_rank_of_pp_with_another_schedule_is_named_with_the_first_action_that_differs(self):
+        words = (r'^rank 1 [^;]*pp: rank 1 of the axis pp has "rank 0, action 2, 0F2 \(stage 0, micro-batch 2\)" '
+                 r'in its schedule, and rank 0 has "rank 0, action 2, 0B0 \(stage 0, micro-batch 0\)"')
+        self.on_gpt(self.over_both, "faulty-pp", "other-schedule", words, step=-1, within=DIFFERS)
+
+    def test_a_rank_of_tp_that_fails_in_an_allreduce_is_named_with_the_layer(self):
+        """In a forward pass, the embedding calls the first allreduce, and each layer the next two."""
+        where = r"tp: sum of a product in model\.layers\.1: "
+        for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
+                             ("memory", rf"^out of memory: rank 1 [^;]*{where}out of host memory"),
+                             ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*in model\.layers\.\d: ")):
+            self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", "in=allreduce", "--param", "after=3")
+
     def on_a_mesh(self, run, fault, words, collective="none", **how):
         """Runs four ranks as two replicas of two shards. Rank 3 fails."""
         self.cpus = 4

@@ -1,23 +1,28 @@
-"""micro_test.py DPBENCH-MICRO: tests the collectives benchmark: its table and JSON, equal results on all ranks, and
-rejected flags."""
+"""micro_test.py DPBENCH-MICRO PLUGIN: tests the collectives benchmark: its table and JSON, right and wrong results,
+pairs of ranks, ranks of an outside launcher, and rejected flags. PLUGIN is the library wrong_sums."""
+import collections
 import json
 import os
 import pathlib
+import re
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
+PROGRAM, PLUGIN = map(os.path.abspath, (sys.argv.pop(1), sys.argv.pop(1)))
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
           "broadcast": lambda n: 1}
+ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier")
 COLLECTIVES = "--benchmark_filter=^(allreduce|reduce_scatter|allgather|broadcast)/"
 
 
 class Micro(unittest.TestCase):
-    def micro(self, *words, code=0):
-        done = subprocess.run([PROGRAM, *words], text=True, capture_output=True, check=False)
+    def micro(self, *words, code=0, **variables):
+        done = subprocess.run([PROGRAM, *words], text=True, capture_output=True, check=False,
+                              env={**os.environ, **variables})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -37,11 +42,12 @@ class Micro(unittest.TestCase):
             self.assertEqual(entry["wrong"], 0)
             self.assertAlmostEqual(entry["algbw_gb_s"], entry["bytes"] / entry["time_us"] * 1e-3, places=9)
             self.assertAlmostEqual(entry["busbw_gb_s"], entry["algbw_gb_s"] * SHARES[name](world), places=9)
+            self.assertAlmostEqual(entry["of_copy"], entry["busbw_gb_s"] / entry["copy_gb_s"], places=9)
         self.assertEqual(seen, {(name, f"backend:{backend}", world) for name in SHARES for backend in ("shm", "gloo") for world in (1, 3)})
         self.assertEqual(set(sizes[1024]), {f"{backend}, world {world}" for backend in ("shm", "gloo") for world in (1, 3)})
         self.assertIn("# allreduce/backend:shm/world:3\n", table)
-        self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
-        self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
+        self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +0\n")
+        self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +0\n")
         # As in nccl-tests, the count column has the elements of one rank's part: 85 x 3 ranks x 4 B = 1020 B.
         for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):
             block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
@@ -62,6 +68,57 @@ class Micro(unittest.TestCase):
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 
+    def test_all_collectives_are_right_in_every_type_and_reduction_also_in_place(self):
+        for backend, dtypes, ops in (("shm", "f32,f64,bf16,i32,i64", "sum,max,min,product"),
+                                     ("gloo", "f32,bf16", "sum,max")):
+            with self.subTest(backend=backend):
+                entries = json.loads(self.micro(
+                    "--collective", ",".join(ALL), "--world", "3", "--backend", backend, "--dtype", dtypes, "--op", ops,
+                    "--in-place", "--min-bytes", "1MiB", "--max-bytes", "1MiB", "-o", "json").stdout)["benchmarks"]
+                self.assertEqual({entry.get("wrong", 0) for entry in entries}, {0})
+                types, reduced = len(dtypes.split(",")), len(dtypes.split(",")) * len(ops.split(","))
+                self.assertEqual(collections.Counter(entry["name"].split("/")[0] for entry in entries),
+                                 dict(zip(ALL, (reduced, reduced, 2 * reduced, 2 * types, types, types, types, 1))))
+                self.assertIn(f"reduce_scatter/backend:{backend}/world:3/dtype:bf16/op:max/in-place/bytes:1048576",
+                              {entry["name"].split("/iterations")[0] for entry in entries})
+
+    def test_wrong_elements_are_counted_beside_the_time_and_the_exit_code_is_1(self):
+        words = ("--backend", "wrong-sums", "--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
+        done = self.micro(*words, "allreduce", code=1, LD_PRELOAD=PLUGIN)
+        self.assertRegex(done.stdout, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +1\n")
+        self.assertRegex(self.micro(*words, "reduce", code=1, LD_PRELOAD=PLUGIN).stdout,
+                         r"\n# reduce/backend:wrong-sums/world:2/bytes:1024/.* failed: .*does not support reduce")
+
+    def test_pairs_have_matrices_of_bandwidth_and_latency_with_the_ranks_hosts(self):
+        words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
+        table, host = self.micro(*words).stdout, re.escape(socket.gethostname())
+        for figure in (r"bandwidth \(GB/s\)", r"bandwidth \(% of a copy", r"latency \(us\)"):
+            self.assertRegex(table, rf"\n# pairs/backend:shm/world:3: {figure}.*\n# rank  host.* 0 +1 +2\n"
+                                    rf" +0  {host} +- +[0-9.]+ +[0-9.]+\n +1  {host} +[0-9.]+ +- +[0-9.]+\n")
+        entries = json.loads(self.micro(*words, "-o", "json").stdout)["benchmarks"]
+        self.assertEqual([entry["name"].split("/")[3:6] for entry in entries],
+                         [[f"from:{a}", f"to:{b}", "bytes:65536"] for a in range(3) for b in range(3) if a != b])
+        for entry in entries:
+            self.assertEqual(entry["wrong"], 0)
+            self.assertGreater(entry["latency_us"], 0)
+            self.assertAlmostEqual(entry["bandwidth_gb_s"], entry["bytes"] / entry["real_time"] * 1e-3, places=6)
+
+    def test_ranks_of_a_launcher_on_two_hosts_measure_together(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        launch = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
+                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        words = [os.path.join(os.path.dirname(PROGRAM), "dpbench"), "collectives", "--collective", "allreduce,barrier",
+                 "--max-bytes", "16"]
+        ranks = [subprocess.Popen(words, env={**launch, "RANK": str(rank)}, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) for rank in range(2)]
+        said = [rank.communicate(timeout=120) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+        self.assertEqual(said[1][0], "")
+        for block in ("allreduce/backend:gloo", "barrier/backend:gloo", "allreduce/backend:shm"):
+            self.assertIn(f"# {block}/world:2\n", said[0][0])
+
     def test_the_eight_benchmarks_that_are_not_collectives_run(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
@@ -71,6 +128,7 @@ class Micro(unittest.TestCase):
     def test_dpbench_micro_names_a_wrong_argument_and_exits_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
                             (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
+                            (("--pairs", "--world", "1"), "--pairs"),
                             (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x'"),
                             (("--benchmark_filter=nothing/at/all",), "--benchmark_filter"),
                             (("--benchmark_enable_random_interleaving=true",), "--benchmark_enable_random_interleaving")):

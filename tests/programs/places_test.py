@@ -14,6 +14,7 @@ import reports  # importing this module validates every report that dpbench writ
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")
+SAVED = (*RUN, "--launches", "4", "--save-baseline", "main")
 NOBODY = 65534
 
 
@@ -56,17 +57,16 @@ class Places(unittest.TestCase):
 
     def test_an_unwritable_baseline_is_rejected_before_anything_runs(self):
         baselines = os.path.join(self.results, "baselines")
-        run = (*RUN, "--save-baseline", "main")
         with open(baselines, "w", encoding="utf-8"):
             pass
-        self.one_line(self.as_root(*run), 2, "baselines")
+        self.one_line(self.as_root(*SAVED), 2, "baselines")
         os.remove(baselines)
         os.makedirs(os.path.join(baselines, "main.json"))
-        self.one_line(self.as_root(*run), 2, "main.json")
+        self.one_line(self.as_root(*SAVED), 2, "main.json")
         os.rmdir(os.path.join(baselines, "main.json"))
         os.chmod(self.results, 0o777)
         os.chmod(baselines, 0o555)
-        self.one_line(self.as_nobody(*run), 2, "Permission denied")
+        self.one_line(self.as_nobody(*SAVED), 2, "Permission denied")
         self.assertEqual(os.listdir(self.results), ["baselines"])
 
     def test_the_error_names_a_report_that_cannot_be_read(self):
@@ -170,15 +170,15 @@ class Places(unittest.TestCase):
         self.assertRegex(done.stderr, "(?i)not saved")
 
     def test_a_full_disk_keeps_existing_files_intact(self):
-        done = self.on_small_disk("size=120k", f"""
-            d {' '.join(RUN)} -o none --save-baseline main || exit 9
+        done = self.on_small_disk("size=240k", f"""
+            d {' '.join(SAVED)} -o none || exit 9
             sha256sum results/*/run.json results/baselines/main.json > before
             head -c 100000000 /dev/zero > results/filler 2>/dev/null
-            d {' '.join(RUN)} -o none --save-baseline main; echo rc=$?
+            d {' '.join(SAVED)} -o none; echo rc=$?
             sha256sum -c --quiet before && echo whole
             d validate main > /dev/null && echo valid
             rm results/filler
-            d {' '.join(RUN)} -o none --save-baseline main && echo again""")
+            d {' '.join(SAVED)} -o none && echo again""")
         self.assertIn("rc=5", done.stdout, done.stdout + done.stderr)
         for word in ("whole", "valid", "again"):
             self.assertIn(word, done.stdout.split(), done.stdout + done.stderr)

@@ -2,13 +2,17 @@
 derived from GOLDEN (a committed example report) and on reports of a run with the fake worker."""
 import copy
 import csv
+import fcntl
 import io
 import json
 import os
 import pathlib
+import pty
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import xml.etree.ElementTree as xml
@@ -145,7 +149,7 @@ class Stored(unittest.TestCase):
 
     def test_compare_fails_for_a_missing_baseline_only_if_it_is_required(self):
         self.runs(1)
-        self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
+        self.assertIn("run --launches 5 --save-baseline main;", self.dpbench("compare", "main", "latest").stderr)
         self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
         self.dpbench("compare", "./main", "latest", code=2)
         self.dpbench("compare", "main", "nothing", code=2)
@@ -250,6 +254,31 @@ class Stored(unittest.TestCase):
         rows = list(csv.DictReader(io.StringIO(self.dpbench("export", GOLDEN, "--to", "csv").stdout)))
         self.assertEqual([row["status"] for row in rows], ["ok", "ok", "wrong", "failed", "skipped", "interrupted"])
         self.assertIn("| STRATEGY |", self.dpbench("export", file, "--to", "markdown").stdout)
+
+    def on_a_terminal(self, columns, *words):
+        """Runs dpbench with a terminal of this width as stdout. Returns what it printed."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen([PROGRAM, *words], stdout=theirs, env={**os.environ, "COLUMNS": ""}) as run:
+            os.close(theirs)
+            printed = b""
+            try:
+                while part := os.read(ours, 65536):
+                    printed += part
+            except OSError:
+                pass
+            os.close(ours)
+        self.assertEqual(run.returncode, 0)
+        return printed.decode()
+
+    def test_tables_fold_to_the_terminal_or_to_columns_without_losing_a_word(self):
+        export = ("export", GOLDEN, "--to", "table")
+        whole = self.dpbench(*export, COLUMNS="").stdout
+        self.assertGreater(max(map(len, whole.splitlines())), 120)
+        self.assertEqual(self.on_a_terminal(250, *export).splitlines(), whole.splitlines())
+        for folded in (self.on_a_terminal(80, *export), self.dpbench(*export, COLUMNS="80").stdout):
+            self.assertLessEqual(max(map(len, folded.splitlines())), 80, folded)
+            self.assertEqual(sorted(folded.split()), sorted(whole.split()))
 
     def test_a_report_that_contradicts_its_checks_or_has_a_case_twice_is_not_compared(self):
         with open(GOLDEN, encoding="utf-8") as file:

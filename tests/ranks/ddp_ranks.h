@@ -14,8 +14,8 @@
 
 #include "harness/conform/evidence/watching_backends.h"
 #include "strategies/api/backend.h"
+#include "strategies/api/parts/replica.h"
 #include "strategies/api/strategy.h"
-#include "strategies/parts/replica.h"
 
 namespace dpbench::ddp_ranks {
 

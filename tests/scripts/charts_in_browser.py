@@ -1,5 +1,5 @@
 """charts_in_browser.py DPBENCH: tests the report page of every kind of report in a real browser, at two widths, in
-light and dark mode."""
+light and dark mode, and printed."""
 import json
 import os
 import pathlib
@@ -11,32 +11,42 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+
+import palette
 import sample_runs
 from browser import Browser
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 900), ("phone", 390, 844)) for dark in (False, True)]
-REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
+# Print: an A4 or Letter page without its margins, landscape (the page asks for it) or portrait.
+LOOKS = [("desk", 1366, 900, False, "screen"), ("desk", 1366, 900, True, "screen"),
+         ("phone", 390, 844, False, "screen"), ("phone", 390, 844, True, "screen"),
+         ("landscape", 980, 718, False, "print"), ("portrait", 718, 980, True, "print")]
+REPORTS = {"usual": [sample_runs.proven(sample_runs.usual())], "troubled": [sample_runs.troubled()],
+           "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
-           "tuned": [sample_runs.tuned()],
+           "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 7, "troubled": 6, "hostile": 11, "one": 4, "many": 14, "settings": 84, "everything": 13,
-          "training": 9, "tuned": 21, "empty": 0}
+CHARTS = {"usual": 7, "troubled": 6, "hostile": 16, "one": 4, "many": 14, "settings": 84, "everything": 13,
+          "training": 9, "tuned": 21, "wide": 6, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping
-# other text of a picture. Scrolling boxes are allowed.
+# other text of a picture. Scrolling boxes are allowed on a screen.
 MISFITS = r"""(() => {
   const found = [], say = (node) => (node.textContent || node.tagName).trim().slice(0, 40);
+  const printed = matchMedia("print").matches;
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than its window");
   for (const node of document.querySelectorAll("body *:not(svg *)")) {
     const style = getComputedStyle(node);
     if (node.checkVisibility && !node.checkVisibility()) continue;
-    const hides = ["hidden", "clip"].includes(style.overflowX);
+    const hides = ["hidden", "clip", ...(printed ? ["auto", "scroll"] : [])].includes(style.overflowX);
+    if (printed && hides && node.scrollHeight > node.clientHeight + 1) found.push("cut off below: " + say(node));
     if (hides && node.scrollWidth > node.clientWidth + 1) found.push("cut off: " + say(node));
     const box = node.getBoundingClientRect();
-    if (box.right > innerWidth + 1 && !node.closest(".scroll") && box.width) found.push("beyond the window: " + say(node));
+    const scrolls = !printed && node.closest(".scroll,.plot");
+    if (box.right > innerWidth + 1 && !scrolls && box.width) found.push("beyond the window: " + say(node));
   }
   for (const svg of document.querySelectorAll("svg")) {
     const frame = svg.getBoundingClientRect();
@@ -79,6 +89,46 @@ FAINT = r"""(() => {
   return seen ? found : ["no text at all"];
 })()"""
 
+# JavaScript that returns, for each point of the charts over worlds, its horizontal distance from its world's tick.
+OFF_THEIR_WORLDS = r"""[...document.querySelectorAll("figure svg")].slice(0, 2).flatMap((svg) => {
+  const middle = (node) => { const box = node.getBoundingClientRect(); return {x: box.x + box.width / 2, y: box.y}; };
+  const tick = (world) => [...svg.querySelectorAll("text")].filter((node) => node.textContent === world)
+    .map(middle).sort((a, b) => b.y - a.y)[0];  // the lowest one: the x axis is below
+  return [...svg.querySelectorAll(".tip")].map((mark) => {
+    const world = mark.dataset.tip.match(/, world (\d+):/)[1];
+    return {tip: mark.dataset.tip, world: Number(world), off: Math.abs(middle(mark).x - tick(world).x)};
+  });
+})"""
+
+# JavaScript that returns, for each axis with three or more numbers: whether the numbers are unequally spaced, and the
+# axis' label.
+AXES = r"""[...document.querySelectorAll("figure svg")].flatMap((svg) => {
+  const units = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, ms: 1e-3, s: 1};
+  const texts = [...svg.querySelectorAll("text")].map((node) => ({node, box: node.getBoundingClientRect()}));
+  const numbers = texts.flatMap(({node, box}) => {
+    const found = node.textContent.replace("−", "-").match(/^(-?[\d,.]+)( [a-zA-Z]+)?$/);
+    return found ? [{box, value: Number(found[1].replaceAll(",", "")) * (units[(found[2] || "").trim()] || 1)}] : [];
+  });
+  const lowest = texts.reduce((a, b) => a.box.bottom > b.box.bottom ? a : b);
+  const upright = texts.find(({box}) => box.height > 2 * box.width);
+  const axes = [["top", "left", lowest], ["right", "top", upright]].map(([shared, along, label]) => {
+    const rows = Map.groupBy(numbers, ({box}) => Math.round(box[shared]));
+    const ticks = [...rows.values()].reduce((a, b) => a.length >= b.length ? a : b, []);
+    const middle = (box) => along === "left" ? box.x + box.width / 2 : -box.y - box.height / 2;
+    const sorted = ticks.map(({box, value}) => [value, middle(box)]).sort((a, b) => a[0] - b[0]);
+    const slopes = sorted.slice(1).map(([value, at], i) => (at - sorted[i][1]) / (value - sorted[i][0]));
+    return {ticks: sorted.length, log: Math.max(...slopes) > 1.2 * Math.min(...slopes),
+            label: label && label.node.textContent};
+  });
+  return axes.filter((axis) => axis.ticks > 2);
+})"""
+
+# JavaScript that returns [strategy, role of its colour] for each mark in the colour of a series.
+COLOURS = r"""[...document.querySelectorAll("figure .tip")].flatMap((mark) => {
+  const strategy = mark.dataset.tip.match(/^[^ ,:]+/)[0], role = mark.outerHTML.match(/var\(--(s\d+)\)/);
+  return role ? [[strategy, role[1]]] : [];
+})"""
+
 COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
   .map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent)"""
 
@@ -108,13 +158,14 @@ class Charts(unittest.TestCase):
         cls.browser.close()
         cls.holder.cleanup()
 
-    def open(self, name, width=1366, height=900, dark=False):
-        return self.browser.page(self.folder / f"{name}.html", width, height, dark)
+    def open(self, name, width=1366, height=900, dark=False, media="screen"):
+        return self.browser.page(self.folder / f"{name}.html", width, height, dark, media)
 
     def test_every_page_opens_quickly_without_errors_and_all_text_fits_and_is_readable(self):
         for name in REPORTS:
-            for look, width, height, dark in LOOKS:
-                with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark) as page:
+            for look, width, height, dark, media in LOOKS:
+                with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark,
+                                                                                media) as page:
                     self.look_at(page, name)
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
@@ -149,6 +200,17 @@ class Charts(unittest.TestCase):
                 page.click("#theme")
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
+
+    def test_a_printed_page_is_light_without_controls_and_shows_what_is_folded(self):
+        with self.open("everything", 980, 718, dark=True, media="print") as page:
+            page.run("document.documentElement.dataset.theme = 'dark'")
+            inks = page.run("['h1', 'figure svg text'].map((each) => getComputedStyle(document.querySelector(each)))"
+                            ".map((style, place) => place ? style.fill : style.color)")
+            self.assertEqual(inks, ["rgb(31, 35, 40)", "rgb(87, 96, 106)"])
+            seen = "[...document.querySelectorAll(%s)].filter((node) => node.checkVisibility()).length"
+            self.assertEqual(page.run(seen % "'nav,input,#theme,.card details,button:not(table *)'"), 0)
+            self.assertEqual(page.run(seen % "'.matrix td.failed, tr.evidence'"), 2)
+            self.assertGreater(page.run(seen % "'#cases-table td'"), 0)
 
     def test_the_table_of_cases_needs_no_horizontal_scrolling_on_a_desktop(self):
         for name in ("usual", "training"):
@@ -199,6 +261,115 @@ class Charts(unittest.TestCase):
             self.assertRegex(page.run("document.querySelector('#tip').innerText"), r"^\S+, world \d: .* samples/s$")
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
+
+    def test_every_point_of_a_chart_stands_at_its_world(self):
+        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):  # linear and logarithmic axes
+            with self.open(name) as page:
+                places = page.run(OFF_THEIR_WORLDS)
+            self.assertEqual({place["world"] for place in places}, worlds)
+            self.assertEqual([place for place in places if place["off"] > 1], [])
+        with self.open("everything") as page:
+            columns = page.run("""[...document.querySelectorAll("figure svg")].map((svg) =>
+              new Set([...svg.querySelectorAll(".tip[data-tip*=', commit ']")]
+                .map((mark) => mark.getBoundingClientRect()).map((box) => Math.round(box.x + box.width / 2))).size)""")
+        self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
+
+    def test_an_axis_says_that_it_is_logarithmic_exactly_if_it_is(self):
+        logarithmic = set()
+        for name in ("wide", "troubled", "everything"):
+            with self.open(name) as page:
+                for axis in page.run(AXES):
+                    self.assertEqual(axis["log"], "log scale" in axis["label"], axis)
+                    logarithmic |= {axis["label"]} if axis["log"] else set()
+        self.assertEqual(logarithmic, {
+            "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale",
+            "µs, log scale", "GB/s (size / time), log scale", "memory of a device, GB, log scale",
+            "time of a step, log scale", "relative to the median, %, log scale beyond 10"})
+
+    def test_a_strategy_has_one_colour_in_all_charts(self):
+        colours = {}
+        for name in ("training", "everything", "tuned"):
+            with self.open(name) as page:
+                for strategy, role in page.run(COLOURS):
+                    colours.setdefault(strategy, set()).add(role)
+        self.assertEqual({strategy: colours[strategy] for strategy in ("cpu", "dp", "ddp", "dp-upstream")},
+                         {"cpu": {"s0"}, "dp": {"s2"}, "ddp": {"s1"}, "dp-upstream": {"s5"}})
+
+    def test_every_built_in_strategy_has_its_own_colour(self):
+        listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
+        self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
+
+    def test_a_chart_is_headed_by_what_it_shows(self):
+        with self.open("usual") as page:
+            heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
+        self.assertEqual(heads, [
+            "dp is fastest at world 4: 158,000 samples/s", "dp and ddp keep 67 to 84 % of linear at world 2",
+            "dp, dp-upstream and ddp faster than cpu at world 4",
+            "Exposed communication takes 10 % of a step at world 4",
+            "Half of each case's samples are within 5 % of its median", "Peak memory", "Memory by part"])
+        signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
+        self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
+
+    def test_a_series_is_switched_off_at_its_entry_of_the_legend_by_mouse_and_by_keyboard(self):
+        entry = "figure [data-key='1'][role=button]"  # dp in the throughput chart
+        seen = """[...new Set([...document.querySelector("figure").querySelectorAll(".tip")]
+          .filter((mark) => getComputedStyle(mark).visibility === "visible")
+          .map((mark) => mark.dataset.tip.split(",")[0]))]"""
+        state = f"document.querySelector({json.dumps(entry)}).getAttribute('aria-pressed')"
+        with self.open("usual") as page:
+            self.assertEqual((page.run(seen), page.run(state)), (["cpu", "dp", "dp-upstream", "ddp"], "true"))
+            page.click(entry)
+            self.assertEqual((page.run(seen), page.run(state)), (["cpu", "dp-upstream", "ddp"], "false"))
+            for key, shown in (("Enter", 4), (" ", 3)):
+                page.run(f"document.querySelector({json.dumps(entry)}).focus()")
+                page.call("Input.dispatchKeyEvent", type="keyDown", key=key, text="\r" if key == "Enter" else key)
+                self.assertEqual(len(page.run(seen)), shown)
+            self.assertEqual(page.errors(), [])
+
+    def test_every_series_has_an_entry_of_the_legend_that_switches_all_its_marks(self):
+        charts = []
+        for name in ("training", "everything"):
+            with self.open(name) as page:
+                charts += page.run("""[...document.querySelectorAll("figure")].map((figure) => {
+                  const all = (selector) => [...figure.querySelectorAll(selector)];
+                  const numbers = (name) =>
+                    [...new Set(all(`[data-${name}]`).map((node) => node.dataset[name]))].sort();
+                  const loose = all(".tip:not([data-series])").length;
+                  return {keys: numbers("key"), series: numbers("series"), loose: numbers("key").length ? loose : 0};
+                })""")
+        switched = [chart for chart in charts if chart["series"]]
+        # Throughput, efficiency, strategies; loss, accuracy; three charts of history, two of allreduce.
+        self.assertEqual(len(switched), 3 + 2 + 3 + 3 + 2)
+        for chart in switched:
+            self.assertEqual((chart["keys"], chart["loose"]), (chart["series"], 0))
+
+    def test_a_chart_zooms_inside_its_box_and_its_marks_come_apart_but_keep_their_size(self):
+        measure = """(() => {
+          const plot = document.querySelector(".plot");
+          const marks = [...plot.querySelectorAll(".tip use")].map((mark) => mark.getBoundingClientRect());
+          return {apart: marks[1].x - marks[0].x + marks[0].y - marks[1].y, size: marks[1].width,
+                  height: plot.clientHeight,
+                  pans: plot.scrollWidth > plot.clientWidth + 1, by_keyboard: plot.tabIndex === 0,
+                  buttons: [...document.querySelectorAll(".zoom")][0].innerText.split("\\n").filter(Boolean)};
+        })()"""
+        for width, height in ((1366, 900), (390, 844)):
+            with self.subTest(width=width), self.open("wide", width, height) as page:
+                before = page.run(measure)
+                self.assertEqual((before["pans"], before["by_keyboard"], before["buttons"]), (False, False, ["+"]))
+                page.click(".zoom button:last-child")
+                page.click(".zoom button:last-child")
+                after = page.run(measure)
+                self.assertAlmostEqual(after["apart"], 4 * before["apart"], delta=4)
+                self.assertAlmostEqual(after["size"], before["size"], delta=1)
+                self.assertEqual((after["height"], after["pans"], after["by_keyboard"]), (before["height"], True, True))
+                self.assertEqual(after["buttons"], ["Reset", "−", "+"])
+                self.assertEqual(page.run(MISFITS), [])
+                page.call("Emulation.setEmulatedMedia", media="print")
+                self.assertFalse(page.run(measure)["pans"])
+                page.call("Emulation.setEmulatedMedia", media="screen")
+                page.click(".zoom button")
+                self.assertEqual(page.run(measure), before)
+                self.assertEqual(page.errors(), [])
 
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:

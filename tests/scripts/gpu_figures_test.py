@@ -106,7 +106,8 @@ class Page(unittest.TestCase):
                 "measure-allreduce": {"nccl": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:1/bytes:4096/iterations:5/manual_time"}]},
                                       "shared": {"benchmarks": [entry | {"name": "allreduce/backend:shm/world:2/bytes:4096/x", "time_us": 5},
                                                                 entry | {"name": "allreduce/backend:gloo/world:2/bytes:16/x", "bytes": 16.0},
-                                                                {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True}]}},
+                                                                {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True},
+                                                                entry | {"name": "allreduce/backend:gloo/world:2/bytes:4096", "wrong": 1.0}]}},
                 "measure-gpus-2": {"dp": {"cases": [case("mnist-mlp", 80, "dp", params={"link": "plain"}) | {"world": 2}]}},
                 "collectives-gpus-2": {"two": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:2/bytes:4096/x", "time_us": 9},
                                                             entry | {"name": "broadcast/backend:nccl/world:2/bytes:4096/x", "time_us": 7}]}}}

@@ -10,7 +10,8 @@ import tempfile
 import types
 import unittest
 
-CHARTS = pathlib.Path(__file__).parents[2] / "scripts/charts"
+ROOT = pathlib.Path(__file__).parents[2]
+CHARTS = ROOT / "scripts/charts"
 sys.path[:0] = [str(CHARTS)]
 
 import data
@@ -19,6 +20,7 @@ import page
 import palette
 import sample_runs
 import svg
+import tables
 import words
 
 
@@ -30,7 +32,8 @@ def page_of(*reports, charts=()):
 
 
 def chart(**more):
-    return types.SimpleNamespace(**{"kind": "Throughput", "subject": "toy", "setting": "CPU · weak", "caption": "n = 3.", "marks": {"mark0": "ddp: 5"},
+    return types.SimpleNamespace(**{"kind": "Throughput", "subject": "toy", "setting": "CPU · weak",
+                                    "caption": "n = 3.", "message": "ddp keeps 83 %", "marks": {"mark0": "ddp: 5"},
                                     "drawing": "<svg></svg>"} | more)
 
 
@@ -138,10 +141,25 @@ class Data(unittest.TestCase):
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
         self.assertEqual(len(sizes[4]["gloo"]), 3)  # one value per repetition; aggregates are ignored
 
+    def test_collective_times_of_types_and_reductions_are_apart_and_wrong_results_are_left_out(self):
+        base = {"run_type": "iteration", "bytes": 64.0}
+        name = "allreduce/backend:shm/world:2{}/bytes:64/iterations:200/manual_time"
+        entries = [base | {"name": name.format(choices), "time_us": 5.0, "wrong": wrong}
+                   for choices, wrong in (("", 0), ("/dtype:bf16/op:max", 0), ("", 3))]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"benchmarks": entries}, file)
+            file.flush()
+            sizes, _ = data.read_collectives(file.name)
+        self.assertEqual(sizes, {64: {"shm, world 2": [5.0], "shm, world 2, dtype bf16, op max": [5.0]}})
+
 
 class Words(unittest.TestCase):
     def test_numbers_get_three_digits_durations_get_units_and_counts_get_plurals(self):
         self.assertEqual([words.significant(value) for value in (0, 1234.5, 0.012345, 99.96, 1e-9)], ["0", "1,230", "0.0123", "100", "1e-09"])
+        self.assertEqual([words.from_to(values) for values in ([4, 64], [4.01, 4.02], [99.6])], ["4 to 64", "4", "100"])
+        self.assertEqual([words.listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])],
+                         ["a", "a and b", "a, b and c"])
+        self.assertEqual([words.size(number) for number in (4, 4096, 1e8)], ["4 B", "4.096 kB", "100 MB"])
         self.assertEqual([words.duration(ns) for ns in (5, 1500, 2.5e6, 3e9)], ["5 ns", "1.5 µs", "2.5 ms", "3 s"])
         self.assertEqual([data.count(1, "launch"), data.count(2, "launch"), data.count(1200, "case")], ["1 launch", "2 launches", "1,200 cases"])
 
@@ -160,11 +178,12 @@ class Svg(unittest.TestCase):
               '<use xlink:href="#m1" style="fill: #0a62c9; stroke: #123456"/></g><g clip-path="url(#m1)"/></g></svg>')
 
     def test_a_chart_gets_unique_ids_css_colours_and_tooltips(self):
-        made = svg.for_page(self.SOURCE, "c7", {"mark0": "ddp <b> & 5"}, "a \"chart\"")
+        made = svg.for_page(self.SOURCE, "c7", {"mark0": {"data-tip": "ddp <b> & 5", "data-series": "2"}},
+                            "a \"chart\"")
         self.assertIn('<path style="stroke: var(--ink)" id="c7-m1"', made)
         self.assertIn('style="fill: var(--s1); stroke: #123456" href="#c7-m1"', made)
         self.assertIn('clip-path="url(#c7-m1)"', made)
-        self.assertIn('data-tip="ddp &lt;b&gt; &amp; 5"', made)
+        self.assertIn('<g data-tip="ddp &lt;b&gt; &amp; 5" data-series="2">', made)
         self.assertNotIn("figure_1", made)
         self.assertNotIn("metadata", made)
         self.assertNotIn("title", made)
@@ -193,6 +212,13 @@ class Page(unittest.TestCase):
         self.assertNotIn("http://", made.replace("http://www.w3.org", ""))
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
+
+    def test_a_chart_is_headed_by_its_message_or_else_by_its_kind(self):
+        for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
+                                          ("", "Throughput", "n = 3.")):
+            made = page_of(sample_runs.usual(), charts=[chart(message=message)])
+            drawing = '<div class="plot"><svg></svg></div>'
+            self.assertIn(f"><h3>{heading}</h3>{drawing}<figcaption>{caption}</figcaption>", made)
 
     def test_links_have_targets_and_ids_are_unique(self):
         reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))
@@ -224,6 +250,12 @@ class Page(unittest.TestCase):
             self.assertIn(said, texts)
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "2"), ("wrong", "1"), ("failed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
+
+    def test_the_page_names_each_device_and_status_of_the_report_schema(self):
+        schema = json.loads((ROOT / "results/schema/run-1.schema.json").read_text(encoding="utf-8"))
+        fields = schema["$defs"]["case"]["properties"]
+        self.assertEqual(sorted(tables.STATUSES), sorted(fields["status"]["enum"]))
+        self.assertEqual(sorted(data.DEVICES), sorted(fields["device"]["enum"]))
 
     def test_the_row_of_a_wrong_case_has_no_figures(self):
         made = page_of(sample_runs.troubled())
@@ -287,8 +319,39 @@ class Palette(unittest.TestCase):
                 least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
                 self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
 
-    def test_the_colours_of_the_light_palette_are_distinct(self):
+    def test_the_colours_of_a_mode_are_distinct(self):
+        for mode in (0, 1):
+            colours = [palette.ROLES[role][mode] for role in (palette.BASELINE, *palette.SERIES)]
+            self.assertEqual(len(set(colours)), 17)
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
+
+    def test_a_strategy_has_one_colour_whatever_else_is_on_the_chart(self):
+        self.assertEqual([palette.role_of(name) for name in ("cpu", "ddp", "dp", "fsdp")], ["s0", "s1", "s2", "s3"])
+        self.assertEqual(palette.role_of("mine", is_baseline=True), "s0")
+        own = [role for name, role in palette.STRATEGIES.items() if name not in ("cpu", "gpu")]
+        self.assertEqual(len(set(own)), len(own))
+        self.assertEqual([palette.role_of(name) for name in ("py-ddp", "py-zero1", "mine")], ["s13", "s15", "s16"])
+
+    def test_series_of_one_chart_have_different_colours_in_any_order_of_appearance(self):
+        wanted = {"ddp x=2": "s1", "py-zero1": "s13", "ddp x=1": "s1", "dp": "s2", "mine": "s13"}
+        # The first by name keeps the strategy's colour; the others get colours that no built-in strategy has.
+        chosen = {"ddp x=1": ("s1", 0), "ddp x=2": ("s14", 0), "dp": ("s2", 0), "mine": ("s13", 0),
+                  "py-zero1": ("s15", 0)}
+        self.assertEqual(palette.assigned(wanted), chosen)
+        self.assertEqual(palette.assigned(dict(reversed(wanted.items()))), chosen)
+
+    def test_a_colour_repeats_only_after_all_others_are_used(self):
+        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(20)})
+        self.assertEqual(len(set(found.values())), 20)
+        self.assertEqual([place for place in found.values() if place[1]],
+                         [("s13", 1), ("s14", 1), ("s15", 1), ("s16", 1)])
+
+    def test_a_projection_has_the_colour_of_its_measured_series(self):
+        run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2),
+                                           sample_runs.case("ddp", world=64) | {"projected": True}]))
+        data.label(run.cases)
+        self.assertEqual([(case.series, case.drawn_as) for case in run.cases],
+                         [("ddp", "ddp"), ("ddp (projection)", "ddp")])
 
 
 if __name__ == "__main__":

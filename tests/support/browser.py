@@ -69,14 +69,15 @@ class Browser:
             self.events.append(answer)
 
     @contextlib.contextmanager
-    def page(self, path, width, height, dark):
-        """Opens the file in a window of the given size. Context manager that yields the loaded Page."""
+    def page(self, path, width, height, dark, media="screen"):
+        """Opens the file in a window of the given size, or as printed. Context manager that yields the loaded Page."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        page.call("Emulation.setEmulatedMedia", media=media,
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         page.open(pathlib.Path(path).absolute().as_uri())
         try:
             yield page

@@ -33,6 +33,7 @@ class FaultyRuns(unittest.TestCase):
     variables = {}  # additional environment variables of dpbench
     timeout = TIMEOUT
     cpus = 2
+    workload = ("--workload", "random-linear")
 
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
         """Runs a case with the fault and returns the case of the report.
@@ -50,7 +51,7 @@ class FaultyRuns(unittest.TestCase):
     def one_run(self, out, fault, backend, strategy, step, flags, code, check, within, silent):
         ranks = ["--backend", backend] if strategy != "faulty-dp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
-        run = WatchedRun([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", str(self.cpus), "--workload", "random-linear", "--quick", "--no-baseline",
+        run = WatchedRun([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", str(self.cpus), *self.workload, "--quick", "--no-baseline",
                        "--audit", "off", "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
                        "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out, **self.variables}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
         self.assertIn(run.code, code if isinstance(code, tuple) else (code,), run.stderr + run.stdout)

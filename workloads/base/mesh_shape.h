@@ -27,19 +27,29 @@ inline constexpr const char* world_axis = "world";
 // An axis that the flag --mesh accepts.
 struct KnownAxis {
   const char* name;
-  bool data;  // ranks at different positions on the axis get different samples
   const char* summary;
+  bool data = false;          // ranks at different positions on the axis get different samples
+  bool stores_rows = false;   // each place stores some rows of each parameter
+  bool cuts_layers = false;   // each place computes a part of each layer; no layer may have experts
+  bool cuts_experts = false;  // each place stores some experts of each layer
 };
 
 inline const std::vector<KnownAxis>& known_axes() {
   static const std::vector<KnownAxis> axes = {
-      {default_axis, true, "data parallel: each place trains on its own samples, with all parameters"},
-      {"shard", true,
-       "sharded data parallel: each place trains on its own samples and stores a part of each parameter"},
-      {"cp", false, "context parallel: each place has a part of the sequence"},
-      {"ep", true, "expert parallel: each place trains on its own samples and stores some experts"},
-      {"pp", false, "pipeline parallel: each place has some of the model's blocks"},
-      {"tp", false, "tensor parallel: each place has a part of each layer"}};
+      {.name = default_axis,
+       .summary = "data parallel: each place trains on its own samples, with all parameters",
+       .data = true},
+      {.name = "shard",
+       .summary = "sharded data parallel: each place trains on its own samples and stores a part of each parameter",
+       .data = true,
+       .stores_rows = true},
+      {.name = "cp", .summary = "context parallel: each place has a part of the sequence", .cuts_layers = true},
+      {.name = "ep",
+       .summary = "expert parallel: each place trains on its own samples and stores some experts",
+       .data = true,
+       .cuts_experts = true},
+      {.name = "pp", .summary = "pipeline parallel: each place has some of the model's blocks"},
+      {.name = "tp", .summary = "tensor parallel: each place has a part of each layer", .cuts_layers = true}};
   return axes;
 }
 
@@ -85,6 +95,19 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
   for (const AxisSize& axis : shape)
     if (axis.name == name) return axis.size;
   return 1;
+}
+
+// True if this is the name of a known axis with the property, such as &KnownAxis::cuts_layers.
+inline bool axis_has(bool KnownAxis::* property, const std::string& name) {
+  const KnownAxis* axis = mesh_text::known_axis(name);
+  return axis && axis->*property;
+}
+
+// Returns the number of ranks on all axes with the property; 1 if the mesh has none.
+inline int size_of(const MeshShape& shape, bool KnownAxis::* property) {
+  int ranks = 1;
+  for (const AxisSize& axis : shape) ranks *= axis_has(property, axis.name) ? axis.size : 1;
+  return ranks;
 }
 
 // Returns a rank's position on an axis; 0 if the mesh does not have it.
@@ -143,8 +166,7 @@ inline DataPlace data_place(const MeshShape& shape, int world, int rank) {
   if (is_plain(shape)) return {rank, world};
   DataPlace place;
   for (size_t i = 0; i < shape.size(); ++i) {
-    const KnownAxis* axis = mesh_text::known_axis(shape[i].name);
-    if (!axis || !axis->data) continue;
+    if (!axis_has(&KnownAxis::data, shape[i].name)) continue;
     place.replica = place.replica * shape[i].size + mesh_text::place_on(shape, i, rank);
     place.replicas *= shape[i].size;
   }

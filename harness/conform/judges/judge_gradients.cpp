@@ -167,7 +167,7 @@ bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tenso
 // Returns the names of the experts' parameters if the mesh uses expert parallelism; otherwise an empty set.
 std::set<std::string> exchanged_experts(const Trial& trial) {
   std::set<std::string> names;
-  const int ranks = size_of(trial.bench.distribution.mesh_of_ranks(), "ep");
+  const int ranks = size_of(trial.bench.distribution.mesh_of_ranks(), &KnownAxis::cuts_experts);
   if (ranks == 1) return names;
   for (const TensorCut& one : first_model(trial.bench)->expert_plan(ranks).cuts) names.insert(one.name);
   return names;

@@ -46,7 +46,8 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
     return "computed in or rounded to a narrower dtype";
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return "BatchNorm's statistics do not cover the samples of all ranks";
-  if (std::ranges::count(trial.bench.strategy.axes, "shard") > 0)
+  const auto stores_rows = [](const std::string& axis) { return axis_has(&KnownAxis::stores_rows, axis); };
+  if (std::ranges::any_of(trial.bench.strategy.axes, stores_rows))
     return "parameters that were gathered wrongly, freed too early or stale, samples of another rank, or the wrong "
            "dropout mask or mode";
   return "samples of another rank or replica, or the wrong model, dropout mask or mode";

@@ -10,12 +10,13 @@
 
 namespace dpbench {
 
-// Returns the number of ranks between which a sharded strategy splits rows: the size of the mesh axis "shard" if it is
-// larger than 1, otherwise of "dp".
+// Returns the number of ranks between which a sharded strategy splits rows: the size of the mesh axis that stores rows
+// if it is larger than 1, otherwise of the default axis.
 inline int row_pieces(const Trial& trial) {
   if (trial.bench.distribution.parallelism != Parallelism::ranks) return 1;
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
-  return size_of(mesh, size_of(mesh, "shard") > 1 ? "shard" : "dp");
+  const int pieces = size_of(mesh, &KnownAxis::stores_rows);
+  return pieces > 1 ? pieces : size_of(mesh, default_axis);
 }
 
 // Returns the rows of a piece, but at most `most` rows. The tensor has at least one dimension.

@@ -39,6 +39,8 @@ struct Command : CommandHelp {
 
   // Runs a command that runs no cases; returns its exit code. Null for run, check, train, tune and duel.
   std::function<int(const std::any& options)> read;
+  // True: under an outside launcher, every rank runs `read`; false: only rank 0 does.
+  bool on_every_rank = false;
   // Set only for commands that run cases on worker processes: `measuring` returns the MeasuringOptions within
   // `options`, and `start` creates the Run (one execution of the command). `world` connects to the ranks of an outside
   // launcher (torchrun, mpirun, srun); it is null if dpbench starts the ranks itself.

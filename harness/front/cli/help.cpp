@@ -55,7 +55,7 @@ std::string examples_text(const Command& command) {
 std::string commands_text(const std::vector<Command>& commands) {
   std::string text = "Commands (dpbench COMMAND --help):\n";
   for (const Command& one : commands)
-    text += "  " + one.name + std::string(10 - one.name.size(), ' ') + one.summary + "\n";
+    text += "  " + one.name + std::string(13 - one.name.size(), ' ') + one.summary + "\n";
   return text + "\n";
 }
 
@@ -161,10 +161,12 @@ std::vector<ExitMeaning> exit_meanings_of(const CommandHelp& help) {
 
 const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> all = {
+      {"COLUMNS", "width to which tables fold [the terminal's, else unlimited]"},
       {"CUDA_VISIBLE_DEVICES", "GPUs to use"},
       {"DPBENCH_KEEP_DISTURBED", "1: blocks without their cores count (for tests)"},
       {"DPBENCH_PYTHON", "Python with matplotlib, for report"},
       {"DPBENCH_WORKER", "dpbench-worker to start"},
+      {"FORCE_COLOR", "not 0: colors in tables without a terminal; NO_COLOR wins"},
       {"NO_COLOR", "no colors in tables"},
       {"TMPDIR", "private files of a run, if /dev/shm is too small"}};
   return all;

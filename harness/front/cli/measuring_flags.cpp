@@ -12,6 +12,7 @@
 #include "harness/front/cli/quantities.h"
 #include "harness/front/cli/tags.h"
 #include "harness/front/text/paths.h"
+#include "harness/report/stats/welch.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 #include "workloads/base/limits.h"
@@ -304,8 +305,9 @@ void add_run_flags(CLI::App& app, RunOptions& o) {
   add_config(app);
   add_directory(app, o);
   add_talk(app, o);
-  add_named<Color>(app, "--color", o.color, "colors in tables; NO_COLOR is obeyed [auto]")->group("Output");
-  app.add_option("--save-baseline", o.save_baseline, "also save the report as baseline NAME, for compare")
+  add_named<Color>(app, "--color", o.color, "colors in tables; obeys NO_COLOR, FORCE_COLOR [auto]")->group("Output");
+  app.add_option("--save-baseline", o.save_baseline,
+                 "also save as baseline NAME, for compare; needs 4 launches or more")
       ->check(not_empty())
       ->group("Output")
       ->type_name("NAME");
@@ -378,6 +380,15 @@ bool keeps_disturbed() {
   return keep && std::string(keep) == "1";
 }
 
+// Throws UsageError if `compare` could not judge a run with this one as its base.
+void check_baseline_launches(const RunOptions& o) {
+  if (o.save_baseline.empty() || o.launches >= launches_to_judge) return;
+  const std::string needed = std::to_string(launches_to_judge);
+  throw UsageError("--save-baseline '" + one_line(o.save_baseline, 60) + "' needs " + needed +
+                   " launches, else compare could never judge; this run has " + std::to_string(o.launches) +
+                   ". Add --launches " + needed);
+}
+
 // Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches
 // (starts of the worker processes), blocks and warm-up steps unless the user set them. Without any flag of the help
 // groups "What to run" and "Sampling", --quick is implied. Workloads with a choice of models (transformers) are then
@@ -388,8 +399,9 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
   if (!any_given(app, "What to run")) o.what.default_worlds = chosen ? std::vector<int>{1, 2} : std::vector<int>{2};
   if (!chosen) o.quick = o.what.fixed_models = true;
+  if (o.quick && app.count("--launches") == 0) o.launches = 1;
+  check_baseline_launches(o);
   if (!o.quick) return;
-  if (app.count("--launches") == 0) o.launches = 1;
   // Cases with long steps get six blocks, the fewest for a 95 % interval: the range (minimum to maximum) of six blocks
   // contains the median with 97 % confidence, the range of five with less than 95 %.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;

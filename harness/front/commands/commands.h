@@ -9,6 +9,7 @@ namespace dpbench {
 
 Command advise_command();
 Command check_command();
+Command collectives_command();
 Command compare_command();
 Command doctor_command();
 Command duel_command();
@@ -28,10 +29,10 @@ Command validate_command();
 
 // Returns all commands in the order of the help. The first one runs if the command line names no command.
 inline std::vector<Command> commands() {
-  return {run_command(),      check_command(),   train_command(),    tune_command(),    list_command(),
-          doctor_command(),   env_command(),     advise_command(),   compare_command(), duel_command(),
-          plan_command(),     project_command(), schedule_command(), export_command(),  report_command(),
-          validate_command(), schema_command(),  help_command()};
+  return {run_command(),    check_command(),    train_command(),    tune_command(),        list_command(),
+          doctor_command(), env_command(),      advise_command(),   compare_command(),     duel_command(),
+          plan_command(),   project_command(),  schedule_command(), collectives_command(), export_command(),
+          report_command(), validate_command(), schema_command(),   help_command()};
 }
 
 }  // namespace dpbench

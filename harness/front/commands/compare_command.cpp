@@ -100,7 +100,7 @@ int compare_runs(const CompareOptions& options) {
   if (!options.require_baseline && is_unsaved_baseline(runs[0], results)) {
     read_report(now);
     std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' in " << results << " yet, nothing to compare ("
-              << shell_command("run --save-baseline " + sanitised(runs[0]))
+              << shell_command("run --launches 5 --save-baseline " + sanitised(runs[0]))
               << "; --require-baseline makes this an error)\n";
     return 0;
   }

@@ -1,5 +1,4 @@
 // dpbench plan: predicts memory and time of all layouts of a gpt on a number of devices, before anything runs.
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -183,7 +182,7 @@ std::string output_of(const forecast::LayoutPlan& plan, PlanForm form) {
     text += markdown ? as_markdown(rows) + "\n" : aligned(rows, forecast::layout_columns_right()) + "\n";
     text += with_commands(plan, markdown) + "\n";
   }
-  if (!markdown) text += map_text(plan, terminal_columns(STDOUT_FILENO, 40, 100)) + "\n";
+  if (!markdown) text += map_text(plan, output_columns(40, 100)) + "\n";
   for (const auto& remark : plan_remarks(plan)) text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
   return text + (markdown ? "\n" : "") + what_is_missing;
 }

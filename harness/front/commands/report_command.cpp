@@ -32,7 +32,7 @@ void add_flags(CLI::App& app, ReportOptions& o) {
   const auto grouped = in_group("Page and charts");
   grouped(app.add_option("--html", o.html, "a self-contained page with charts and tables"), "FILE");
   grouped(app.add_option("--charts", o.charts, "each chart as SVG and PNG"), "DIR");
-  grouped(app.add_option("--collectives", o.collectives, "JSON of the micro-benchmark to show"), "FILE");
+  grouped(app.add_option("--collectives", o.collectives, "JSON of `collectives -o json` to show"), "FILE");
   grouped(app.add_option("--projection", o.projection, "JSON of `project -o json` to show"), "FILE");
   grouped(app.add_option("--plan", o.plan, "JSON of `plan -o json` to show"), "FILE");
 }

@@ -69,7 +69,8 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
   const auto simulated = in_group("Simulation");
   simulated(app.add_option("--costs", o.costs, "times of 1/P of the model, and of transfers [f=1,b=1,w=1,send=0]"),
             "KEY=X,..");
-  add_named<Color>(app, "--color", o.color, "colors in the picture; NO_COLOR is obeyed [auto]")->group("Output");
+  add_named<Color>(app, "--color", o.color, "colors in the picture; obeys NO_COLOR, FORCE_COLOR [auto]")
+      ->group("Output");
   app.add_option("--width", o.width, "columns of the picture [the terminal's; else 120]")
       ->check(between(40, 100000))
       ->group("Output")
@@ -211,9 +212,7 @@ ExaminedSchedule examined(const std::string& name, const ScheduleOptions& option
   return examine(std::move(schedule), family, costs, declared);
 }
 
-size_t picture_width(int asked) {
-  return asked > 0 ? static_cast<size_t>(asked) : terminal_columns(STDOUT_FILENO, 40, 120);
-}
+size_t picture_width(int asked) { return asked > 0 ? static_cast<size_t>(asked) : output_columns(40, 120); }
 
 std::string output_of(const std::vector<ExaminedSchedule>& all, const ScheduleOptions& options) {
   if (options.output == ScheduleForm::json) {

@@ -122,6 +122,12 @@ Catalogue catalogue_from_json(const Json& json) {
   }
 }
 
+const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue) {
+  for (const auto& strategy : catalogue.strategies)
+    if (strategy.parallelism == Parallelism::single && strategy.runs_on(device)) return &strategy;
+  return nullptr;
+}
+
 Versions versions_of(const Catalogue& catalogue) {
   return {.torch = catalogue.torch, .cuda = catalogue.cuda, .nccl = catalogue.nccl};
 }

@@ -96,6 +96,9 @@ struct Catalogue {
 // Parses the catalogue's JSON. Throws UsageError if it is not a valid catalogue.
 Catalogue catalogue_from_json(const Json& json);
 
+// Returns the strategy of the baseline on a device: the first single-device strategy that runs there; null without one.
+const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue);
+
 Versions versions_of(const Catalogue& catalogue);
 
 // Returns why `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the text also says that

@@ -87,10 +87,10 @@ std::vector<Place> products_of(const Selection& selection, const StrategyEntry& 
     for (size_t axis = 0; axis < axes; ++axis)
       if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
     if (mesh.size() < 2 || static_cast<int>(mesh.size()) > most_axes) continue;
-    // The axis ep needs a model with experts. The models that `check` runs by default have none, and tp and cp cannot
-    // divide experts.
-    const bool has_experts = workload.drawn_sizes.empty() && size_of(mesh, "tp") == 1 && size_of(mesh, "cp") == 1;
-    if (size_of(mesh, "ep") > 1 && !has_experts) continue;
+    // An axis that cuts experts needs a model with experts. The models that `check` runs by default have none, and axes
+    // that cut layers cannot divide experts.
+    const bool may_have_experts = workload.drawn_sizes.empty() && size_of(mesh, &KnownAxis::cuts_layers) == 1;
+    if (size_of(mesh, &KnownAxis::cuts_experts) > 1 && !may_have_experts) continue;
     places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
   }
   return places;

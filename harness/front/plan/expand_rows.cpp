@@ -9,12 +9,6 @@
 namespace dpbench {
 namespace {
 
-const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue) {
-  for (const auto& strategy : catalogue.strategies)
-    if (strategy.parallelism == Parallelism::single && strategy.runs_on(device)) return &strategy;
-  return nullptr;
-}
-
 std::vector<std::pair<Dtype, Runtime>> combined(const std::vector<Dtype>& dtypes,
                                                 const std::vector<Runtime>& runtimes) {
   std::vector<std::pair<Dtype, Runtime>> all;

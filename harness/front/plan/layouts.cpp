@@ -49,14 +49,13 @@ std::vector<std::string> other_values(const ParamEntry& param) {
   return values;
 }
 
-// False for model sizes such as "experts=4,top_k=2" that the mesh cannot divide. The axis ep needs an expert for each
-// rank; tp and cp need a model without experts.
+// False for model sizes such as "experts=4,top_k=2" that the mesh cannot divide. An axis that cuts experts needs an
+// expert for each rank; axes that cut layers need a model without experts.
 bool fits(const std::string& sizes, const MeshShape& mesh) {
   const std::string key = "experts=";
   if (!sizes.starts_with(key)) return true;
-  const int experts = std::stoi(sizes.substr(key.size())), ranks = size_of(mesh, "ep");
-  const bool divided = size_of(mesh, "tp") > 1 || size_of(mesh, "cp") > 1;
-  return divided ? experts == 0 : ranks == 1 || experts >= ranks;
+  const int experts = std::stoi(sizes.substr(key.size())), ranks = size_of(mesh, &KnownAxis::cuts_experts);
+  return size_of(mesh, &KnownAxis::cuts_layers) > 1 ? experts == 0 : ranks == 1 || experts >= ranks;
 }
 
 std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, const MeshShape& mesh) {
@@ -83,8 +82,8 @@ std::string with_first_choice(const std::string& model, const std::vector<std::s
 void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload,
                  CaseSpec& spec) {
   MeshShape mesh = drawn_mesh(random, strategy.axes);
-  if (size_of(mesh, "tp") > 1 || size_of(mesh, "cp") > 1)
-    std::erase_if(mesh, [](const AxisSize& axis) { return axis.name == "ep"; });
+  if (size_of(mesh, &KnownAxis::cuts_layers) > 1)
+    std::erase_if(mesh, [](const AxisSize& axis) { return axis_has(&KnownAxis::cuts_experts, axis.name); });
   set_mesh(spec, mesh);
   if (!workload.drawn_sizes.empty()) spec.model = drawn_model(random, workload, mesh);
   for (const ParamEntry& param : strategy.params) {

@@ -1,7 +1,6 @@
 #include "harness/front/plan/mesh_hosts.h"
 
 #include <algorithm>
-#include <array>
 
 namespace dpbench {
 namespace {
@@ -13,9 +12,8 @@ bool is_within_hosts(const MeshShape& mesh, size_t axis, const std::vector<int>&
   });
 }
 
-bool exchanges_activations(const std::string& axis) {
-  constexpr std::array axes{"tp", "cp", "ep"};
-  return std::ranges::count(axes, axis) > 0;
+bool exchanges_activations(const std::string& name) {
+  return axis_has(&KnownAxis::cuts_layers, name) || axis_has(&KnownAxis::cuts_experts, name);
 }
 
 // Returns how many of the axes that exchange activations keep each of their groups on one host.

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -11,13 +10,6 @@ namespace dpbench {
 namespace {
 
 constexpr double short_step_ns = 1e6;
-
-const StrategyEntry* cpu_baseline(const Catalogue& catalogue) {
-  const auto found = std::ranges::find_if(catalogue.strategies, [](const StrategyEntry& strategy) {
-    return strategy.parallelism == Parallelism::single && strategy.cpu;
-  });
-  return found == catalogue.strategies.end() ? nullptr : &*found;
-}
 
 // Returns the baseline's case with the settings of `spec`, but with one replica on one thread.
 CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
@@ -47,7 +39,7 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
 }  // namespace
 
 void choose_threads(Prepared& prepared, const Launcher::Say& say) {
-  const StrategyEntry* baseline = cpu_baseline(prepared.catalogue);
+  const StrategyEntry* baseline = baseline_on(Device::cpu, prepared.catalogue);
   if (prepared.options.what.threads > 0 || !baseline) return;
   const Signals signals;
   Launcher launcher(worker_settings(prepared, {}), signals, Event::ran, say);

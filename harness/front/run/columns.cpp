@@ -9,6 +9,8 @@
 #include "harness/front/text/text.h"
 #include "harness/report/figures/derived.h"
 #include "harness/report/figures/disturbance.h"
+#include "harness/report/machine/tool.h"
+#include "harness/report/record/find_run.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -98,6 +100,10 @@ std::string step_end(const CaseRecord& r, std::optional<double> Summary::* field
 
 std::optional<double> step_ns(const CaseRecord& r) {
   return r.step_time_ns ? std::optional(r.step_time_ns->median) : std::nullopt;
+}
+
+std::optional<double> p99_ns(const CaseRecord& r) {
+  return r.step_time_ns ? std::optional(r.step_time_ns->p99) : std::nullopt;
 }
 
 std::optional<double> peak_memory(const CaseRecord& r) {
@@ -197,6 +203,14 @@ const std::vector<Column>& all_columns() {
       memory_column<&MemoryParts::activations>("activation_bytes", "activations", "ACTIVATIONS MiB"),
       memory_column<&MemoryParts::buffers>("buffer_bytes", "buffers", "BUFFERS MiB"),
       memory_column<&MemoryParts::temporary>("temporary_bytes", "temporary", "TEMPORARY MiB"),
+      same(
+          "threads", "THREADS", [](Rp, Rc r) { return std::to_string(r.spec.threads); }, true),
+      same("runtime", "RUNTIME", [](Rp, Rc r) { return name_of(r.spec.runtime); }),
+      {"p99_ns", "p99", "P99 ms", true, [](Rp, Rc r) { return milliseconds(p99_ns(r)); },
+       [](Rp, Rc r) { return exact(p99_ns(r)); }},
+      same("warnings", "WARNINGS", [](Rp, Rc r) { return one_line(join(r.warnings, " · "), 1000); }),
+      same("commit", "COMMIT", [](Rp report, Rc) { return one_line(run_commit(report.tool), 60); }),
+      same("start_time", "START", [](Rp report, Rc) { return start_time(report.id); }),
       same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
       same("notes", "NOTES", [](Rp report, Rc r) { return one_line(notes(report, r), notes_width); })};
   return all;

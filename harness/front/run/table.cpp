@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "harness/front/run/columns.h"
+#include "harness/front/text/fold.h"
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "harness/report/answer/answer_output.h"
 #include "harness/report/figures/disturbance.h"
@@ -42,10 +45,24 @@ std::vector<Section> sections_of(const Report& report, const TableView& view) {
   return sections;
 }
 
+// Returns the width to which tables fold; 0: unlimited.
+size_t table_width() { return output_columns(20, 0); }
+
 const char* colour_of(const std::string& check) {
   const auto status = parse_name<CaseStatus>(check);
   if (status == CaseStatus::ok) return "\x1B[32m";
   return status == CaseStatus::failed || status == CaseStatus::wrong ? "\x1B[31m" : "";
+}
+
+// Colours the cell `check` in the text of its row.
+void colour_cell(std::string& row, const std::string& check) {
+  if (check.empty()) return;
+  for (size_t at = row.find("  " + check); at != std::string::npos; at = row.find("  " + check, at + 1)) {
+    const size_t end = at + 2 + check.size();
+    if (end < row.size() && row[end] != ' ' && row[end] != '\n') continue;
+    if (*colour_of(check)) row.replace(at + 2, check.size(), colour_of(check) + check + "\x1B[0m");
+    return;
+  }
 }
 
 std::string csv_cell(const std::string& text) {
@@ -73,18 +90,8 @@ std::string markdown_cell(const std::string& text) {
 }  // namespace
 
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right) {
-  std::vector<size_t> widths(rows.empty() ? 0 : rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string gap(widths[i] - display_width(row[i]), ' ');
-      line += (i ? "  " : "") + (right[i] ? gap + row[i] : row[i] + gap);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
+  for (const auto& row : folded_rows(rows, right, table_width())) text += row + "\n";
   return text;
 }
 
@@ -162,21 +169,18 @@ std::string report_table(const Report& report, bool colour, const TableView& vie
   const auto sections = sections_of(report, view);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
   // Use the same column widths in all sections of the table.
-  const auto lines = split(aligned(all, right), '\n');
-  const std::string& line_above = report.disturbance;
+  const auto texts = folded_rows(all, right, table_width());
+  const auto line = [](const std::string& words) { return aligned({{words}}, {false}); };
   const std::string tags = tags_text(report);
-  std::string text = tags.empty() ? "" : tags + "\n\n";
-  if (!line_above.empty()) text += "! " + line_above + "\n\n";
+  std::string text = tags.empty() ? "" : line(tags) + "\n";
+  if (!report.disturbance.empty()) text += line("! " + report.disturbance) + "\n";
   size_t next = 1;
   for (const auto& section : sections) {
-    text += (next > 1 ? "\n" : "") + section.heading + "\n" + lines[0] + "\n";
+    text += (next > 1 ? "\n" : "") + line(section.heading) + texts[0] + "\n";
     for (const auto& row : section.rows) {
-      std::string line = lines[next++];
-      const std::string check = check_column < row.size() ? row[check_column] : "";
-      const size_t at = colour && !check.empty() ? line.find("  " + check + "  ") : std::string::npos;
-      if (at != std::string::npos && *colour_of(check))
-        line.replace(at + 2, check.size(), colour_of(check) + check + "\x1B[0m");
-      text += line + "\n";
+      std::string folded = texts[next++];
+      if (colour && check_column < row.size()) colour_cell(folded, row[check_column]);
+      text += folded + "\n";
     }
   }
   return text;
@@ -198,11 +202,20 @@ std::string report_markdown(const Report& report, const TableView& view) {
 
 std::string report_csv(const Report& report, const TableView& view) {
   const auto columns = csv_columns(view);
+  std::set<std::string> parameters;
+  if (view.columns.empty())
+    for (const CaseRecord& record : report.cases)
+      for (const auto& [name, value] : record.spec.params) parameters.insert(name);
   std::vector<Cells> rows(1);
   for (const Column* column : columns) rows[0].emplace_back(column->name);
+  for (const auto& name : parameters) rows[0].push_back("param." + name);
   for (const CaseRecord* record : ordered_cases(report, view)) {
     Cells& cells = rows.emplace_back();
     for (const Column* column : columns) cells.push_back(column->exact(report, *record));
+    for (const auto& name : parameters) {
+      const auto found = record->spec.params.find(name);
+      cells.push_back(found == record->spec.params.end() ? "" : found->second);
+    }
   }
   return as_csv(rows);
 }

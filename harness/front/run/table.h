@@ -12,13 +12,15 @@ namespace dpbench {
 
 using Cells = std::vector<std::string>;
 
-// Formats rows as text with aligned columns. Columns set in `right` are right-aligned; the last column is never padded.
+// Formats rows as text with aligned columns, folded to the width of the terminal or COLUMNS. Columns set in `right` are
+// right-aligned; the last column is never padded.
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right);
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);
 
 std::string report_table(const Report& report, bool colour, const TableView& view = {});
 std::string report_markdown(const Report& report, const TableView& view = {});
+// Without chosen columns, ends with a column param.NAME for each parameter of any case.
 std::string report_csv(const Report& report, const TableView& view = {});
 
 // Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its groups, as

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "harness/report/record/save.h"
 
@@ -17,11 +16,22 @@ size_t terminal_columns(int descriptor, size_t least, size_t otherwise) {
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > least ? size.ws_col : otherwise;
 }
 
+size_t output_columns(size_t least, size_t otherwise) {
+  const char* columns = std::getenv("COLUMNS");
+  const size_t asked = columns ? std::strtoul(columns, nullptr, 10) : 0;
+  return asked > least ? asked : terminal_columns(STDOUT_FILENO, least, otherwise);
+}
+
 bool coloured(Color color, int descriptor) {
   if (color != Color::automatic) return color == Color::always;
-  const char* no = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return !(no && *no) && term && *term && std::strcmp(term, "dumb") != 0 && ::isatty(descriptor);
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  const std::string force = variable("FORCE_COLOR"), term = variable("TERM");
+  if (!variable("NO_COLOR").empty()) return false;
+  if (!force.empty() && force != "0") return true;
+  return !term.empty() && term != "dumb" && ::isatty(descriptor);
 }
 
 }  // namespace dpbench

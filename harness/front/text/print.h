@@ -16,11 +16,15 @@ bool print(const std::string& text);
 // or the width is at most `least`.
 size_t terminal_columns(int descriptor, size_t least, size_t otherwise);
 
+// Returns the width in columns for output on stdout: COLUMNS if it is above `least`, else that of the terminal.
+size_t output_columns(size_t least, size_t otherwise);
+
 enum class Color { automatic, always, never };
 template <>
 inline constexpr auto enum_names<Color> = std::to_array<std::string_view>({"auto", "always", "never"});
 
-// True if the stream `descriptor` may be coloured, given --color, NO_COLOR, TERM and whether it is a terminal.
+// True if the stream `descriptor` may be coloured. --color decides; else NO_COLOR, then FORCE_COLOR, then TERM and
+// whether it is a terminal.
 bool coloured(Color color, int descriptor);
 
 }  // namespace dpbench

@@ -1,6 +1,7 @@
 #include "harness/front/text/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <optional>
 #include <sstream>
@@ -89,6 +90,47 @@ std::optional<size_t> match_penalty(const std::string& typed, const std::string&
   return few ? std::optional(2 * edits) : std::nullopt;
 }
 
+struct Synonym {
+  std::string_view typed;  // in lower case, without '-' and '_'
+  const char* meant;
+};
+
+// Names that other tools use. A name in several rows has several meanings.
+constexpr auto synonyms = std::to_array<Synonym>({{"float32", "f32"},
+                                                  {"float", "f32"},
+                                                  {"fp32", "f32"},
+                                                  {"bfloat16", "bf16"},
+                                                  {"float64", "f64"},
+                                                  {"double", "f64"},
+                                                  {"fp64", "f64"},
+                                                  {"dataparallel", "dp"},
+                                                  {"distributeddataparallel", "ddp"},
+                                                  {"deepspeed", "zero1"},
+                                                  {"deepspeed", "zero2"},
+                                                  {"zero", "zero1"},
+                                                  {"zero", "zero2"},
+                                                  {"zero3", "fsdp"},
+                                                  {"fsdp2", "fsdp"},
+                                                  {"fullyshardeddataparallel", "fsdp"},
+                                                  {"tensorparallel", "tp"},
+                                                  {"pipeline", "pp"},
+                                                  {"pipelineparallel", "pp"},
+                                                  {"contextparallel", "cp"},
+                                                  {"expert", "ep"},
+                                                  {"expertparallel", "ep"},
+                                                  {"moe", "ep"}});
+
+// Returns the known names that `word` means in other tools.
+std::vector<std::string> meanings(const std::string& word, const std::vector<std::string>& known) {
+  std::string typed = normalized(word);
+  std::erase_if(typed, [](char c) { return c == '-' || c == '_'; });
+  std::vector<std::string> meant;
+  for (const Synonym& synonym : synonyms)
+    if (synonym.typed == typed && std::ranges::find(known, synonym.meant) != known.end())
+      meant.emplace_back(synonym.meant);
+  return meant;
+}
+
 }  // namespace
 
 std::string join(const std::vector<std::string>& words, const std::string& between) {
@@ -158,8 +200,10 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
-  const std::string near = nearest(word, known);
-  return near.empty() ? "" : " (did you mean '" + near + "'?)";
+  std::vector<std::string> meant = meanings(word, known);
+  if (meant.empty())
+    if (const std::string near = nearest(word, known); !near.empty()) meant = {near};
+  return meant.empty() ? "" : " (did you mean '" + join(meant, "' or '") + "'?)";
 }
 
 }  // namespace dpbench

@@ -13,7 +13,8 @@ namespace dpbench {
 std::string gbench_json(const Report& report);
 
 // Returns the report as JUnit XML: one test for each conformance check of each case, and a test "run" for a case that
-// has no checks or did not end normally.
+// has no checks or did not end normally. The attribute `time` is the sum of a case's timed blocks in seconds, on its
+// suite and its first test.
 std::string junit_xml(const Report& report);
 
 }  // namespace dpbench

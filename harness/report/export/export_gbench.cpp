@@ -2,6 +2,7 @@
 
 #include "harness/report/export/export.h"
 #include "harness/report/machine/environment.h"
+#include "harness/report/record/find_run.h"
 
 namespace dpbench {
 namespace {
@@ -18,18 +19,11 @@ std::string benchmark_name(const CaseSpec& spec) {
   return name + named_settings(spec, ':');
 }
 
-// Converts the start of a run id to a date: 20261121T063057Z-... becomes 2026-11-21T06:30:57+00:00.
-std::string date_of(const std::string& id) {
-  if (id.size() < 16) return "";
-  return id.substr(0, 4) + "-" + id.substr(4, 2) + "-" + id.substr(6, 2) + "T" + id.substr(9, 2) + ":" +
-         id.substr(11, 2) + ":" + id.substr(13, 2) + "+00:00";
-}
-
 int64_t count_or(const Json& value, int64_t fallback) { return value.is_number() ? value.get<int64_t>() : fallback; }
 
 Json context(const Report& report) {
   const Json usable = field_of(report.env, "/cpu/usable"), mhz = field_of(report.env, "/cpu/max_mhz");
-  return {{"date", date_of(report.id)},      {"host_name", report.id},
+  return {{"date", start_time(report.id)},   {"host_name", report.id},
           {"executable", "dpbench"},         {"num_cpus", count_or(usable, 1)},
           {"mhz_per_cpu", count_or(mhz, 0)}, {"cpu_scaling_enabled", !varying_governor(report.env).empty()},
           {"caches", Json::array()},         {"load_avg", Json::array()},

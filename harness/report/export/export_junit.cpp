@@ -44,6 +44,21 @@ std::string number(double value) {
   return text;
 }
 
+// Returns the sum of a case's timed blocks in seconds; the slowest rank of a block counts.
+double timed_seconds(const CaseRecord& record) {
+  double seconds = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const double step_ns : sample_step_ns(launch))
+      seconds += step_ns * static_cast<double>(launch.ranks.front().steps_per_sample) * 1e-9;
+  return seconds;
+}
+
+std::string time_attribute(double seconds) {
+  char text[48];
+  std::snprintf(text, sizeof text, " time=\"%.6f\"", seconds);
+  return text;
+}
+
 struct Test {
   enum class Status { passed, failed, error, skipped };
   std::string name;
@@ -80,9 +95,10 @@ std::vector<Test> tests_of(const CaseRecord& record) {
   return tests;
 }
 
-std::string element(const std::string& case_id, const Test& test) {
+std::string element(const std::string& case_id, const Test& test, double seconds) {
   static const std::string indent = "    ";
-  std::string xml = indent + "<testcase classname=\"" + escaped(case_id) + "\" name=\"" + escaped(test.name) + "\"";
+  std::string xml = indent + "<testcase classname=\"" + escaped(case_id) + "\" name=\"" + escaped(test.name) + "\"" +
+                    time_attribute(seconds);
   if (test.status == Test::Status::passed) return xml + "/>\n";
   const std::string tag = test.status == Test::Status::failed  ? "failure"
                           : test.status == Test::Status::error ? "error"
@@ -96,23 +112,27 @@ std::string element(const std::string& case_id, const Test& test) {
 std::string junit_xml(const Report& report) {
   std::string suites;
   size_t total = 0, failures = 0, errors = 0;
+  double total_seconds = 0;
   for (const CaseRecord& record : report.cases) {
     const auto tests = tests_of(record);
     const auto count = [&](Test::Status status) {
       return static_cast<size_t>(
           std::count_if(tests.begin(), tests.end(), [&](const Test& t) { return t.status == status; }));
     };
+    const double seconds = timed_seconds(record);
     suites += "  <testsuite name=\"" + escaped(record.spec.id) + "\" tests=\"" + std::to_string(tests.size()) +
               "\" failures=\"" + std::to_string(count(Test::Status::failed)) + "\" errors=\"" +
               std::to_string(count(Test::Status::error)) + "\" skipped=\"" +
-              std::to_string(count(Test::Status::skipped)) + "\">\n";
-    for (const Test& test : tests) suites += element(record.spec.id, test);
+              std::to_string(count(Test::Status::skipped)) + "\"" + time_attribute(seconds) + ">\n";
+    // Only the first test has the time, so that readers that add up the tests get the case's time.
+    for (size_t i = 0; i < tests.size(); ++i) suites += element(record.spec.id, tests[i], i == 0 ? seconds : 0);
     suites += "  </testsuite>\n";
+    total_seconds += seconds;
     total += tests.size(), failures += count(Test::Status::failed), errors += count(Test::Status::error);
   }
   return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"" + escaped(report.id) + "\" tests=\"" +
          std::to_string(total) + "\" failures=\"" + std::to_string(failures) + "\" errors=\"" + std::to_string(errors) +
-         "\">\n" + suites + "</testsuites>\n";
+         "\"" + time_attribute(total_seconds) + ">\n" + suites + "</testsuites>\n";
 }
 
 }  // namespace dpbench

@@ -17,8 +17,8 @@ double p_above(std::span<const double> values, double level, double sign = 1) {
 }
 
 Verdict judged(const DuelLook& look, const DuelRule& rule, double alpha) {
-  if (look.launches < launches_to_judge || look.noise > rule.most_noise) return Verdict::unclear;
-  const double least = std::log1p(rule.least);
+  if (look.launches < launches_to_judge || look.noise > rule.most_noise_percent / 100) return Verdict::unclear;
+  const double least = std::log1p(rule.least_percent / 100);
   if (look.p_slower < alpha && look.change > least) return Verdict::slower;
   if (look.p_faster < alpha && look.change < -least) return Verdict::faster;
   return look.p_same < alpha ? Verdict::same : Verdict::unclear;
@@ -28,7 +28,7 @@ Verdict judged(const DuelLook& look, const DuelRule& rule, double alpha) {
 
 DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelRule& rule, size_t cases) {
   const Interval interval = median_interval(log_ratios);
-  const double within = std::log1p(rule.same_within);
+  const double within = std::log1p(rule.same_within_percent / 100);
   DuelLook look{.pairs = static_cast<int>(log_ratios.size()),
                 .launches = launches,
                 .change = median(log_ratios),
@@ -47,11 +47,11 @@ std::string why_unclear(const DuelLook& look, const DuelRule& rule) {
   if (look.launches < launches_to_judge)
     std::snprintf(text, sizeof text, "%d launches, at least %d are needed. Use a smaller --pairs-per-launch",
                   look.launches, static_cast<int>(launches_to_judge));
-  else if (look.noise > rule.most_noise)
+  else if (look.noise > rule.most_noise_percent / 100)
     std::snprintf(
         text, sizeof text,
         "pairs differ by %.1f %%; above %.0f %% nothing is judged. Use a quieter machine or longer blocks (--min-time)",
-        100 * look.noise, 100 * rule.most_noise);
+        100 * look.noise, rule.most_noise_percent);
   else
     std::snprintf(text, sizeof text,
                   "unclear after %d pairs with %.1f %% noise. Use a quieter machine or longer blocks (--min-time)",

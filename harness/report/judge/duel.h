@@ -4,18 +4,32 @@
 
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "harness/report/base/field.h"
 #include "harness/report/stats/welch.h"
 
 namespace dpbench {
 
 struct DuelRule {
-  std::vector<int> looks = {20, 40, 80, 160};  // numbers of pairs at which a case is judged
-  double alpha = 0.0025;                       // significance level of one look, to be divided by the number of cases
-  double least = 0.025;                        // smallest median change for the verdict slower or faster
-  double same_within = 0.045;  // margin: a change significantly smaller than this gets the verdict "same"
-  double most_noise = 0.15;    // highest noise of the pairs; above it the verdict is unclear
+  std::vector<int> looks = {20, 40, 80, 160};
+  double alpha = 0.0025;
+  double least_percent = 2.5, same_within_percent = 4.5, most_noise_percent = 15;
+};
+
+template <>
+struct Table<DuelRule> {
+  using R = DuelRule;
+  static constexpr const char* name = "rule";
+  static constexpr std::tuple fields{
+      Field{"looks", "-", &R::looks, "numbers of pairs at which a case is judged", range::positive},
+      Field{"alpha", "-", &R::alpha, "significance level of a look; divided by the number of cases", range::above_zero},
+      Field{"least_percent", "-", &R::least_percent, "smaller changes are never slower or faster", range::above_zero},
+      Field{"same_within_percent", "-", &R::same_within_percent, "a change significantly smaller than this is same",
+            range::above_zero},
+      Field{"most_noise_percent", "-", &R::most_noise_percent, "with noisier pairs, the verdict is unclear",
+            range::above_zero}};
 };
 
 // The result of one look, an interim analysis of a case's pairs of timed blocks (one block of each build).

@@ -24,12 +24,12 @@ std::string verdict_word(const DuelCase& record) {
   return record.bad() ? "FAILED" : name_of(record.status);
 }
 
-// Returns the step time of one build in milliseconds: the median over all its blocks.
-std::string step_ms(const DuelCase& record, int64_t DuelPair::* side) {
+// Returns the step time of the base build in milliseconds: the median over all its blocks.
+double base_step_ms(const DuelCase& record) {
   std::vector<double> all;
   for (const auto& launch : record.launches)
-    for (const DuelPair& pair : launch) all.push_back(static_cast<double>(pair.*side));
-  return formatted("%.4g ms", median(all) * 1e-6 / static_cast<double>(record.steps_per_block));
+    for (const DuelPair& pair : launch) all.push_back(static_cast<double>(pair.base_ns));
+  return median(all) * 1e-6 / static_cast<double>(record.steps_per_block);
 }
 
 Json look_json(const DuelLook& look) {
@@ -91,7 +91,6 @@ std::vector<double> log_ratios(const DuelCase& record) {
 Json to_json(const DuelReport& report) {
   Json cases = Json::array();
   for (const DuelCase& record : report.cases) cases.push_back(case_json(record));
-  const DuelRule& rule = report.rule;
   return {{"schema", duel_document},
           {"schema_version", {{"major", 1}, {"minor", duel_minor_version}}},
           {"id", report.id},
@@ -101,12 +100,7 @@ Json to_json(const DuelReport& report) {
           {"tool", report.tool},
           {"env", report.env},
           {"config", report.config},
-          {"rule",
-           {{"looks", rule.looks},
-            {"alpha", rule.alpha},
-            {"least_percent", 100 * rule.least},
-            {"same_within_percent", 100 * rule.same_within},
-            {"most_noise_percent", 100 * rule.most_noise}}},
+          {"rule", write_value(report.rule)},
           {"base", write_value(report.base)},
           {"new", write_value(report.now)},
           {"cases", std::move(cases)},
@@ -127,7 +121,10 @@ std::vector<Strings> duel_rows(const DuelReport& report) {
       continue;
     }
     const DuelLook& look = record.look;
-    rows.push_back({record.spec.id, step_ms(record, &DuelPair::base_ns), step_ms(record, &DuelPair::new_ns),
+    const double base_ms = base_step_ms(record);
+    // The median of the new build's blocks is not shown: it can contradict the median change of the pairs.
+    const double new_ms = base_ms * std::exp(look.change);
+    rows.push_back({record.spec.id, formatted("%.4g ms", base_ms), formatted("%.4g ms", new_ms),
                     formatted("%+.1f %%", percent(look.change)),
                     formatted("[%+.1f, ", percent(look.low)) + formatted("%+.1f]", percent(look.high)),
                     std::to_string(look.pairs), formatted("%.1f %%", 100 * look.noise), verdict_word(record),

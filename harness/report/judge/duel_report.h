@@ -93,8 +93,9 @@ struct DuelReport {
 std::vector<double> log_ratios(const DuelCase& record);
 
 Json to_json(const DuelReport& report);
-// Returns the duel's table: the title row, then a row per case. duel_columns_right() is true for right-aligned
-// (numeric) columns.
+// Returns the duel's table: the title row, then a row per case. BASE is the median over the base build's blocks, and
+// NEW is BASE changed by CHANGE, the median over the pairs. duel_columns_right() is true for right-aligned (numeric)
+// columns.
 std::vector<std::vector<std::string>> duel_rows(const DuelReport& report);
 const std::vector<bool>& duel_columns_right();
 // Returns the summary line, e.g. "1 slower, 3 same. Gate: FAILED".

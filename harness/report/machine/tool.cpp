@@ -37,8 +37,9 @@ Json tool_block(const std::vector<std::string>& argv) {
 }
 
 std::string run_commit(const Json& tool) {
-  const Json& here = tool.at("directory_commit");
-  return here.is_string() ? here.get<std::string>() : tool.at("commit").get<std::string>();
+  for (const char* key : {"directory_commit", "commit"})
+    if (tool.contains(key) && tool.at(key).is_string()) return tool.at(key).get<std::string>();
+  return "";
 }
 
 }  // namespace dpbench

@@ -16,7 +16,7 @@ std::string built_commit();
 // outside git), and argv.
 Json tool_block(const std::vector<std::string>& argv);
 // Returns the commit to use in the run id: the working directory's if it has one, else the commit dpbench was built
-// from.
+// from. Empty if the tool block has neither.
 std::string run_commit(const Json& tool);
 
 }  // namespace dpbench

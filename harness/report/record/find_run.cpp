@@ -75,6 +75,12 @@ bool is_run_name(const std::string& name) {
   return std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c); });
 }
 
+std::string start_time(const std::string& id) {
+  if (!is_run_name(id)) return "";
+  return id.substr(0, 4) + "-" + id.substr(4, 2) + "-" + id.substr(6, 2) + "T" + id.substr(9, 2) + ":" +
+         id.substr(11, 2) + ":" + id.substr(13, 2) + "+00:00";
+}
+
 fs::path find_run(const std::string& run, const fs::path& results) {
   if (run.empty()) throw UsageError("the name of the run is empty. Use a run.json, a results directory or 'latest'");
   if (const auto back = runs_back(run)) return latest(results, *back, run);

@@ -24,6 +24,9 @@ std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 // True if the name begins with a UTC time, as the name of a run directory does: 20261121T063057Z-...
 bool is_run_name(const std::string& name);
 
+// Returns the time with which a run's id begins, in the form 2026-11-21T06:30:57+00:00. Empty for any other id.
+std::string start_time(const std::string& id);
+
 // Returns the result of read(). Adds the file's name to any UsageError that read() throws.
 template <class Read>
 auto name_file_in_errors(const std::filesystem::path& file, Read read) {

@@ -11,17 +11,6 @@
 namespace dpbench {
 namespace {
 
-DuelRule duel_rule(const Json& json, const std::string& path) {
-  const Fields fields(json, path);
-  DuelRule rule;
-  rule.looks = list_of<int>(fields, "looks");
-  rule.alpha = fields.get<double>("alpha");
-  rule.least = fields.get<double>("least_percent") / 100;
-  rule.same_within = fields.get<double>("same_within_percent") / 100;
-  rule.most_noise = fields.get<double>("most_noise_percent") / 100;
-  return rule;
-}
-
 DuelCase duel_case(const Json& json, const std::string& path) {
   const Fields fields(json, path);
   DuelCase record{.spec = case_from_json(json)};
@@ -78,7 +67,7 @@ DuelReport duel_from_json(const Json& document) {
   report.config = fields.at("config");
   report.base = read_value<DuelBuild>(fields.at("base"), "duel.base");
   report.now = read_value<DuelBuild>(fields.at("new"), "duel.new");
-  report.rule = duel_rule(fields.at("rule"), "duel.rule");
+  report.rule = read_value<DuelRule>(fields.at("rule"), "duel.rule");
   fields.each("cases", [&](const Json& one, const std::string& path) { report.cases.push_back(duel_case(one, path)); });
   report.added = list_of<std::string>(fields, "added");
   report.gone = list_of<std::string>(fields, "gone");

@@ -110,17 +110,7 @@ constexpr const char* duel_skeleton = R"json({
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
     "config": {"type": "object", "additionalProperties": true},
-    "rule": {
-      "type": "object",
-      "required": ["looks", "alpha", "least_percent", "same_within_percent", "most_noise_percent"],
-      "properties": {
-        "looks": {"type": "array", "items": {"type": "integer", "minimum": 1}, "description": "numbers of pairs at which a case is judged"},
-        "alpha": {"type": "number", "exclusiveMinimum": 0, "description": "significance level of a look; divided by the number of cases"},
-        "least_percent": {"type": "number", "exclusiveMinimum": 0, "description": "smaller changes are never slower or faster"},
-        "same_within_percent": {"type": "number", "exclusiveMinimum": 0, "description": "a change significantly smaller than this is same"},
-        "most_noise_percent": {"type": "number", "exclusiveMinimum": 0, "description": "with noisier pairs, the verdict is unclear"}
-      }
-    },
+    "rule": {},
     "base": {"$ref": "#/$defs/build"},
     "new": {"$ref": "#/$defs/build"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}},
@@ -206,6 +196,7 @@ Json run_schema() {
 
 Json duel_schema() {
   Json schema = skeleton_of(duel_skeleton), &definitions = schema["$defs"];
+  schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
   definitions["case"] =
       case_definition(duel_results, {"status", "verdict", "look", "steps_per_block", "launches"}, definitions);
   definitions["case"]["properties"]["status"]["enum"] = enum_values<DuelStatus>();

@@ -76,6 +76,44 @@ int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, 
   return std::stoi(broadcast_text(store, key + ".first", rank, std::to_string(first)));
 }
 
+// Returns the request to check a case with the seed `spec.seed`; without store and `show`.
+CheckRequest request_of(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
+                        const std::string& shared_dir) {
+  const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
+  const WorkloadInfo& workload = workload_registry().at(spec.workload);
+  const bool ranks = strategy.parallelism == Parallelism::ranks;
+  const int64_t own_rows = std::max<int64_t>(1, spec.global_batch() / (spec.replicas() * spec.accumulate));
+  return {.strategy = strategy,
+          .workload = workload,
+          .options = workload_options(spec, shared_dir),
+          .rank = group.rank(),
+          .world = spec.world,
+          .store = {},
+          .mesh = group.mesh(spec.mesh),
+          .devices = group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
+          .dtype = scalar_type(spec.dtype),
+          .params = spec.params,
+          .seed = spec.seed,
+          .own_rows = workload.probe ? 0 : own_rows,
+          .own_micros = workload.probe ? 0 : spec.accumulate,
+          .own_clip = spec.clip_norm,
+          .unwatched_s = options.unwatched_s,
+          .long_form = spec.world <= options.whole_worlds,
+          .brief = options.brief,
+          .filter = options.filter,
+          .show = {},
+          .begins = options.begins,
+          .enters = [&](const std::string& place) { pulse.place(place); }};
+}
+
+// Returns why this rank's timed steps would fail. first_non_finite: the rank that produced a non-finite value first.
+std::optional<CheckFailure> failure_of(const Failures& failures, int rank, int first_non_finite) {
+  if (!failures.exception.empty()) return CheckFailure{FailureKind::failure, failures.exception};
+  if (first_non_finite == rank) return CheckFailure{FailureKind::nan, failures.not_finite};
+  if (!failures.peer_mismatch.empty()) return CheckFailure{FailureKind::peer, failures.peer_mismatch};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string checks_before_timing(const CaseSpec& spec) {
@@ -90,8 +128,8 @@ std::string checks_before_timing(const CaseSpec& spec) {
 CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir) {
   const DeterministicCudnn deterministic;
-  const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
-  const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
+  const bool ranks = strategy_registry().at(spec.strategy).parallelism == Parallelism::ranks;
+  const bool several = ranks && spec.world > 1;
   // Number of earlier calls of check_case(). Equal on every rank, so it makes the keys of each call in the c10d store
   // unique.
   static int calls = 0;
@@ -100,48 +138,25 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const auto decided_by_rank0 = [&](const std::string& key, bool value) {
     return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };
-  const WorkloadOptions workload = workload_options(spec, shared_dir);
   Rows rows;  // one row per check, with its worst result over all random seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
   Failures failures;
-  const auto show = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
-                        const Evidence& evidence) {
+  CheckRequest request = request_of(spec, options, group, pulse, shared_dir);
+  request.show = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                     const Evidence& evidence) {
     if (dump) dump->add(bench, scenario, clip_norm, evidence);
     failures.observe(scenario, evidence);
     pulse.beat();
   };
-  const bool probe = workload_registry().at(spec.workload).probe;
-  const int64_t own_rows = probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.replicas() * spec.accumulate));
   bool whole = true;
   for (int seed = 0; seed < options.seeds && whole; ++seed) {
-    const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
-    c10::intrusive_ptr<c10d::Store> store;
-    if (ranks) store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
-    const CheckRequest request{strategy,
-                               workload_registry().at(spec.workload),
-                               workload,
-                               group.rank(),
-                               spec.world,
-                               store,
-                               group.mesh(spec.mesh),
-                               group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
-                               scalar_type(spec.dtype),
-                               spec.params,
-                               init,
-                               own_rows,
-                               probe ? 0 : spec.accumulate,
-                               spec.clip_norm,
-                               options.unwatched_s,
-                               spec.world <= options.whole_worlds,
-                               options.brief,
-                               options.filter,
-                               show,
-                               options.begins,
-                               [&](const std::string& place) { pulse.place(place); }};
+    request.seed = spec.seed + static_cast<uint64_t>(seed);
+    if (ranks)
+      request.store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
     for (CheckRow row : run_checks(request)) {
       if (options.seeds > 1 && row.status == CheckStatus::failed)
-        row.detail += " (--seed " + std::to_string(init) + ")";
+        row.detail += " (--seed " + std::to_string(request.seed) + ")";
       rows.add(row);
     }
     pulse.beat();
@@ -156,14 +171,8 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
       : failures.when == Failures::never ? -1
                                          : 0;
   const bool sound = decided_by_rank0(".right", !any_failed(rows.all())) && whole && first < 0;
-  CheckedCase checked{.rows = rows.all(), .group_whole = whole, .sound = sound};
-  if (!failures.exception.empty())
-    checked.failure = {FailureKind::failure, failures.exception};
-  else if (first == group.rank())
-    checked.failure = {FailureKind::nan, failures.not_finite};
-  else if (!failures.peer_mismatch.empty())
-    checked.failure = {FailureKind::peer, failures.peer_mismatch};
-  return checked;
+  return {
+      .rows = rows.all(), .group_whole = whole, .sound = sound, .failure = failure_of(failures, group.rank(), first)};
 }
 
 }  // namespace dpbench

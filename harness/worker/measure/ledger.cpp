@@ -6,13 +6,15 @@
 
 namespace dpbench {
 
-Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first, int64_t steps) {
+Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first,
+                   const std::vector<int64_t>& samples) {
   const StrategyInfo info = promised(strategy_registry().at(spec.strategy), setup.params);
   if (!info.traffic) return std::nullopt;
   const auto model = setup.workload.model(setup.init_seed);
   const MeshShape mesh = setup.mesh.shape();
   std::vector<Traffic> all;
-  for (int64_t step = first; step < first + steps; ++step) {
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const int64_t step = first + static_cast<int64_t>(i);
     const auto one = info.traffic({.model = *model,
                                    .dtype = setup.dtype,
                                    .params = setup.params,
@@ -21,7 +23,8 @@ Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t f
                                    .step = step,
                                    .accumulate = setup.accumulate,
                                    .taken = step,
-                                   .clips = setup.clip_norm.has_value()});
+                                   .clips = setup.clip_norm.has_value(),
+                                   .samples = samples[i]});
     if (!one) return std::nullopt;
     all.insert(all.end(), one->begin(), one->end());
   }

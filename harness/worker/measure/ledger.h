@@ -16,8 +16,10 @@ namespace dpbench {
 // The formula's traffic of all profiled steps; nullopt if the strategy has no formula.
 using Formula = std::optional<std::vector<Traffic>>;
 
-// Returns the formula's traffic of the profiled steps. first: number of the first one. Builds the workload's model.
-Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first, int64_t steps);
+// Returns the formula's traffic of the profiled steps. first: number of the first step. samples: number of this rank's
+// samples in each of the steps. Builds the workload's model.
+Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first,
+                   const std::vector<int64_t>& samples);
 
 // Returns one entry per collective operation and mesh axis, with means over the steps.
 std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls, const Formula& formula, int64_t steps);

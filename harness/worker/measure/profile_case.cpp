@@ -12,7 +12,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/report/export/trace.h"
-#include "harness/report/figures/spans.h"
+#include "harness/worker/measure/collective_times.h"
 #include "harness/worker/measure/collective_watch.h"
 #include "harness/worker/measure/device_phases.h"
 #include "harness/worker/measure/engine_watch.h"
@@ -33,11 +33,6 @@ constexpr int64_t max_steps = 500, traced_steps = 5;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
 // samples. With longer epochs, the FLOP count is that of one step.
 constexpr int64_t short_epoch = 16;
-constexpr size_t max_collectives = 200000;  // a profile with more has no communication times, to limit memory
-
-int64_t ns_of(Time time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
 
 using Collectives = std::vector<TracedCollective>;
 
@@ -148,8 +143,9 @@ class ProfiledCase {
     phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
     group_.barrier();
     if (logged_) log_.start();
+    std::vector<int64_t> begins;
     const CoreUse use;
-    for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step(step_++)));
+    for (int64_t i = 0; i < steps; ++i) begins.push_back(ns_of(step(step_++)));
     const int64_t end = ns_of(phases_.since());
     phases_.listen(nullptr);
     phases_.switch_on(false);
@@ -157,7 +153,7 @@ class ProfiledCase {
     const CoreUse::Spent spent = use.spent();
     profile.cpu_ns = static_cast<double>(spent.cpu_ns) / static_cast<double>(steps);
     if (spent.queue_ns) profile.queue_ns = static_cast<double>(*spent.queue_ns) / static_cast<double>(steps);
-    const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
+    const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins.front()) : on_device.all_ns();
     profile.step_ns = all_ns / static_cast<double>(steps);
     const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();
     for (size_t i = 0; i < phase_names.size(); ++i)
@@ -165,7 +161,8 @@ class ProfiledCase {
         record.phases_ns[std::string(phase_names[i])] = ns / static_cast<double>(steps);
     if (logged_) {
       const auto& seen = log_.stop();
-      describe_collectives(seen, record);
+      describe_collectives(seen, {.begins = begins, .blocked = blocked_.spans}, mesh_, device_, group_.one_host(),
+                           record);
       profile.ledger = ledger_of(seen, formula, steps);
     }
     profile.strategy_figures = strategy_->figures();
@@ -203,92 +200,6 @@ class ProfiledCase {
     return begin;
   }
 
-  void describe_collectives(const std::deque<CollectiveLog::Call>& seen, RankRecord& record) {
-    Profile& profile = *record.profile;
-    const auto steps = static_cast<double>(profile.steps);
-    int64_t bytes = 0;
-    for (const auto& one : seen) bytes += one.bytes;
-    profile.collectives_per_step = static_cast<double>(seen.size()) / steps;
-    profile.collective_bytes_per_step = static_cast<double>(bytes) / steps;
-    const bool timed = device_.is_cpu() &&
-                       std::all_of(seen.begin(), seen.end(), [](const auto& one) { return one.end.load() != Time{}; });
-    describe_each(seen, timed, profile);
-    const bool usable = timed && seen.size() <= max_collectives;
-    std::vector<EnteredCollective> entered;
-    if (usable)
-      for (const auto& one : seen) entered.push_back({{ns_of(one.start), ns_of(one.end)}, ns_of(one.start)});
-    const bool waits_known = find_last_entered(seen, usable, entered);
-    if (!usable) return;
-    const Communication found = communication_of(entered, blocked_.spans);
-    profile.communication_ns = static_cast<double>(found.total_ns) / steps;
-    profile.exposed_ns = static_cast<double>(found.exposed_ns) / steps;
-    profile.hidden_ns = static_cast<double>(found.hidden_ns) / steps;
-    if (!waits_known) return;
-    profile.waiting_ns = static_cast<double>(found.waiting_ns) / steps;
-    auto& communication = record.phases_ns["communication"];
-    const double waited = std::min(*profile.waiting_ns, communication);
-    communication -= waited;
-    if (waited > 0) record.phases_ns["waiting"] += waited;
-  }
-
-  // Fills last_entered, the time at which the last rank of its group called each collective. Every rank must call it.
-  // Returns false if the ranks are on several hosts (no common clock), a rank has no times, or the numbers of
-  // collectives differ.
-  bool find_last_entered(const std::deque<CollectiveLog::Call>& seen, bool usable,
-                         std::vector<EnteredCollective>& entered) const {
-    if (!group_.one_host()) return false;
-    bool known = usable;
-    std::vector<Axis> groups = mesh_.axes();
-    if (groups.size() > 1) groups.push_back({.name = world_axis, .group = mesh_.group()});
-    for (const Axis& axis : groups) {
-      if (!axis.group) continue;
-      std::vector<size_t> mine;
-      for (size_t i = 0; usable && i < seen.size(); ++i)
-        if (seen[i].axis == axis.name) mine.push_back(i);
-      const auto count = static_cast<int64_t>(mine.size());
-      const at::Tensor counts = largest(at::tensor({count, -count, int64_t{!usable}}, at::kLong), *axis.group);
-      const int64_t* found = counts.data_ptr<int64_t>();
-      if (found[0] != count || found[1] != -count || found[2] != 0) known = false;
-      if (found[0] != -found[1] || found[2] != 0 || count == 0) continue;
-      at::Tensor starts = at::empty({count}, at::kLong);
-      for (size_t i = 0; i < mine.size(); ++i) starts.data_ptr<int64_t>()[i] = entered[mine[i]].span.from;
-      starts = largest(starts, *axis.group);
-      for (size_t i = 0; i < mine.size(); ++i) entered[mine[i]].last_entered = starts.data_ptr<int64_t>()[i];
-    }
-    return known;
-  }
-
-  // Returns, for each element, the largest value of any rank of the group.
-  at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group) const {
-    std::vector<at::Tensor> box = {values.to(device_)};
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::MAX;
-    group.getDefaultBackend()->allreduce(box, options)->wait();
-    return box[0].cpu();
-  }
-
-  // Fills the profile's list of the collectives of a step, with mean times over all steps. Leaves it empty if the steps
-  // differ in their collectives.
-  void describe_each(const std::deque<CollectiveLog::Call>& seen, bool timed, Profile& profile) const {
-    const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
-    if (seen.size() % steps != 0) return;
-    std::vector<CollectiveRecord> each(count);
-    for (size_t i = 0; i < seen.size(); ++i) {
-      CollectiveRecord& mean = each[i % count];
-      const auto& one = seen[i];
-      const std::string phase(one.phase < 0 ? "" : phase_names[static_cast<size_t>(one.phase)]);
-      if (i < count) mean = {.op = one.op, .axis = one.axis, .phase = phase, .bytes = one.bytes};
-      if (mean.op != one.op || mean.axis != one.axis || mean.bytes != one.bytes) return;
-      if (!timed) continue;
-      const auto add = [&](std::optional<double>& sum, Time time) {
-        sum = sum.value_or(0) + static_cast<double>(ns_of(time) - begins_[i / count]) / static_cast<double>(steps);
-      };
-      add(mean.start_ns, one.start);
-      add(mean.end_ns, one.end);
-    }
-    profile.collectives = std::move(each);
-  }
-
   StepSource& source_;
   const Group& group_;
   Pulse& pulse_;
@@ -301,7 +212,6 @@ class ProfiledCase {
   std::optional<MemoryWatch> memory_;  // made before the strategy; see watches_memory()
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
-  std::vector<int64_t> begins_;
 };
 
 // Returns the number of steps to profile: `wanted`, but at most max_steps. If `wanted` is a number of whole epochs and
@@ -309,6 +219,16 @@ class ProfiledCase {
 int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   const int64_t steps = std::min(wanted, max_steps);
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;
+}
+
+// Returns the number of this rank's samples in each of the steps.
+std::vector<int64_t> samples_of(const StepSource& source, int64_t first, int64_t steps) {
+  std::vector<int64_t> samples;
+  for (int64_t step = first; step < first + steps; ++step) {
+    samples.push_back(0);
+    for (const at::Tensor& ids : source.ids(step)) samples.back() += ids.numel();
+  }
+  return samples;
 }
 
 }  // namespace
@@ -321,7 +241,8 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   source.prepare(0, before_profile + steps + traced_steps);
   record.phases_ns.clear();
   record.profile.emplace();
-  const Formula formula = formula_of(spec, setup, group.rank(), before_profile, steps);
+  const Formula formula =
+      formula_of(spec, setup, group.rank(), before_profile, samples_of(source, before_profile, steps));
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {

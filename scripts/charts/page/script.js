@@ -1,5 +1,6 @@
 "use strict";
-// The page works without this script. The script only sorts and filters tables, opens rows and shows values.
+// The page works without this script. The script only sorts and filters tables, opens rows, shows values, switches
+// series off and zooms.
 (() => {
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 
@@ -64,6 +65,65 @@
       target.hidden = !target.hidden;
       button.setAttribute("aria-expanded", String(!target.hidden));
     });
+
+  // An entry of a legend switches its series off or on. Its sample and its text are two nodes; the text is the button.
+  for (const figure of all("figure")) {
+    const keys = all("[data-key]", figure);
+    const press = (number) => {
+      const mine = keys.filter((key) => key.dataset.key === number);
+      const off = !mine[0].classList.contains("faint");
+      mine.forEach((key) => key.classList.toggle("faint", off));
+      mine.filter((key) => key.tabIndex === 0).forEach((key) => key.setAttribute("aria-pressed", String(!off)));
+      all(`[data-series="${number}"]`, figure).forEach((part) => part.classList.toggle("off", off));
+    };
+    for (const key of keys) {
+      key.addEventListener("click", () => press(key.dataset.key));
+      if (!key.querySelector("text")) continue;
+      for (const [name, value] of [["role", "button"], ["tabindex", "0"], ["aria-pressed", "true"]]) key.setAttribute(name, value);
+      key.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        press(key.dataset.key);
+      });
+    }
+    // The parts of an image are hidden from screen readers, those of a group are not.
+    if (keys.length) figure.querySelector("svg").setAttribute("role", "group");
+  }
+
+  // Zooming enlarges a chart inside its box, which scrolls. Marks, lines and text keep their size, so that they come
+  // apart.
+  for (const figure of all("figure")) {
+    const plot = figure.querySelector(".plot");
+    const controls = document.createElement("div");
+    for (const use of all("use", plot)) use.style.transformOrigin = `${use.getAttribute("x")}px ${use.getAttribute("y")}px`;
+    let zoom = 1;
+    const set = (wanted) => {
+      const middle = (start, size) => (start + size / 2) / zoom * wanted - size / 2;
+      const left = middle(plot.scrollLeft, plot.clientWidth), top = middle(plot.scrollTop, plot.clientHeight);
+      plot.style.height = wanted === 1 ? "" : `${plot.clientHeight}px`;
+      plot.style.setProperty("--zoom", wanted);
+      plot.classList.toggle("zoomed", wanted > 1);
+      plot.tabIndex = wanted > 1 ? 0 : -1;
+      zoom = wanted;
+      plot.scrollTo(left, top);
+      out.hidden = reset.hidden = zoom === 1;
+      enlarge.disabled = zoom === 8;
+    };
+    const button = (text, name, action) => {
+      const made = document.createElement("button");
+      Object.assign(made, {type: "button", textContent: text});
+      made.setAttribute("aria-label", `${name}: ${figure.querySelector("h3").textContent}`);
+      made.addEventListener("click", action);
+      controls.append(made);
+      return made;
+    };
+    const reset = button("Reset", "Reset zoom", () => { set(1); enlarge.focus(); });
+    const out = button("−", "Zoom out", () => { set(zoom / 2); if (zoom === 1) enlarge.focus(); });
+    const enlarge = button("+", "Zoom in", () => set(zoom * 2));
+    controls.className = "zoom";
+    out.hidden = reset.hidden = true;
+    figure.prepend(controls);
+  }
 
   // Pointing at or touching a mark of a chart shows its value. The list below the chart has all values.
   const tip = document.getElementById("tip");

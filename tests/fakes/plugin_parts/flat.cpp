@@ -1,10 +1,10 @@
 // Registers a strategy "own-flat", built from strategies/parts, which reduces all gradients of a dtype in one buffer.
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/broadcast.h"
-#include "strategies/parts/flat.h"
-#include "strategies/parts/same_model.h"
-#include "strategies/parts/trained.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/flat.h"
+#include "strategies/api/parts/same_model.h"
+#include "strategies/api/parts/trained.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Tests which distributions over the ranks (invariant, replicated, varying, partial) the activation tensors of an
 // operation may have together.
 #define DPBENCH_TYPED_ACTIVATIONS 1
-#include "strategies/exchange/activation.h"
+#include "strategies/api/parts/activation.h"
 
 #include <gtest/gtest.h>
 

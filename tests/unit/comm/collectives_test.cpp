@@ -1,6 +1,6 @@
 // Tests the differentiable collectives: the values of the forward pass, and the backward pass A^T by the identity <y, A
 // x> = <A^T y, x> in integers.
-#include "strategies/exchange/collectives.h"
+#include "strategies/api/parts/collectives.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

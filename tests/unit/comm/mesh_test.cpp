@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "strategies/exchange/compat.h"
+#include "strategies/parts/compat.h"
 #include "tests/unit/comm/mesh_ranks.h"
 #include "workloads/base/error.h"
 

@@ -277,6 +277,16 @@ TEST(Options, RefusesEmptyPathsAndNames) {
   EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
 }
 
+TEST(Options, RefusesABaselineWithFewerLaunchesThanCompareNeeds) {
+  for (std::vector<std::string> arguments : std::vector<std::vector<std::string>>{
+           {}, {"--quick"}, {"--cpus", "2", "--quick"}, {"--cpus", "2", "--launches", "3"}}) {
+    arguments.insert(arguments.end(), {"--save-baseline", "main"});
+    expect_contains(refusal(arguments), {"--save-baseline 'main'", "Add --launches 4"});
+  }
+  EXPECT_EQ(parse({"--quick", "--launches", "4", "--save-baseline", "main"}).launches, 4);
+  EXPECT_EQ(parse({"--cpus", "2", "--save-baseline", "main"}).launches, 5);
+}
+
 TEST(Options, TagsAreStoredInTheReportAndInvalidTagsRefused) {
   const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
   EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));
@@ -419,6 +429,31 @@ TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
     EXPECT_EQ(nearest(typed, workloads), meant) << typed;
   EXPECT_EQ(nearest("bucket", {"first_bucket_mb", "bucket_mb"}), "bucket_mb");
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
+}
+
+TEST(Text, SuggestsTheNamesThatAWordMeansInOtherTools) {
+  const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
+  for (const auto& [typed, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"tensor-parallel", "'tp'"},
+                                                        {"pipeline", "'pp'"},
+                                                        {"deepspeed", "'zero1' or 'zero2'"},
+                                                        {"zero", "'zero1' or 'zero2'"},
+                                                        {"fsdp2", "'fsdp'"},
+                                                        {"DistributedDataParallel", "'ddp'"},
+                                                        {"data_parallel", "'dp'"},
+                                                        {"context-parallel", "'cp'"},
+                                                        {"moe", "'ep'"},
+                                                        {"expert", "'ep'"}})
+    EXPECT_EQ(did_you_mean(typed, strategies), " (did you mean " + meant + "?)");
+  EXPECT_EQ(did_you_mean("deepspeed", {"zero2", "ddp"}), " (did you mean 'zero2'?)");
+  EXPECT_EQ(did_you_mean("moe", {"ddp"}), "") << "no strategy ep in this catalogue";
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"float32", "f32"},
+                                                                                     {"float", "f32"},
+                                                                                     {"fp32", "f32"},
+                                                                                     {"float64", "f64"},
+                                                                                     {"double", "f64"},
+                                                                                     {"bfloat16", "bf16"}})
+    expect_contains(refusal({"--dtype", typed}), {"--dtype", "did you mean '" + meant + "'?"});
 }
 
 TEST(Training, HasOneLaunchNoBaselineAndTheValuesOfItsFlags) {

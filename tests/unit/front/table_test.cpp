@@ -1,15 +1,40 @@
 // Printed tables and progress lines: columns, missing figures, output formats and colors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
 #include "harness/front/plan/machine.h"
 #include "harness/front/run/columns.h"
 #include "harness/front/run/progress.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
+
+// A variable of the environment that has its former value again at the end of the scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+const Variable unlimited("COLUMNS", "100000");  // a terminal that runs the tests does not fold their tables
 
 CaseRecord record(const std::string& strategy, const std::string& workload, int world, CaseStatus status) {
   CaseRecord one;
@@ -162,6 +187,69 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
+TEST(Fold, TextWrapsUnderItselfOrStandsBelowItsRow) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"NAME", "N", "WHAT IT IS"}, {"a", "1", "one two three four five six seven"}, {"b", "22", ""}};
+  const std::vector<bool> right = {false, true, false};
+  EXPECT_EQ(join(folded_rows(rows, right, 40), "\n"),
+            "NAME   N  WHAT IT IS\n"
+            "a      1  one two three four five six\n"
+            "          seven\n"
+            "b     22");
+  EXPECT_EQ(join(folded_rows(rows, right, 30), "\n"),
+            "NAME   N\n"
+            "  WHAT IT IS\n"
+            "a      1\n"
+            "  one two three four five six\n"
+            "  seven\n"
+            "b     22");
+  EXPECT_EQ(folded_rows(rows, right, 0)[1], "a      1  one two three four five six seven");
+}
+
+TEST(Fold, FiguresAndSingleWordsNeverWrap) {
+  const std::vector<std::vector<std::string>> rows = {{"CASE", "STEP", "CHANGE"},
+                                                      {"ddp/random-linear/cpu:2/shm", "1.2 ms", "[+2.4, +3.9]"}};
+  EXPECT_EQ(folded_rows(rows, {false, true, true}, 40)[1], "ddp/random-linear/cpu:2/shm  1.2 ms\n  [+2.4, +3.9]");
+  EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
+}
+
+TEST(Table, FoldsToTheWidthOfColumnsAndKeepsItsWordsAndColors) {
+  Report all = report();
+  all.cases[0].warnings = {"other programs took up to 0.9 of 2 cores: stop them"};
+  all.cases[0].derived.tokens_per_s = 4096000;
+  const auto sorted_words = [](std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    auto all_words = words(text);
+    std::ranges::sort(all_words);
+    return all_words;
+  };
+  const std::string whole = report_table(all, false);
+  for (const char* width : {"60", "80", "100"}) {
+    const Variable columns("COLUMNS", width);
+    const std::string folded = report_table(all, false);
+    for (const auto& line : split(folded, '\n')) EXPECT_LE(display_width(line), std::stoul(width)) << line;
+    EXPECT_EQ(sorted_words(folded), sorted_words(whole)) << folded;
+    EXPECT_NE(folded.find("32000 (4096000 tokens)"), std::string::npos) << "a figure stays whole";
+    const std::string colored = report_table(all, true);
+    for (const char* cell : {"  \x1B[32mok\x1B[0m", "  \x1B[31mfailed\x1B[0m"})
+      EXPECT_NE(colored.find(cell), std::string::npos) << colored;
+  }
+}
+
+TEST(Color, ForceColorColorsWithoutATerminalUnlessNoColorIsSet) {
+  const int no_terminal = -1;
+  struct Row {
+    const char *force, *no;
+    bool colored;
+  };
+  for (const Row& row : {Row{"1", "", true}, Row{"0", "", false}, Row{"", "", false}, Row{"1", "1", false}}) {
+    const Variable force("FORCE_COLOR", row.force), no("NO_COLOR", row.no);
+    EXPECT_EQ(coloured(Color::automatic, no_terminal), row.colored) << row.force << " " << row.no;
+    EXPECT_TRUE(coloured(Color::always, no_terminal));
+    EXPECT_FALSE(coloured(Color::never, no_terminal));
+  }
+}
+
 TEST(Table, ShowsStepTimesWithFourSignificantDigits) {
   Report all = report();
   const std::vector<std::pair<double, std::string>> table = {
@@ -199,6 +287,27 @@ TEST(Csv, HasOneRowPerCaseAndEmptyFieldsForMissingFigures) {
   EXPECT_TRUE(lines[0].starts_with("case,strategy,workload"));
   EXPECT_NE(lines[1].find(",ok,2000000,1900000,2100000,32000,1,1,,0.0123,"), std::string::npos) << lines[1];
   EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
+}
+
+TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
+  Report all = report();
+  all.id = "20261121T063057Z-a1b2c3d-2xEPYC-5f3a";
+  all.tool = {{"commit", "0000000"}, {"directory_commit", "a1b2c3d"}};
+  all.cases[0].spec.threads = 2;
+  all.cases[0].spec.runtime = Runtime::fast;
+  all.cases[0].step_time_ns->p99 = 2.5e6;
+  all.cases[0].warnings = {"one", "two, three"};
+  all.cases[1].spec.params = {{"bucket_mb", "1"}, {"graph", "on"}};
+  const auto lines = split(report_csv(all), '\n');
+  const auto ends_with = [](const std::string& line, const std::string& end) {
+    EXPECT_TRUE(line.ends_with(end)) << line;
+  };
+  ends_with(lines[0], ",temporary_bytes,threads,runtime,p99_ns,warnings,commit,start_time,param.bucket_mb,param.graph");
+  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,,");
+  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,1,on");
+  all.tool = {{"commit", "0000000"}};
+  all.id = "mine";
+  ends_with(split(report_csv(all), '\n')[1], ",0000000,,,");
 }
 
 TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {

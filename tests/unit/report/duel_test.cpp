@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
+#include "harness/report/judge/duel_report.h"
 #include "harness/report/stats/signed_rank.h"
 #include "harness/report/stats/stats.h"
 #include "tests/support/contains.h"
@@ -101,6 +103,24 @@ TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
   EXPECT_EQ(next_look(rule, 20), 40);
   EXPECT_EQ(next_look(rule, 80), 160);
   EXPECT_EQ(next_look(rule, 160), 0);
+}
+
+// The median of the base build's blocks is 200 ms and that of the new build's 150 ms, but two of three pairs are 10 %
+// slower.
+TEST(DuelTable, NewDiffersFromBaseByTheMedianChangeOfThePairs) {
+  DuelCase record;
+  record.spec.id = "ddp/toy";
+  record.status = DuelStatus::ok;
+  record.steps_per_block = 1;
+  record.launches = {{{.base_ns = 100'000'000, .new_ns = 110'000'000},
+                      {.base_ns = 200'000'000, .new_ns = 220'000'000},
+                      {.base_ns = 300'000'000, .new_ns = 150'000'000}}};
+  record.look = duel_look(log_ratios(record), 1, rule, 1);
+  DuelReport report;
+  report.cases = {record};
+  const auto row = duel_rows(report).at(1);
+  EXPECT_EQ(std::vector(row.begin(), row.begin() + 4),
+            (std::vector<std::string>{"ddp/toy", "200 ms", "220 ms", "+10.0 %"}));
 }
 
 }  // namespace

@@ -48,12 +48,22 @@ size_t count(const std::string& text, const std::string& part) {
 TEST(ExportJunit, CountsPassedFailedCrashedAndSkippedTests) {
   const std::string xml = junit_xml(full_report());
   EXPECT_EQ(count(xml, "<testsuite "), 6u);
-  EXPECT_NE(xml.find("tests=\"7\" failures=\"1\" errors=\"2\">"), std::string::npos) << xml;
+  EXPECT_NE(xml.find("tests=\"7\" failures=\"1\" errors=\"2\" time="), std::string::npos) << xml;
   EXPECT_EQ(count(xml, "<failure "), 1u);
   EXPECT_EQ(count(xml, "<error "), 2u);
   EXPECT_EQ(count(xml, "<skipped "), 2u);
-  EXPECT_NE(xml.find("<testcase classname=\"cpu/mnist-mlp/cpu:1/weak/b64/f32\" name=\"run\"/>"), std::string::npos);
+  EXPECT_NE(xml.find("<testcase classname=\"cpu/mnist-mlp/cpu:1/weak/b64/f32\" name=\"run\" time=\"0.000090\"/>"),
+            std::string::npos);
   EXPECT_NE(xml.find("rank 2 was killed by signal 9 at step 17"), std::string::npos);
+}
+
+// Blocks of ddp: eight of 12,500 ns, and one in which the slowest rank took 20,000 ns. All cases: 336,000 ns.
+TEST(ExportJunit, TimesOfTestsAddUpToTheTimedBlocksOfTheirCase) {
+  expect_contains(junit_xml(full_report()),
+                  {"errors=\"2\" time=\"0.000336\">",
+                   "bucket_mb=1\" tests=\"2\" failures=\"0\" errors=\"0\" "
+                   "skipped=\"1\" time=\"0.000120\">",
+                   "name=\"output-shape\" time=\"0.000120\"/>", "name=\"loss-falls\" time=\"0.000000\">"});
 }
 
 TEST(ExportJunit, ADisturbedCaseIsSkippedWithItsReason) {

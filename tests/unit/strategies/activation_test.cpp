@@ -1,7 +1,7 @@
 // Tests the class Activation in a build without its assertions on a tensor's distribution over the ranks: it stores
 // only the tensor, and accepts every operation.
 #define DPBENCH_TYPED_ACTIVATIONS 0
-#include "strategies/exchange/activation.h"
+#include "strategies/api/parts/activation.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <torch/optim/sgd.h>
 
 #include "harness/conform/evidence/tensor_difference.h"
-#include "strategies/parts/optimizer.h"
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
 #include "strategies/parts/shares.h"
 #include "workloads/base/error.h"

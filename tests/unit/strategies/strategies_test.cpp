@@ -9,9 +9,9 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "strategies/api/backend.h"
+#include "strategies/api/parts/flat.h"
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/api/strategy.h"
-#include "strategies/parts/flat.h"
-#include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
 #include "tests/support/contains.h"
 #include "tests/support/own_cores.h"

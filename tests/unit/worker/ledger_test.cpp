@@ -64,7 +64,7 @@ TEST(Ledger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
                                .mesh = {},
                                .params = Params(strategy_registry().at(name).params, params, name),
                                .clip_norm = {}};
-    return formula_of(spec, setup, /*rank=*/0, /*first=*/6, /*steps=*/4);
+    return formula_of(spec, setup, /*rank=*/0, /*first=*/6, /*samples=*/{1, 1, 1, 1});
   };
   EXPECT_EQ(of("cpu", {}), std::nullopt);
   EXPECT_EQ(of("ddp", {{"find_unused", "on"}}), std::nullopt);

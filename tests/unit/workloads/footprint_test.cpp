@@ -14,8 +14,8 @@
 
 #include "harness/conform/scenario/make_workload.h"
 #include "strategies/api/backward.h"
+#include "strategies/api/parts/optimizer.h"
 #include "strategies/api/strategy.h"
-#include "strategies/parts/optimizer.h"
 #include "workloads/base/error.h"
 #include "workloads/gpt/footprint.h"
 #include "workloads/gpt/gpt.h"

@@ -158,6 +158,21 @@ bool is_set(const Variable& variable, const std::string& name) { return variable
 
 }  // namespace
 
+std::map<std::string, std::string> variables_of(const Placement& p) {
+  const bool serves = p.rank == 0 && !p.store_is_served;
+  return {{"RANK", std::to_string(p.rank)},
+          {"WORLD_SIZE", std::to_string(p.world)},
+          {"LOCAL_RANK", std::to_string(p.local_rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
+          {"MASTER_ADDR", p.master_addr},
+          {"DPBENCH_FD", "3"},       // the relay's channel
+          {"DPBENCH_RUN_DIR", "/"},  // unused, but required by the worker's library
+          {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
+          {"DPBENCH_NONCE", p.nonce},
+          {"DPBENCH_SERVES", serves ? "1" : "0"},
+          {"OMP_NUM_THREADS", "1"}};
+}
+
 std::string first_host(const std::string& node_list) {
   const size_t bracket = node_list.find('['), comma = node_list.find(',');
   if (bracket == std::string::npos || comma < bracket) return node_list.substr(0, comma);

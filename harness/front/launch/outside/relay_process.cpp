@@ -22,20 +22,11 @@ RelayProcess::RelayProcess(const std::string& worker_program, const Placement& p
   check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) == 0, "socketpair failed");
   socket_ = Fd(pair[0]);
   const Fd theirs(pair[1]);
-  const bool serves = placement.rank == 0 && !placement.store_is_served;
+  auto variables = variables_of(placement);
+  variables["DPBENCH_TIMEOUT_S"] = std::to_string(std::max<int64_t>(1, std::llround(timeout_s)));
   child_ = spawn({.path = worker_program,
                   .arguments = {"--relay"},
-                  .variables = {{"RANK", std::to_string(placement.rank)},
-                                {"WORLD_SIZE", std::to_string(placement.world)},
-                                {"LOCAL_RANK", std::to_string(placement.local_rank)},
-                                {"LOCAL_WORLD_SIZE", std::to_string(placement.local_world)},
-                                {"DPBENCH_FD", "3"},
-                                {"DPBENCH_RUN_DIR", "/"},
-                                {"DPBENCH_STORE", placement.master_addr + ":" + std::to_string(placement.master_port)},
-                                {"DPBENCH_NONCE", placement.nonce},
-                                {"DPBENCH_SERVES", serves ? "1" : "0"},
-                                {"DPBENCH_TIMEOUT_S", std::to_string(std::max<int64_t>(1, std::llround(timeout_s)))},
-                                {"OMP_NUM_THREADS", "1"}},
+                  .variables = variables,
                   .cpus = {},
                   .output = -1,
                   .errors = -1,

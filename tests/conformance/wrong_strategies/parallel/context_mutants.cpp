@@ -12,6 +12,7 @@ namespace dpbench::wrong {
 namespace context_mistakes {
 
 using namespace context;
+using layout::Held;
 using Kernel = std::shared_ptr<const AttentionKernel>;
 
 enum class Mistake {
@@ -190,13 +191,13 @@ class WrongContextParallel : public layout::Layout {
       : Layout(setup, {.name = "cp", .context = options}), mistake_(mistake) {}
 
   at::Tensor forward(const Batch& mine) override {
-    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, cp_) : mine);
+    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, axes_.cp) : mine);
   }
 
  protected:
   std::shared_ptr<const SequenceSplit> make_exchange(const Options& options, int64_t tokens,
                                                      Phases* phases) const override {
-    return std::make_shared<WrongExchange>(cp_, options, tokens, phases, mistake_);
+    return std::make_shared<WrongExchange>(axes_.cp, options, tokens, phases, mistake_);
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -208,7 +209,7 @@ class WrongContextParallel : public layout::Layout {
     }
     if (is(Mistake::mean_of_means)) {
       const at::Tensor own = pieces_of(target, 1, split.sequence->tokens());
-      return split.sequence->total(workload_.loss(output, own)) / static_cast<double>(cp_.size) /
+      return split.sequence->total(workload_.loss(output, own)) / static_cast<double>(axes_.cp.size) /
              static_cast<double>(micros);
     }
     return Layout::loss_of(output, target, split, micros);
@@ -216,21 +217,21 @@ class WrongContextParallel : public layout::Layout {
 
   void sum_tokens() const override {
     if (is(Mistake::gradients_not_summed)) return;
-    const auto summed = own_if([this](const Held& one) {
+    const auto summed = model_.own_if([this](const Held& one) {
       return !is(Mistake::norms_not_summed) || one.name().find("norm") == std::string::npos;
     });
-    sum_over(cp_, gradients_of(summed), is(Mistake::gradients_averaged) ? cp_.size : 1);
-    if (is(Mistake::summed_over_dp_too)) sum_over(replicas_, gradients_of(own_));
+    sum_over(axes_.cp, gradients_of(summed), is(Mistake::gradients_averaged) ? axes_.cp.size : 1);
+    if (is(Mistake::summed_over_dp_too)) sum_over(axes_.replicas, gradients_of(model_.own));
   }
 
   void average_over_replicas() const override {
     if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
-    sum_over(replicas_, gradients_of(own_), replicas_.size * cp_.size);
+    sum_over(axes_.replicas, gradients_of(model_.own), axes_.replicas.size * axes_.cp.size);
   }
 
   void clip() const override {
     if (!is(Mistake::clipped_with_cp)) return Layout::clip();
-    clip_parts(gradients_of(own_), *clip_norm_, at::kCPU, {cp_.group.get()});
+    clip_parts(gradients_of(model_.own), *clip_norm_, at::kCPU, {axes_.cp.group.get()});
   }
 
  private:

@@ -12,6 +12,7 @@ namespace dpbench::wrong {
 namespace expert_mistakes {
 
 using experts::Exchange;
+using layout::Held;
 
 enum class Mistake {
   none,
@@ -115,12 +116,12 @@ class WrongExperts : public layout::Layout {
   }
 
   at::Tensor forward(const Batch& mine) override {
-    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, ep_) : mine);
+    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, axes_.ep) : mine);
   }
 
  protected:
   std::shared_ptr<const ExpertSplit> make_expert_exchange(Phases* phases) const override {
-    return std::make_shared<WrongExchange>(Exchange(ep_, options_.name, replica_.device(), phases), mistake_);
+    return std::make_shared<WrongExchange>(Exchange(axes_.ep, options_.name, replica_.device(), phases), mistake_);
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -131,35 +132,36 @@ class WrongExperts : public layout::Layout {
       return Layout::loss_of(at::cat({logits, other}, -1), target, split, micros);
     };
     if (is(Mistake::balance_without_gradient)) return with(balance.detach());
-    if (is(Mistake::balance_divided_by_ranks)) return with(balance / ep_.size);
+    if (is(Mistake::balance_divided_by_ranks)) return with(balance / axes_.ep.size);
     if (is(Mistake::balance_left_out)) return with(at::zeros_like(balance));
     return Layout::loss_of(output, target, split, micros);
   }
 
   void average_over_replicas() const override {
     if (!is(Mistake::experts_not_averaged_over_dp)) return Layout::average_over_replicas();
-    sum_over(replicas_, gradients_of(of_others()), replicas_.size);
+    sum_over(axes_.replicas, gradients_of(of_others()), axes_.replicas.size);
   }
 
   void average_over_experts() const override {
-    const auto others = gradients_of(own_if([this](const Held& one) {
-      return !is_expert(one) && !(is(Mistake::router_not_averaged) && one.name().find("router") != std::string::npos);
+    const auto others = gradients_of(model_.own_if([this](const Held& one) {
+      return !model_.is_expert(one) &&
+             !(is(Mistake::router_not_averaged) && one.name().find("router") != std::string::npos);
     }));
-    if (!is(Mistake::others_not_averaged)) sum_over(ep_, others, is(Mistake::others_summed) ? 1 : ep_.size);
-    if (is(Mistake::experts_summed_over_ranks)) sum_over(ep_, gradients_of(of_experts()));
+    if (!is(Mistake::others_not_averaged)) sum_over(axes_.ep, others, is(Mistake::others_summed) ? 1 : axes_.ep.size);
+    if (is(Mistake::experts_summed_over_ranks)) sum_over(axes_.ep, gradients_of(of_experts()));
     const int times = is(Mistake::experts_not_divided) ? 0 : is(Mistake::experts_divided_twice) ? 2 : 1;
     for (int i = 0; i < times; ++i)
-      for (const at::Tensor& gradient : gradients_of(of_experts())) gradient.div_(ep_.size);
+      for (const at::Tensor& gradient : gradients_of(of_experts())) gradient.div_(axes_.ep.size);
   }
 
   void clip() const override {
-    const auto own = gradients_of(of_experts()), others = gradients_of(of_others()), all = gradients_of(own_);
+    const auto own = gradients_of(of_experts()), others = gradients_of(of_others()), all = gradients_of(model_.own);
     const auto clip = [&](const std::vector<at::Tensor>& counted, c10d::ProcessGroup* group,
                           const std::vector<at::Tensor>& copies) {
       clip_parts(counted, *clip_norm_, at::kCPU, {group}, copies);
     };
     if (is(Mistake::norm_without_experts)) return clip(others, nullptr, own);
-    if (is(Mistake::norm_counts_all_ranks)) return clip(all, ep_.group.get(), {});
+    if (is(Mistake::norm_counts_all_ranks)) return clip(all, axes_.ep.group.get(), {});
     if (is(Mistake::norm_of_own_experts)) return clip(all, nullptr, {});
     Layout::clip();
   }
@@ -167,10 +169,10 @@ class WrongExperts : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
   std::vector<Held> of_experts() const {
-    return own_if([this](const Held& one) { return is_expert(one); });
+    return model_.own_if([this](const Held& one) { return model_.is_expert(one); });
   }
   std::vector<Held> of_others() const {
-    return own_if([this](const Held& one) { return !is_expert(one); });
+    return model_.own_if([this](const Held& one) { return !model_.is_expert(one); });
   }
 
   Mistake mistake_;

@@ -9,6 +9,7 @@
 namespace dpbench::wrong {
 namespace layout_mistakes {
 
+using layout::Held;
 using layout::Options;
 
 enum class Mistake {
@@ -50,7 +51,7 @@ class WrongLayout : public layout::Layout {
       if (is(Mistake::masks_of_replica_0)) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
       if (!is(Mistake::targets_of_replica_0)) continue;
       std::vector<at::Tensor> target = {batch.target.clone()};
-      replicas_.group->broadcast(target)->wait();
+      axes_.replicas.group->broadcast(target)->wait();
       batch.target = target[0];
     }
     return Layout::step(step, batches, phases);
@@ -60,54 +61,52 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    return is(Mistake::loss_divided_by_stages) ? loss / pp_.size : loss;
+    return is(Mistake::loss_divided_by_stages) ? loss / axes_.pp.size : loss;
   }
 
   void sum_partial() const override {
     if (is(Mistake::norms_not_summed)) return;
     if (is(Mistake::norms_summed_over_dp))
-      return sum_over(replicas_, gradients_of(own_if([this](const Held& one) { return is_partial(one); })));
+      return sum_over(axes_.replicas,
+                      gradients_of(model_.own_if([this](const Held& one) { return model_.is_partial(one); })));
     Layout::sum_partial();
-    if (is(Mistake::rows_divided_by_all_ranks)) divide(gradients_of(own_), tp_.size * pp_.size);
-    if (is(Mistake::pieces_divided_by_tp)) divide(gradients_of(cut()), tp_.size);
+    if (is(Mistake::rows_divided_by_all_ranks)) divide(gradients_of(model_.own), axes_.tp.size * axes_.pp.size);
+    if (is(Mistake::pieces_divided_by_tp)) divide(gradients_of(cut()), axes_.tp.size);
   }
 
   void sum_tied() override {
     if (is(Mistake::tie_not_summed)) return;
     Layout::sum_tied();
     if (is(Mistake::tie_averaged)) divide(gradients_of(tied()), 2);
-    if (is(Mistake::tie_summed_over_tp_too)) sum_over(tp_, gradients_of(tied()));
+    if (is(Mistake::tie_summed_over_tp_too)) sum_over(axes_.tp, gradients_of(tied()));
   }
 
   void average_over_replicas() const override {
-    if (is(Mistake::averaged_over_the_whole_mesh)) {
-      const Axis all{
-          .name = "world", .group = mesh_.group(), .rank = mesh_.group()->getRank(), .size = mesh_.group()->getSize()};
-      return sum_over(all, gradients_of(own_), all.size);
-    }
-    if (is(Mistake::averaged_over_dp_and_pp)) return sum_over(replicas_, gradients_of(own_), replicas_.size * pp_.size);
-    if (is(Mistake::first_stage_not_averaged) && pp_.rank == 0) return;
+    if (is(Mistake::averaged_over_the_whole_mesh))
+      return sum_over(axes_.world, gradients_of(model_.own), axes_.world.size);
+    if (is(Mistake::averaged_over_dp_and_pp))
+      return sum_over(axes_.replicas, gradients_of(model_.own), axes_.replicas.size * axes_.pp.size);
+    if (is(Mistake::first_stage_not_averaged) && axes_.pp.rank == 0) return;
     if (is(Mistake::cut_parameters_not_averaged)) {
-      const auto whole = own_if([this](const Held& one) { return !tensors_.is_cut(one.name()); });
-      return sum_over(replicas_, gradients_of(whole), replicas_.size);
+      const auto whole = model_.own_if([this](const Held& one) { return !model_.is_cut(one); });
+      return sum_over(axes_.replicas, gradients_of(whole), axes_.replicas.size);
     }
     Layout::average_over_replicas();
   }
 
   void clip() const override {
     std::vector<at::Tensor> counted, copies;
-    for (const Held& one : own_) {
+    for (const Held& one : model_.own) {
       if (!one.stored.grad().defined()) continue;
-      const bool first_stage = owner_of(*one.placed) == pp_.rank || is(Mistake::clips_the_tie_twice);
-      const bool first_part =
-          tp_.rank == 0 || tensors_.is_cut(one.name()) || is(Mistake::clips_whole_parameters_by_each);
+      const bool first_stage = model_.owner_of(*one.placed) == axes_.pp.rank || is(Mistake::clips_the_tie_twice);
+      const bool first_part = axes_.tp.rank == 0 || model_.is_cut(one) || is(Mistake::clips_whole_parameters_by_each);
       (first_stage && first_part ? counted : copies).push_back(one.stored.grad());
     }
     std::vector<c10d::ProcessGroup*> groups;
-    if (!is(Mistake::clips_without_shard)) groups.push_back(shard_.group.get());
-    if (!is(Mistake::clips_without_pp)) groups.push_back(pp_.group.get());
-    if (!is(Mistake::clips_without_tp)) groups.push_back(tp_.group.get());
-    if (is(Mistake::clips_with_dp)) groups.push_back(replicas_.group.get());
+    if (!is(Mistake::clips_without_shard)) groups.push_back(axes_.shard.group.get());
+    if (!is(Mistake::clips_without_pp)) groups.push_back(axes_.pp.group.get());
+    if (!is(Mistake::clips_without_tp)) groups.push_back(axes_.tp.group.get());
+    if (is(Mistake::clips_with_dp)) groups.push_back(axes_.replicas.group.get());
     clip_parts(counted, *clip_norm_, at::kCPU, groups, copies);
   }
 
@@ -118,10 +117,10 @@ class WrongLayout : public layout::Layout {
     for (const at::Tensor& one : gradients) one.div_(divisor);
   }
   std::vector<Held> tied() const {
-    return own_if([](const Held& one) { return one.placed->tied(); });
+    return model_.own_if([](const Held& one) { return one.placed->tied(); });
   }
   std::vector<Held> cut() const {
-    return own_if([this](const Held& one) { return tensors_.is_cut(one.name()); });
+    return model_.own_if([this](const Held& one) { return model_.is_cut(one); });
   }
 
   Mistake mistake_;

@@ -5,8 +5,8 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/broadcast.h"
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/replica.h"
 #include "strategies/parts/shard_sums.h"
 #include "strategies/pipeline/links.h"
 #include "strategies/pipeline/owned.h"

@@ -10,6 +10,7 @@ namespace dpbench::wrong {
 namespace tensor_mistakes {
 
 using namespace tensor;
+using layout::Held;
 
 enum class Mistake {
   none,
@@ -156,7 +157,7 @@ class WrongTensorParallel : public layout::Layout {
     const auto own = setup.workload.model(setup.init_seed);
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : replica_.trainable())
-      if (!tensors_.is_cut(name)) tensor.detach().copy_(own->named_parameters()[name]);
+      if (!model_.tensors.is_cut(name)) tensor.detach().copy_(own->named_parameters()[name]);
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
@@ -167,13 +168,13 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   at::Tensor forward(const Batch& mine) override {
-    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, tp_) : mine);
+    return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, axes_.tp) : mine);
   }
 
  protected:
   std::shared_ptr<const TensorSplit> make_exchange(const Options& options, int64_t tokens,
                                                    Phases* phases) const override {
-    return std::make_shared<WrongExchange>(tp_, options, tokens, phases, mistake_, *replica_.shared_model());
+    return std::make_shared<WrongExchange>(axes_.tp, options, tokens, phases, mistake_, *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -183,7 +184,7 @@ class WrongTensorParallel : public layout::Layout {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     if (is(Mistake::padding_counted))
       return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
-    return is(Mistake::loss_by_ranks) ? loss / tp_.size : loss;
+    return is(Mistake::loss_by_ranks) ? loss / axes_.tp.size : loss;
   }
 
   void sum_partial() const override {
@@ -194,29 +195,29 @@ class WrongTensorParallel : public layout::Layout {
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
-    const auto summed = own_if([&](const Held& one) {
-      const bool whole = is(Mistake::whole_gradients_summed) && !tensors_.is_cut(one.name());
-      return whole || (is_partial(one) && !skips(one.name()));
+    const auto summed = model_.own_if([&](const Held& one) {
+      const bool whole = is(Mistake::whole_gradients_summed) && !model_.is_cut(one);
+      return whole || (model_.is_partial(one) && !skips(one.name()));
     });
-    sum_over(tp_, gradients_of(summed), is(Mistake::whole_gradients_averaged) ? tp_.size : 1);
+    sum_over(axes_.tp, gradients_of(summed), is(Mistake::whole_gradients_averaged) ? axes_.tp.size : 1);
   }
 
   void average_over_replicas() const override {
     if (is(Mistake::replicas_not_averaged)) return;
     if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
-    sum_over(replicas_, gradients_of(trainable()), replicas_.size * tp_.size);
+    sum_over(axes_.replicas, gradients_of(model_.trainable()), axes_.replicas.size * axes_.tp.size);
   }
 
   void clip() const override {
     std::vector<at::Tensor> counted, copies;
     for (const auto& [name, tensor] : replica_.trainable()) {
-      const bool cut = tensors_.is_cut(name);
-      const bool counts = is(Mistake::cut_gradients_clipped_once)        ? tp_.rank == 0
+      const bool cut = model_.tensors.is_cut(name);
+      const bool counts = is(Mistake::cut_gradients_clipped_once)        ? axes_.tp.rank == 0
                           : is(Mistake::whole_gradients_clipped_by_each) ? true
-                                                                         : tp_.rank == 0 || cut;
+                                                                         : axes_.tp.rank == 0 || cut;
       (counts ? counted : copies).push_back(tensor.grad());
     }
-    clip_parts(counted, *clip_norm_, at::kCPU, {is(Mistake::clipped_by_rank) ? nullptr : tp_.group.get()}, copies);
+    clip_parts(counted, *clip_norm_, at::kCPU, {is(Mistake::clipped_by_rank) ? nullptr : axes_.tp.group.get()}, copies);
   }
 
   void load(const Snapshot& snapshot) override {
@@ -224,7 +225,7 @@ class WrongTensorParallel : public layout::Layout {
     if (!is(Mistake::loads_the_first_piece)) return;
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : replica_.trainable())
-      if (tensors_.is_cut(name) && tensor.dim() > 0) {
+      if (model_.tensors.is_cut(name) && tensor.dim() > 0) {
         const at::Tensor& whole = *find(snapshot.parameters, name);
         for (int64_t dim = 0; dim < whole.dim(); ++dim)
           if (whole.size(dim) != tensor.size(dim)) tensor.detach().copy_(whole.narrow(dim, 0, tensor.size(dim)));

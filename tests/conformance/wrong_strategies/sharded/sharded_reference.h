@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "strategies/api/strategy.h"
-#include "strategies/exchange/compat.h"
+#include "strategies/parts/compat.h"
 
 namespace dpbench::wrong {
 

@@ -6,9 +6,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "strategies/api/parts/flat.h"
 #include "strategies/dp/links.h"
 #include "strategies/dp/pieces.h"
-#include "strategies/parts/flat.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/data_parallel/dp_steps.h"
 

@@ -10,8 +10,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
 
+#include "strategies/api/parts/row_copies.h"
 #include "strategies/graphs/packed_rows.h"
-#include "strategies/parts/row_copies.h"
 
 namespace dpbench {
 namespace {

@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
 
+#include "strategies/api/parts/replica.h"
 #include "strategies/context/exchange.h"
-#include "strategies/parts/replica.h"
 #include "strategies/tensor/exchange.h"
 #include "strategies/tensor/tensors.h"
 #include "tests/unit/strategies/sharded/sharded_runs.h"

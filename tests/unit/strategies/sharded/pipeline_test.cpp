@@ -15,39 +15,12 @@
 
 #include "strategies/pipeline/stages.h"
 #include "tests/support/contains.h"
-#include "tests/unit/strategies/sharded/sharded_runs.h"
+#include "tests/unit/strategies/sharded/pipeline_steps.h"
 
 namespace dpbench {
 namespace {
 
-using namespace sharded_runs;
-
-struct Setting {
-  std::string name, workload, model;
-  int ranks;
-  int64_t micros;
-  Given params = {};
-};
-
-void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
-
-// Returns micro-batches of different samples; the last micro-batch is smaller.
-std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
-  std::vector<Batch> all;
-  for (int64_t k = 0; k < count; ++k) {
-    const int64_t rows = k + 1 == count ? 2 : 3, first = (step * count + k) * 3;
-    all.push_back(workload.batch(at::arange(first, first + rows)));
-  }
-  return all;
-}
-
-Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros) {
-  for (int64_t step = 0; step < 3; ++step) {
-    Phases phases;
-    strategy.step(step, micro_batches(workload, micros, step), phases);
-  }
-  return {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
-}
+using namespace pipeline_steps;
 
 class PipelineSteps : public testing::TestWithParam<Setting> {};
 
@@ -55,45 +28,30 @@ class PipelineSteps : public testing::TestWithParam<Setting> {};
 // exception: they are summed once over stages, not in each micro-batch.
 TEST_P(PipelineSteps, HaveTheBitsOfGradientAccumulationOnOneDevice) {
   const Setting& run = GetParam();
-  const auto workload = workload_registry().at(run.workload).make({.model = run.model});
-  Outcome expected;
-  expect_no_errors(on_ranks(1, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh(""), "ddp", *workload, {}, at::kFloat, {});
-    expected = after_steps(*strategy, *workload, run.micros);
-  }));
+  const auto workload = run.make_workload();
+  const Outcome expected = steps_on_one_device(run);
   expect_no_errors(on_ranks(run.ranks, [&](Rank& me) {
     const auto strategy =
         made_on(me.mesh("pp=" + std::to_string(run.ranks)), "pp", *workload, run.params, at::kFloat, {});
     const Outcome found = after_steps(*strategy, *workload, run.micros);
-    if (me.rank != 0) return;
-    expect_same_bits(expected, found, run.name);
+    if (me.rank == 0) expect_same_bits(expected, found, run.name);
   }));
 }
 
+constexpr const char* schedules[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"};
+
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
-    for (const int ranks : {2, 3, 4})
+  for (const std::string schedule : schedules)
+    for (const int ranks : {2, 3, 4}) {
+      const Given params = {{"schedule", schedule}, {"poison", "on"}};
+      const std::string name = schedule + "_" + std::to_string(ranks);
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
-        all.push_back({schedule + "_" + std::to_string(ranks) + "_" + std::to_string(micros),
-                       "gpt",
-                       "tiny-llama",
-                       ranks,
-                       micros,
-                       {{"schedule", schedule}, {"poison", "on"}}});
-  all.push_back({"interleaved", "gpt", "tiny-llama", 2, 4, {{"schedule", "interleaved"}}});
-  for (const int ranks : {2, 3})
-    for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
-      all.push_back({"zbv_" + std::to_string(ranks) + "_" + std::to_string(micros),
-                     "gpt",
-                     "tiny-llama",
-                     ranks,
-                     micros,
-                     {{"schedule", "zbv"}, {"poison", "on"}}});
+        all.push_back({name + "_" + std::to_string(micros), "gpt", "tiny-llama,dropout=0.1", ranks, micros, params});
+      all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 2 * ranks + 1, params});
+    }
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
-  all.push_back({"tied_integers", "gpt-exact", "", 3, 4, {}});
-  all.push_back({"integers", "gpt-exact-llama", "", 3, 4, {}});
-  all.push_back({"zbv_tied_integers", "gpt-exact", "", 2, 4, {{"schedule", "zbv"}}});
+  all.push_back({"integers_of_llama", "gpt-exact-llama", "", 3, 4, {}});
   all.push_back({"batch_norm", "convnet", "", 3, 4, {}});
   all.push_back({"own_cut", "convnet", "", 2, 3, {{"blocks", "1+4"}}});
   return all;
@@ -212,6 +170,82 @@ TEST(Pipeline, NamesTheActionThatFailed) {
     }
   });
   expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
+}
+
+// Makes pp on three ranks, of which rank 1 has other parameters. Returns its error.
+std::string error_of_rank_1_with(const Given& params) {
+  const auto workload = gpt();
+  return on_ranks(3, [&](Rank& me) { made_on(me.mesh("pp=3"), "pp", *workload, me.rank == 1 ? params : Given()); })
+      .at(1);
+}
+
+TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
+  expect_contains(error_of_rank_1_with({{"schedule", "gpipe"}}),
+                  {"pp: rank 1 of the axis pp has \"rank 0, action 3, 0F3 (stage 0, micro-batch 3)\"",
+                   "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
+  expect_contains(error_of_rank_1_with({{"schedule", "interleaved"}}), {"\"rank 0, action 3, 3F0 (stage 3"});
+  expect_contains(error_of_rank_1_with({{"microbatches", "2"}}), {"\"microbatches=2\"", "\"microbatches=1\""});
+  expect_contains(error_of_rank_1_with({{"blocks", "1+2+2"}}), {"\"blocks=1+2+2\"", "\"blocks=even\""});
+  EXPECT_EQ(error_of_rank_1_with({}), "");
+}
+
+// A send whose wait() throws once it has ended.
+class LostSend : public c10d::Work {
+ public:
+  explicit LostSend(c10::intrusive_ptr<c10d::Work> sent) : sent_(std::move(sent)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    sent_->wait(timeout);
+    throw std::runtime_error("the network is gone");
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> sent_;
+};
+
+// Loses each send that starts while `lost` is true.
+class LosingBackend : public ForwardingBackend {
+ public:
+  LosingBackend(c10::intrusive_ptr<c10d::Backend> inner, const bool& lost)
+      : ForwardingBackend(std::move(inner)), lost_(lost) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    WorkPtr work = call.run();
+    return lost_ && call.op == CollectiveOp::send ? WorkPtr(c10::make_intrusive<LostSend>(work)) : work;
+  }
+
+ private:
+  const bool& lost_;
+};
+
+TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
+  const auto workload = gpt("tiny-llama");
+  const auto errors = on_ranks(2, [&](Rank& me) {
+    bool lost = false;
+    const Mesh mesh = me.mesh("pp=2").with_groups([&](const std::string&, const auto& group) {
+      return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<LosingBackend>(inner, lost));
+      });
+    });
+    const auto strategy = made_on(mesh, "pp", *workload, {}, at::kFloat, {});
+    for (int64_t step = 0; step < 2; ++step) {
+      // In step 0, the rank also sends shapes, and waits for these sends within the action.
+      lost = step == 1 && me.rank == 0;
+      Phases phases;
+      strategy->step(step, micro_batches(*workload, 2, step), phases);
+    }
+  });
+  expect_contains(errors.at(0),
+                  {"pp: rank 0 of the axis pp, action 0SEND_F0 (stage 0, micro-batch 0)", "the network is gone"});
+}
+
+TEST(Pipeline, NamesTheTiedGradientAndTheBroadcastThatFailed) {
+  // The calls of rank 1 in a step: it receives the shape of an activation, then the activation, and sends its gradient.
+  // It receives and sends the gradient of the tied embedding, and broadcasts the shape of the loss and the loss.
+  expect_contains(error_of_call("pp", "pp=2", 3),
+                  {"pp: rank 1 of the axis pp, sum of the gradient of model.embed_tokens.weight: the network is gone"});
+  expect_contains(error_of_call("pp", "pp=2", 5),
+                  {"pp: rank 1 of the axis pp, broadcast of the loss: the network is gone"});
 }
 
 TEST(Pipeline, RefusesUnsupportedSettingsNamingTheParameter) {

@@ -14,21 +14,33 @@ inline std::unique_ptr<Workload> gpt(const std::string& model = "tiny") {
   return workload_registry().at("gpt").make({.model = model});
 }
 
-// Delays its rank by a random time before randomly chosen collectives, on average every third.
-class LateRank : public ForwardingBackend {
+// Sleeps for a random time in randomly chosen calls, on average in every third.
+class RandomSleep {
  public:
-  LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
-      : ForwardingBackend(std::move(inner)), drawn_(seed) {}
-
- protected:
-  WorkPtr around(Call call) override {
+  explicit RandomSleep(uint64_t seed) : drawn_(seed) {}
+  void operator()() {
     std::exponential_distribution<double> milliseconds(2);
     if (drawn_() % 3 == 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds(drawn_)));
-    return call.run();
   }
 
  private:
   std::mt19937_64 drawn_;
+};
+
+// Delays its rank before collectives.
+class LateRank : public ForwardingBackend {
+ public:
+  LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
+      : ForwardingBackend(std::move(inner)), sleep_(seed) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    sleep_();
+    return call.run();
+  }
+
+ private:
+  RandomSleep sleep_;
 };
 
 // Returns the mesh with delays: ranks reach their collectives late, and the collectives themselves start late.

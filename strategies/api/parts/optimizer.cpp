@@ -1,4 +1,4 @@
-#include "strategies/parts/optimizer.h"
+#include "strategies/api/parts/optimizer.h"
 
 #include <algorithm>
 #include <unordered_map>

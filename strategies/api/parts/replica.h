@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/api/parts/optimizer.h"
+#include "strategies/api/parts/row_copies.h"
 #include "strategies/api/strategy.h"
-#include "strategies/parts/optimizer.h"
-#include "strategies/parts/row_copies.h"
 
 namespace dpbench {
 

@@ -1,4 +1,4 @@
-#include "strategies/exchange/collectives.h"
+#include "strategies/api/parts/collectives.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,7 +10,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "strategies/exchange/compat.h"
+#include "strategies/parts/compat.h"
 #include "workloads/api/tensor_split.h"
 
 namespace dpbench {

@@ -1,4 +1,4 @@
-#include "strategies/exchange/share.h"
+#include "strategies/parts/share.h"
 
 #include <stdexcept>
 #include <string>

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "strategies/api/parts/optimizer.h"
+#include "strategies/api/parts/replica.h"
 #include "strategies/api/trained.h"
-#include "strategies/parts/optimizer.h"
-#include "strategies/parts/replica.h"
 
 namespace dpbench {
 

@@ -12,7 +12,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/exchange/collectives.h"
+#include "strategies/api/parts/collectives.h"
 
 #ifndef DPBENCH_TYPED_ACTIVATIONS
 #ifdef NDEBUG

@@ -1,4 +1,4 @@
-#include "strategies/parts/row_copies.h"
+#include "strategies/api/parts/row_copies.h"
 
 #include <algorithm>
 #include <cstring>

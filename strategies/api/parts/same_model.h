@@ -3,7 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/replica.h"
 
 namespace dpbench {
 

@@ -1,12 +1,12 @@
-#include "strategies/parts/trained.h"
+#include "strategies/api/parts/trained.h"
 
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "strategies/exchange/broadcast.h"
-#include "strategies/parts/same_model.h"
+#include "strategies/api/parts/broadcast.h"
+#include "strategies/api/parts/same_model.h"
 
 namespace dpbench {
 

@@ -1,4 +1,4 @@
-#include "strategies/parts/flat.h"
+#include "strategies/api/parts/flat.h"
 
 #include <algorithm>
 

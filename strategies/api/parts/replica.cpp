@@ -1,4 +1,4 @@
-#include "strategies/parts/replica.h"
+#include "strategies/api/parts/replica.h"
 
 #include <optional>
 #include <stdexcept>

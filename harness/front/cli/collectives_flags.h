@@ -1,0 +1,49 @@
+// The flags of `dpbench collectives`. The program dpbench-micro, which the command runs, parses the same flags.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/front/cli/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dpbench {
+
+enum class CollectiveName { allreduce, reduce, reduce_scatter, allgather, broadcast, alltoall, sendrecv, barrier };
+template <>
+inline constexpr auto enum_names<CollectiveName> = std::to_array<std::string_view>(
+    {"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier"});
+
+enum class ElementName { f32, f64, bf16, i32, i64 };
+template <>
+inline constexpr auto enum_names<ElementName> = std::to_array<std::string_view>({"f32", "f64", "bf16", "i32", "i64"});
+
+enum class ReductionName { sum, max, min, product };
+template <>
+inline constexpr auto enum_names<ReductionName> = std::to_array<std::string_view>({"sum", "max", "min", "product"});
+
+// Largest --world: products of more ranks' values would overflow.
+inline constexpr int most_world = 64;
+
+struct CollectivesOptions {
+  std::vector<CollectiveName> collectives{};  // empty: all, and in dpbench-micro its other benchmarks too
+  std::vector<ElementName> dtypes{ElementName::f32};
+  std::vector<ReductionName> ops{ReductionName::sum};
+  bool in_place = false;                // true: the collectives that work both ways are measured in place too
+  bool pairs = false;                   // true: only sends between each two ranks are measured
+  std::vector<int> worlds{};            // empty: 2, or all ranks of an outside launcher
+  std::vector<std::string> backends{};  // empty: all that support the device
+  bool cuda = false;
+  int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
+  Form output = Form::table;
+};
+
+void add_collectives_flags(CLI::App& app, CollectivesOptions& o);
+
+}  // namespace dpbench

@@ -1,0 +1,93 @@
+#include "harness/front/text/fold.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr size_t gap = 2, indent = 2;
+constexpr size_t least_text = 24;  // least width of a wrapped column of text; in less room it moves to the next line
+
+struct Extent {
+  size_t full = 0;   // width of the column's widest cell
+  size_t least = 0;  // width to which its cells can be wrapped
+};
+
+// Where a column stands in each row: the line, and the position and width in it.
+struct Place {
+  size_t line = 0, start = 0, width = 0;
+};
+
+std::vector<Extent> extents_of(const std::vector<Cells>& rows, const std::vector<bool>& right) {
+  std::vector<Extent> extents(rows.empty() ? 0 : rows.front().size());
+  for (const Cells& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      extents[i].full = std::max(extents[i].full, display_width(row[i]));
+      for (const auto& word : split(row[i], ' ')) extents[i].least = std::max(extents[i].least, display_width(word));
+    }
+  for (size_t i = 0; i < extents.size(); ++i)
+    extents[i].least = right[i] ? extents[i].full : std::min(extents[i].full, std::max(extents[i].least, least_text));
+  return extents;
+}
+
+// Places the columns in order, each beside the one before it if it fits there.
+std::vector<Place> places_of(const std::vector<Extent>& extents, size_t width) {
+  std::vector<Place> places;
+  Place next;
+  for (const auto& [full, least] : extents) {
+    if (!places.empty() && next.start + least > width) next = {.line = next.line + 1, .start = indent};
+    next.width = std::min(full, std::max(least, width - std::min(width, next.start)));
+    places.push_back(next);
+    next.start += next.width + gap;
+  }
+  return places;
+}
+
+std::vector<std::string> wrapped(const std::string& text, size_t width) {
+  if (display_width(text) <= width) return {text};
+  std::vector<std::string> lines(1);
+  for (const auto& word : split(text, ' ')) {
+    if (!lines.back().empty() && display_width(lines.back()) + 1 + display_width(word) > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+  }
+  return lines;
+}
+
+std::string row_text(const Cells& row, const std::vector<Place>& places, const std::vector<bool>& right) {
+  std::vector<std::string> lines;
+  size_t top = 0;  // first of the lines that the current place's columns share
+  for (size_t i = 0; i < row.size(); ++i) {
+    const Place& place = places[i];
+    if (i > 0 && place.line != places[i - 1].line) top = lines.size();
+    const auto parts = wrapped(row[i], place.width);
+    lines.resize(std::max(lines.size(), top + parts.size()));
+    for (size_t k = 0; k < parts.size(); ++k) {
+      std::string& line = lines[top + k];
+      const size_t start = place.start + (right[i] ? place.width - display_width(parts[k]) : 0);
+      line.append(start - std::min(start, display_width(line)), ' ');
+      line += parts[k];
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string line = lines[i].substr(0, lines[i].find_last_not_of(' ') + 1);
+    if (i == 0 || !line.empty()) text += (i == 0 ? "" : "\n") + line;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> folded_rows(const std::vector<Cells>& rows, const std::vector<bool>& right, size_t width) {
+  const auto places = places_of(extents_of(rows, right), width > 0 ? width : std::numeric_limits<size_t>::max());
+  std::vector<std::string> texts;
+  for (const Cells& row : rows) texts.push_back(row_text(row, places, right));
+  return texts;
+}
+
+}  // namespace dpbench

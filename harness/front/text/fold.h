@@ -1,0 +1,16 @@
+// Lays out the rows of a table in aligned columns. Folds rows that are wider than the output.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace dpbench {
+
+// Returns the text of each row, without a newline at its end. Columns set in `right` are right-aligned; the others are
+// text. If the table is wider than `width` (0: no limit), columns that do not fit stand on lines of their own below,
+// indented, and long text wraps under itself. Right-aligned cells, which hold figures, and single words never wrap.
+std::vector<std::string> folded_rows(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right,
+                                     size_t width);
+
+}  // namespace dpbench

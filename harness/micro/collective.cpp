@@ -1,0 +1,116 @@
+#include "harness/micro/collective.h"
+
+#include <array>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+namespace dpbench::micro {
+namespace {
+
+using TensorList = std::vector<at::Tensor>;
+
+double one_share(double) { return 1; }
+double share_of_others(double n) { return (n - 1) / n; }
+
+void run_allreduce(Call& call) {
+  TensorList tensors{call.output};
+  c10d::AllreduceOptions options;
+  options.reduceOp = call.reduction;
+  call.backend->allreduce(tensors, options)->wait();
+}
+
+void run_reduce(Call& call) {
+  TensorList tensors{call.output};
+  c10d::ReduceOptions options;
+  options.reduceOp = call.reduction;
+  call.backend->reduce(tensors, options)->wait();
+}
+
+void run_reduce_scatter(Call& call) {
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = call.reduction;
+  call.backend->_reduce_scatter_base(call.output, call.input, options)->wait();
+}
+
+void run_allgather(Call& call) { call.backend->_allgather_base(call.output, call.input, {})->wait(); }
+
+void run_broadcast(Call& call) {
+  TensorList tensors{call.output};
+  call.backend->broadcast(tensors, {})->wait();
+}
+
+void run_alltoall(Call& call) {
+  std::vector<int64_t> even;
+  call.backend->alltoall_base(call.output, call.input, even, even, {})->wait();
+}
+
+int previous_of(int rank, int world) { return (rank + world - 1) % world; }
+
+// Every rank sends to the next one and receives from the previous one. NCCL needs both calls in one group.
+void run_sendrecv(Call& call) {
+  const int rank = call.backend->getRank(), world = call.backend->getSize();
+  TensorList sent{call.input}, received{call.output};
+  const bool grouped = call.backend->supportsCoalescing();
+  if (grouped) call.backend->startCoalescing();
+  const auto send = call.backend->send(sent, (rank + 1) % world, 0);
+  const auto receive = call.backend->recv(received, previous_of(rank, world), 0);
+  if (grouped) {
+    call.backend->endCoalescing()->wait();
+  } else {
+    send->wait();
+    receive->wait();
+  }
+}
+
+void run_barrier(Call& call) { call.backend->barrier({})->wait(); }
+
+at::Tensor everything_reduced(const Inputs& inputs, int64_t all, int) { return inputs.reduced(0, all); }
+
+// Returns the concatenation of elements [from, from + count) of all ranks.
+at::Tensor of_all_ranks(const Inputs& inputs, int64_t from, int64_t count) {
+  TensorList parts;
+  for (int rank = 0; rank < inputs.world; ++rank) parts.push_back(inputs.of(rank, from, count));
+  return at::cat(parts);
+}
+
+const std::array<Collective, 8> all_collectives = {
+    {{CollectiveName::allreduce, Roles::one, false, true, [](double n) { return 2 * (n - 1) / n; }, run_allreduce,
+      everything_reduced},
+     {CollectiveName::reduce, Roles::one, false, true, one_share, run_reduce,
+      [](const Inputs& inputs, int64_t all, int rank) { return rank == 0 ? inputs.reduced(0, all) : at::Tensor(); }},
+     {CollectiveName::reduce_scatter, Roles::whole_to_part, true, true, share_of_others, run_reduce_scatter,
+      [](const Inputs& inputs, int64_t all, int rank) {
+        return inputs.reduced(rank * (all / inputs.world), all / inputs.world);
+      }},
+     {CollectiveName::allgather, Roles::part_to_whole, true, false, share_of_others, run_allgather,
+      [](const Inputs& inputs, int64_t all, int) { return of_all_ranks(inputs, 0, all / inputs.world); }},
+     {CollectiveName::broadcast, Roles::one, false, false, one_share, run_broadcast,
+      [](const Inputs& inputs, int64_t all, int) { return inputs.of(0, 0, all); }},
+     {CollectiveName::alltoall, Roles::two, true, false, share_of_others, run_alltoall,
+      [](const Inputs& inputs, int64_t all, int rank) {
+        return of_all_ranks(inputs, rank * (all / inputs.world), all / inputs.world);
+      }},
+     {CollectiveName::sendrecv, Roles::two, false, false, one_share, run_sendrecv,
+      [](const Inputs& inputs, int64_t all, int rank) { return inputs.of(previous_of(rank, inputs.world), 0, all); }},
+     {CollectiveName::barrier, Roles::one, false, false, one_share, run_barrier,
+      [](const Inputs&, int64_t, int) { return at::Tensor(); }}}};
+
+}  // namespace
+
+const Collective& collective_of(CollectiveName name) { return all_collectives.at(static_cast<size_t>(name)); }
+
+Call new_call(const Collective& collective, const Inputs& inputs, int64_t all, bool in_place,
+              const c10::intrusive_ptr<c10d::Backend>& backend, at::Device device) {
+  const auto options = at::TensorOptions().dtype(element_type(inputs.dtype).scalar).device(device);
+  const int64_t part = all / inputs.world;
+  const at::Tensor whole = at::empty(all, options);
+  Call call{backend, whole, whole, inputs.reduction()};
+  if (collective.roles == Roles::two) call.output = at::empty(all, options);
+  if (!collective.has_in_place()) return call;
+  at::Tensor& own_part = collective.roles == Roles::part_to_whole ? call.input : call.output;
+  own_part = in_place ? whole.narrow(0, backend->getRank() * part, part) : at::empty(part, options);
+  return call;
+}
+
+}  // namespace dpbench::micro

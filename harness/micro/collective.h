@@ -1,0 +1,43 @@
+// The collectives that dpbench-micro measures: their tensors, calls, exact results and bandwidths.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "harness/micro/inputs.h"
+
+namespace dpbench::micro {
+
+// One rank's call of a collective.
+struct Call {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  at::Tensor input, output;  // may share memory
+  c10d::ReduceOp reduction;
+};
+
+// A rank's tensors: one that is input and output; an input and an output of equal size; or a whole tensor and this
+// rank's one of `world` equal parts of it. Only the last two can be measured in place and out of place.
+enum class Roles { one, two, part_to_whole, whole_to_part };
+
+// The parameter `all` of the functions is the number of elements of the whole tensor.
+struct Collective {
+  CollectiveName name;
+  Roles roles;
+  bool in_parts;  // the whole tensor has a part for each rank
+  bool reduces;
+  double (*bus_share)(double world);
+  void (*start_and_wait)(Call& call);
+  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);  // undefined if the rank has no output
+
+  bool has_in_place() const { return roles == Roles::part_to_whole || roles == Roles::whole_to_part; }
+};
+
+const Collective& collective_of(CollectiveName name);
+
+// Returns a call with new tensors on the device.
+Call new_call(const Collective& collective, const Inputs& inputs, int64_t all, bool in_place,
+              const c10::intrusive_ptr<c10d::Backend>& backend, at::Device device);
+
+}  // namespace dpbench::micro

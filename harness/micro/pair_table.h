@@ -1,0 +1,28 @@
+// Prints the measurements of pairs of ranks as matrices: a row for each sender, a column for each receiver.
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+namespace dpbench::micro {
+
+class PairTable {
+ public:
+  explicit PairTable(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
+
+  void add(const benchmark::BenchmarkReporter::Run& run);
+  void print(std::ostream& out) const;
+
+ private:
+  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // by sender and receiver
+
+  std::vector<std::string> hosts_;       // name of each rank's host
+  std::map<std::string, Cells> worlds_;  // by backend and world, as in the benchmarks' names
+};
+
+}  // namespace dpbench::micro

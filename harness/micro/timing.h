@@ -1,0 +1,28 @@
+// Timing that several benchmarks share.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace dpbench::micro {
+
+// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
+inline int64_t iterations_of(int64_t bytes) {
+  return std::clamp<int64_t>((64 << 20) / std::max<int64_t>(bytes, 1), 5, 200);
+}
+
+template <class Work>
+double seconds_of(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+inline double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace dpbench::micro

@@ -1,0 +1,33 @@
+// The collectives of a profile: how many a step calls, how long they take, and how long a rank waits in them for other
+// ranks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "harness/report/figures/spans.h"
+#include "harness/report/record/case.h"
+#include "harness/worker/measure/collective_watch.h"
+#include "strategies/api/mesh.h"
+
+namespace dpbench {
+
+inline int64_t ns_of(Phases::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+// The times of the profiled steps on this rank, in nanoseconds of the phases' clock.
+struct StepTimes {
+  std::vector<int64_t> begins = {};
+  Spans blocked = {};  // spans in which the thread that runs the steps was in the communication phase
+};
+
+// Fills the record's figures of the collectives that this rank called in the profiled steps, and charges waiting to its
+// own phase. mesh: its process groups do not log collectives. common_clock: all ranks share a clock. Collective: every
+// rank must call it.
+void describe_collectives(const std::deque<CollectiveLog::Call>& seen, const StepTimes& times, const Mesh& mesh,
+                          at::Device device, bool common_clock, RankRecord& record);
+
+}  // namespace dpbench

@@ -1,0 +1,228 @@
+"""The titles of charts: each says in one sentence what its chart shows. An empty message leaves the chart its neutral
+title: the intervals do not let the run tell, or the cases do not compare."""
+import math
+import statistics
+
+import words
+from data import Interval, ceiling, speedup_over
+
+MOST_NAMES = 3
+MEMORY_ERROR = 0.01  # of host memory, as in harness/report/answer/members.cpp
+UNDECIDED = "no difference that this run can tell"
+
+
+def name(case):
+    return words.short(case.series, 24)
+
+
+def who(cases, of):
+    """Returns the names of cases, or their number if they are many of the cases `of`."""
+    if len(cases) <= MOST_NAMES:
+        return words.listed([name(case) for case in cases])
+    return f"all {len(of)} series" if len(cases) == len(of) else f"{len(cases)} of {len(of)} series"
+
+
+def capital(sentence):
+    return sentence[:1].upper() + sentence[1:] if sentence.startswith("all ") else sentence
+
+
+def largest_world(cases):
+    """Returns the cases of the largest measured world."""
+    measured = [case for case in cases if not case.projected]
+    return [case for case in measured if case.world == max(each.world for each in measured)]
+
+
+def may_rank(cases):
+    """True if cases come from one run, compute the same, and have intervals that cover the variation between launches.
+    """
+    return (len({case.run.id for case in cases}) == 1 and all(case.computes_as_baseline for case in cases) and
+            all(case.summary["interval"] == "launches" for case in cases))
+
+
+def leaders(spans):
+    """Returns the cases that may be best: those whose interval overlaps the best one's. `spans`: {case: Interval}."""
+    best = max(spans.values(), key=lambda span: span.middle, default=None)
+    return [case for case, span in spans.items() if span.high >= best.low]
+
+
+def speeds(cases):
+    """Returns {case: Interval}: speed-ups in pairs of blocks if all cases have them, otherwise throughputs."""
+    if all(case.is_baseline or case.derived.get("speedup_low") for case in cases):
+        return {case: case.speedup for case in cases}
+    return {case: case.rows_per_s for case in cases}
+
+
+def throughput(cases, base):
+    at = largest_world(cases)
+    if not at or not may_rank(at):
+        return ""
+    place = f"at world {at[0].world}"
+    if len(at) > 1:
+        best = leaders(speeds(at))
+        if len(best) > 1:
+            return capital(f"{who(best, at)} {place}: {UNDECIDED}")
+        return f"{name(best[0])} is fastest {place}: {words.significant(best[0].rows_per_s.middle)} samples/s"
+    if base is None or base is at[0] or not may_rank([base, *at]):
+        return ""
+    return f"{name(at[0])} {place} is {words.interval(speedup_over(at[0], base), 'x')} of {name(base)}"
+
+
+def efficiency(cases, base):
+    """Reads the largest world whose replicas have cores of their own; without one, the share of the cores' ceiling."""
+    free = [case for case in cases if 1 < case.world == ceiling(base, case.world)]
+    at = largest_world(free or cases)
+    if not at or at[0].world == 1 or not may_rank([base, *at]):
+        return ""
+    limit = ceiling(base, at[0].world)
+    spans = {case: speedup_over(case, base).scaled(100 / limit) for case in at}
+    best = leaders(spans)
+    place = f"at world {at[0].world}"
+    if max(spans[case].high for case in best) >= 100:
+        verb = "loses" if len(best) == 1 else "lose"
+        return capital(f"{who(best, at)} {verb} nothing {place} that this run can tell")
+    ideal = "linear" if limit == at[0].world else "the cores' ceiling"
+    if len(best) == 1:
+        return f"{name(best[0])} keeps {words.interval(spans[best[0]], ' %', digits=2)} of {ideal} {place}"
+    low, high = min(spans[case].low for case in best), max(spans[case].high for case in best)
+    return capital(f"{who(best, at)} keep {low:.0f} to {high:.0f} % of {ideal} {place}")
+
+
+def against_baseline(cases, base):
+    at = largest_world(cases)
+    if not may_rank([base, *at]):
+        return ""
+    spans = {case: speedup_over(case, base) for case in at}
+    above = [case for case, span in spans.items() if span.low > 1]
+    below = [case for case, span in spans.items() if span.high < 1]
+    place = f"than {name(base)} at world {at[0].world}"
+    if above:
+        return capital(f"{who(above, at)} faster {place}") + (f"; {who(below, at)} slower" if below else "")
+    if below:
+        return capital(f"{who(below, at)} slower {place}")
+    return capital(f"{who(at, at)} at world {at[0].world}: {UNDECIDED}")
+
+
+def shares(case, phase):
+    """Returns the share of a phase in the step of each launch, in percent."""
+    launches = [[rank["phases_ns"] for rank in launch["ranks"]] for launch in case.raw.get("launches") or []]
+    known = [ranks for ranks in launches if ranks and all(ranks)] or [[case.phases]]
+    return [100 * sum(rank.get(phase, 0) for rank in ranks) / (sum(sum(rank.values()) for rank in ranks) or 1)
+            for ranks in known]
+
+
+def parts(cases):
+    """Says how much of a step is exposed communication, or else the part that is largest in every case."""
+    at = largest_world(cases)
+    largest = {max(case.phases, key=case.phases.get) for case in at}
+    phases = {"communication"} if any(case.phases.get("communication") for case in at) else largest
+    if len(phases) > 1 or "graph" in largest:  # a recorded step has only the phase "graph"
+        return ""
+    (phase,) = phases
+    found = [round(share) for case in at for share in shares(case, phase)]
+    takes = f"takes {words.from_to(found)} % of a step at world {at[0].world}"
+    if phase == "communication":
+        return f"Exposed communication {takes}"
+    return f"{phase.capitalize()} {takes}, the largest part"
+
+
+def spread(quartiles):
+    """`quartiles`: the lower and upper quartile of each case's samples, in percent from its median."""
+    most = max(max(-low, high) for low, high in quartiles)
+    return f"Half of each case's samples are within {math.ceil(most) if most > 1 else 1} % of its median"
+
+
+def memory(spans, of="memory"):
+    """Says which case needs least. `spans`: {case: Interval in MiB}. Compares cases of the largest world that run the
+    most processes, because a process with all replicas does not compare with a rank."""
+    place = max((case.world, case.raw["processes"]) for case in spans)
+    at = {case: span for case, span in spans.items() if (case.world, case.raw["processes"]) == place}
+    if len(at) < 2 or len({case.run.id for case in at}) > 1 or not all(case.computes_as_baseline for case in at):
+        return ""
+    best = leaders({case: Interval(-span.middle, -span.high, -span.low) for case, span in at.items()})
+    if len(best) > 1:
+        return capital(f"{who(best, at)} at world {place[0]}: no difference in {of} that this run can tell")
+    return f"{name(best[0])} needs least {of} at world {place[0]}: {at[best[0]].middle:,.0f} MiB"
+
+
+def peak_memory(spans):
+    """`spans`: {case: Interval over launches}. Host memory needs three launches and reports of version 1.4 or later."""
+    for case in spans:
+        own = all(rank.get("own_rss_bytes") for launch in case.raw["launches"] for rank in launch["ranks"])
+        if case.device != "cuda" and (len(case.peaks) < 3 or not own):
+            return ""
+    return memory({case: span if case.device == "cuda" else
+                   Interval(span.middle, min(span.low, (1 - MEMORY_ERROR) * span.middle),
+                            max(span.high, (1 + MEMORY_ERROR) * span.middle))
+                   for case, span in spans.items()})
+
+
+def loss(curves):
+    """`curves`: for each training, the losses of its steps. One training a line: compares no lines."""
+    falling = [curve for curve in curves if curve[-1] < curve[0]]
+    if len(falling) < len(curves):
+        return f"The loss of {len(curves) - len(falling)} of {len(curves)} trainings does not fall"
+    ends, starts = [curve[-1] for curve in curves], [curve[0] for curve in curves]
+    return f"Loss falls to {words.from_to(ends)}, from {words.from_to(starts)}"
+
+
+def accuracy(trainings):
+    """`trainings`: the key `training` of each case."""
+    wanted = {training["target_accuracy"] for training in trainings}
+    if len(wanted) > 1 or None in wanted:
+        last = [next(value for value in reversed(training["accuracy"]) if value is not None) for training in trainings]
+        return f"Accuracy reaches {words.from_to(last)}"
+    able = sum(training["time_to_accuracy_s"] is not None for training in trainings)
+    return f"{able} of {len(trainings)} trainings reached an accuracy of {words.significant(wanted.pop())}"
+
+
+def history(lines):
+    """`lines`: for each series, its cases from the oldest run to the newest."""
+    if any(case.summary["interval"] != "launches" for cases in lines for case in cases):
+        return ""
+    ends = [(cases[0], cases[-1]) for cases in lines]
+    changed = [(first, last) for first,
+               last in ends if first.step_ns.high < last.step_ns.low or last.step_ns.high < first.step_ns.low]
+    place = f"at world {lines[0][0].world}"
+    if not changed:
+        return f"No change {place} that these runs can tell"
+    if len(changed) > 1:
+        return f"{len(changed)} of {len(lines)} series changed {place} since their first run"
+    first, last = changed[0]
+    ratio = last.step_ns.middle / first.step_ns.middle
+    difference = f"{100 * abs(ratio - 1):.0f} % {'more' if ratio > 1 else 'less'}"
+    return f"A step of {name(last)} {place} takes {difference} time than in its first run"
+
+
+def repeated(times):
+    """`times`: {arm: [us of each repetition]}."""
+    return len(times) > 1 and all(len(values) > 1 for values in times.values())
+
+
+def latency(sizes):
+    """`sizes`: {bytes: {arm: [us of each repetition]}}. A copy in memory (memcpy) does not compete."""
+    sizes = {size: {arm: values for arm, values in times.items() if arm != "memcpy"} for size, times in sizes.items()}
+    arms = sorted({arm for times in sizes.values() for arm in times})
+    several_worlds = len({arm.partition(", ")[2] for arm in arms}) > 1  # an arm is "shm" or "shm, world 2"
+    if several_worlds or not all(map(repeated, sizes.values())):
+        return ""
+    firsts = []
+    for times in sizes.values():
+        best = min(times, key=lambda arm: statistics.median(times[arm]))
+        if all(max(times[best]) < min(values) for arm, values in times.items() if arm != best):
+            firsts.append(best)
+    if not firsts:
+        return f"{words.listed(arms)}: {UNDECIDED}"
+    best = max(sorted(set(firsts)), key=firsts.count)
+    wins = firsts.count(best)
+    others = [arm for arm in arms if arm != best]
+    first = "fastest" if len(others) > 1 else f"faster than {others[0]}"
+    return f"{best} is {first} at {'every size' if wins == len(sizes) else f'{wins} of {len(sizes)} sizes'}"
+
+
+def bandwidth(sizes):
+    size = max(sizes)
+    times = sizes[size]
+    if not repeated(times) or len(times) > MOST_NAMES:
+        return ""
+    reached = [f"{arm} {words.from_to([size / us / 1e3 for us in values])}" for arm, values in times.items()]
+    return f"{words.size(size)}: {', '.join(reached)} GB/s"

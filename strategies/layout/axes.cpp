@@ -1,0 +1,43 @@
+#include "strategies/layout/axes.h"
+
+#include "workloads/base/error.h"
+
+namespace dpbench::layout {
+namespace {
+
+Axis all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  if (!group) return {.name = world_axis};
+  return {.name = world_axis, .group = group, .rank = group->getRank(), .size = group->getSize()};
+}
+
+}  // namespace
+
+Axes::Axes(const Mesh& mesh)
+    : world(all_ranks(mesh.group())),
+      replicas(mesh.axis("dp")),
+      cp(mesh.axis("cp")),
+      pp(mesh.axis("pp")),
+      tp(mesh.axis("tp")),
+      ep(mesh.axis("ep")) {}
+
+bool Axes::choose_shard(const Mesh& mesh, const Options& options) {
+  const fsdp::Options& sharded = *options.sharded;
+  const bool no_axis = mesh.axis("shard").size == 1;
+  if (sharded.reshard == fsdp::Reshard::shard && world.size > 1 && no_axis)
+    throw UsageError(options.name + ".reshard=shard needs a mesh with an axis shard, such as --mesh dp=2,shard=2");
+  if (options.shards_over_dp) {
+    const std::string name = fsdp::shard_axis(mesh.shape(), sharded.reshard);
+    shard = name == world_axis ? world : mesh.axis(name);
+    replicas = mesh.axis(fsdp::replica_axis(mesh.shape(), sharded.reshard));
+  } else if (no_axis && !sharded.gathered && !sharded.reduced) {
+    if (sharded.find_unused || sharded.reduce_each_micro)
+      throw UsageError(options.name + "." + (sharded.find_unused ? "find_unused=on" : "sync=each") +
+                       " needs a mesh with an axis shard");
+    return false;
+  } else {
+    shard = mesh.axis("shard");
+  }
+  return true;
+}
+
+}  // namespace dpbench::layout

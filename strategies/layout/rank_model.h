@@ -1,0 +1,78 @@
+// The part of a model that one rank of a layout stores. The model is divided over pp into stages, over tp and ep into
+// pieces of tensors, and over shard into rows of these pieces.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strategies/api/parts/replica.h"
+#include "strategies/fsdp/units.h"
+#include "strategies/layout/axes.h"
+#include "strategies/layout/options.h"
+#include "strategies/pipeline/stages.h"
+#include "strategies/tensor/tensors.h"
+
+namespace dpbench::layout {
+
+// A parameter of this rank. stored: the parameter itself, or this rank's rows of it. `stored` also holds the gradient.
+struct Held {
+  const pipeline::Placed* placed;
+  at::Tensor stored;
+  const std::string& name() const { return placed->name; }
+};
+// Returns the gradients of these parameters, without undefined ones.
+std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters);
+
+struct RankModel {
+  // Broadcasts rank 0's model, cuts the replica's model, and frees what other ranks store. Collective. Throws
+  // UsageError if the model cannot be divided as the mesh and the options ask.
+  RankModel(const Mesh& mesh, const Options& options, const Replica& replica, const std::vector<int>& rank_of_stages);
+  // `own` has pointers into `parameters`.
+  RankModel(const RankModel&) = delete;
+  RankModel& operator=(const RankModel&) = delete;
+
+  template <class Predicate>
+  std::vector<Held> own_if(const Predicate& predicate) const {
+    std::vector<Held> all;
+    std::ranges::copy_if(own, std::back_inserter(all), predicate);
+    return all;
+  }
+  std::vector<Held> trainable() const {
+    return own_if([](const Held& one) { return one.placed->tensor.requires_grad(); });
+  }
+  bool is_cut(const Held& one) const { return tensors.is_cut(one.name()); }
+  bool is_partial(const Held& one) const { return tensors.is_partial(one.name(), options.tensor.sequence); }
+  bool is_expert(const Held& one) const { return experts.is_cut(one.name()); }
+  int rank_of(int stage) const { return stages[static_cast<size_t>(stage)].rank; }
+  // Returns the rank on the axis pp whose copy of a tensor enters norms and checkpoints: that of the tensor's first
+  // stage.
+  int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
+  // True if this rank's elements of a parameter enter norms and checkpoints. False if another rank of pp, tp or ep has
+  // the same elements and counts them: on pp the owner, and on tp and ep, if the parameter is whole, the first rank.
+  bool counts(const Held& one) const;
+  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // ranks on the axis pp that have the tensor
+  bool is_mine(const pipeline::Placed& one) const;
+  // rank_piece() returns this rank's piece of a whole tensor; stored_part() returns the part of that piece which this
+  // rank stores.
+  at::Tensor rank_piece(const std::string& name, const at::Tensor& whole) const;
+  at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
+  void clear_gradients();
+
+  const Options& options;
+  const Replica& replica;
+  Axes axes;
+  std::vector<pipeline::Stage> stages;
+  tensor::CutTensors tensors, experts;  // tensors that are cut over tp, and over ep
+  std::vector<pipeline::Placed> parameters, buffers;
+  std::optional<fsdp::Units> units;  // units of sharded parameters; nullopt: not sharded
+  std::vector<Held> own;             // parameters of this rank's stages, including frozen ones
+
+ private:
+  void shard(const Axis& between);
+  void keep_own();
+};
+
+}  // namespace dpbench::layout

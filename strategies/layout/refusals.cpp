@@ -1,0 +1,55 @@
+#include "strategies/layout/refusals.h"
+
+#include <algorithm>
+
+#include "workloads/base/error.h"
+
+namespace dpbench::layout {
+
+TensorPlan checked_tensor_plan(const Model& model, const Axis& tp, const tensor::Options& options) {
+  if (tp.size == 1) return {};
+  TensorPlan plan = model.tensor_plan(tp.size);
+  if (plan.cuts.empty()) throw UsageError(options.owner + ": this model has no layers that can be divided among ranks");
+  if (options.sequence && plan.tokens == 0)
+    throw UsageError(options.owner + ".sequence=on: the activations of this model have no sequence that can be cut");
+  return plan;
+}
+
+TensorPlan checked_expert_plan(const Model& model, const Axis& ep, const std::string& owner) {
+  if (ep.size == 1) return {};
+  TensorPlan plan;
+  plan.cuts = model.expert_plan(ep.size).cuts;
+  if (plan.cuts.empty()) throw UsageError(owner + ": this model has no experts, as --model experts=4 has");
+  return plan;
+}
+
+void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options) {
+  const auto statistic =
+      std::ranges::find_if(buffers, [](const pipeline::Placed& one) { return one.tensor.is_floating_point(); });
+  if (options.pipeline.microbatches > 1 && statistic != buffers.end())
+    throw UsageError(options.name + ".microbatches=" + std::to_string(options.pipeline.microbatches) +
+                     ": the model's " + statistic->name +
+                     " may be a statistic of a whole micro-batch, as BatchNorm's is. Use --accumulate instead");
+}
+
+void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& options) {
+  const int cp = axes.cp.size, tp = axes.tp.size;
+  if (cp == 1) return;
+  const SequencePlan plan = model.sequence_plan();
+  if (plan.tokens == 0) throw UsageError(options.name + ": this model has no sequence that can be cut, as cp does");
+  const std::string ranks = " for the " + std::to_string(cp) + " ranks of cp";
+  if (plan.tokens < cp)
+    throw UsageError(options.name + ": a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks);
+  if (options.tensor.sequence && plan.tokens / cp < tp)
+    throw UsageError(options.name + ".sequence=on: a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks +
+                     " and the " + std::to_string(tp) + " ranks of tp");
+  // Under tp a rank has whole groups of query heads with their key and value head, unless there are fewer key and value
+  // heads than ranks.
+  const bool grouped = plan.kv_heads >= tp;
+  const int64_t heads = grouped ? plan.kv_heads / tp * (plan.heads / plan.kv_heads) : plan.heads / tp;
+  if (options.context.kind == context::Kind::ulysses && heads < cp)
+    throw UsageError(options.name + ".kind=ulysses: " + std::to_string(heads) + " attention heads" + ranks +
+                     ". Use kind=ring");
+}
+
+}  // namespace dpbench::layout

@@ -1,0 +1,37 @@
+// The training state of a layout: read as whole tensors or as the parts that each rank stores, and set from whole
+// tensors.
+#pragma once
+
+#include <vector>
+
+#include "strategies/api/parts/optimizer.h"
+#include "strategies/api/state_part.h"
+#include "strategies/layout/rank_model.h"
+
+namespace dpbench::layout {
+
+class TrainingState {
+ public:
+  // optimizer: steps what this rank stores of the model.
+  TrainingState(RankModel& model, const Optimizer& optimizer, const OptimizerSpec& spec)
+      : model_(model), optimizer_(optimizer), slots_(state_slots(spec)) {}
+
+  // These functions implement the functions of Strategy with the same names; optimizer_state() implements state().
+  NamedTensors parameters();
+  NamedTensors gradients();
+  NamedTensors buffers();
+  NamedTensors optimizer_state();
+  std::vector<StatePart> stored_parts();
+  KeptTensors kept_tensors() const;
+  // Sets what this rank stores. whole: all tensors of the model and the optimizer.
+  void set(const Snapshot& whole);
+
+ private:
+  NamedTensors step_counts(const NamedTensors& state);
+
+  RankModel& model_;
+  const Optimizer& optimizer_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace dpbench::layout

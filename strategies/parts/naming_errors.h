@@ -1,0 +1,34 @@
+// Names the part of a step in which an error occurred.
+#pragma once
+
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+// Returns call(). An error that it throws gets a message that begins with what(), but keeps the type that marks it as
+// an out-of-memory error. UsageErrors pass unchanged.
+template <class What, class Call>
+auto naming_errors(const What& what, const Call& call) -> decltype(call()) {
+  const auto named = [&](const char* message) { return what() + ": " + message; };
+  try {
+    return call();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw OutOfHostMemory(what());
+  } catch (const c10::OutOfMemoryError& error) {
+    throw c10::OutOfMemoryError(named(error.what_without_backtrace()));
+  } catch (const c10::Error& error) {
+    throw c10::Error(named(error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(named(error.what()));
+  }
+}
+
+}  // namespace dpbench

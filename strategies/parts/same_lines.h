@@ -1,0 +1,22 @@
+// Compares lists of text lines between ranks, such as descriptions of their models or schedules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace dpbench {
+
+// The first line in which two lists differ; "nothing more" for the list that has ended.
+struct DifferentLine {
+  std::string mine, of_rank0;
+};
+
+// Compares this rank's lines with those of the group's rank 0. Returns nullopt if they are equal. Collective.
+std::optional<DifferentLine> different_line(c10d::ProcessGroup& group, const std::vector<std::string>& lines,
+                                            at::Device device);
+
+}  // namespace dpbench

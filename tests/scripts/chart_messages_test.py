@@ -1,0 +1,252 @@
+"""Tests the titles of charts on hand-made cases: each says what the intervals let the run tell, and nothing else."""
+import pathlib
+import sys
+import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+
+import data
+import messages
+import sample_runs
+from data import Interval
+
+MIB = 1 << 20
+
+
+def timed(strategy, world, speedup, half=0.02, **more):
+    """Returns a proven case that is `speedup` times as fast as one device, plus or minus `half`, in pairs of blocks."""
+    made = sample_runs.case(strategy, world=world, step_ns=1e6 * world / speedup, checks=[sample_runs.check()],
+                            means="batch mean")
+    if strategy != "cpu":
+        made["derived"] |= {"speedup": speedup, "speedup_low": speedup - half, "speedup_high": speedup + half}
+    return made | more
+
+
+def cases_of(*made, cores=64):
+    report = sample_runs.report([timed("cpu", 1, 1), *made])
+    report["env"]["cpu"]["usable"] = cores
+    cases = data.Run(report).cases
+    data.label(cases)
+    return cases
+
+
+def throughput(*made, **more):
+    cases = cases_of(*made, **more)
+    return messages.throughput(cases, cases[0])
+
+
+def efficiency(*made, **more):
+    cases = cases_of(*made, **more)
+    return messages.efficiency(cases, cases[0])
+
+
+def against_baseline(*made):
+    cases = cases_of(*made)
+    return messages.against_baseline(cases[1:], cases[0])
+
+
+class Speed(unittest.TestCase):
+    def test_the_fastest_of_the_largest_world_is_named_if_its_interval_is_above_all_others(self):
+        self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("zero1", 2, 1.6), timed("dp", 1, 0.9)),
+                         "ddp is fastest at world 2: 109,000 samples/s")
+
+    def test_strategies_with_overlapping_intervals_are_not_ranked(self):
+        self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("zero1", 2, 1.67), timed("dp", 2, 1.2)),
+                         "ddp and zero1 at world 2: no difference that this run can tell")
+        many = [timed(name, 2, 1.7) for name in ("a", "b", "c", "d")]
+        self.assertEqual(throughput(*many), "All 4 series at world 2: no difference that this run can tell")
+        self.assertEqual(throughput(*many, timed("dp", 2, 1)),
+                         "4 of 5 series at world 2: no difference that this run can tell")
+
+    def test_a_single_strategy_is_compared_with_one_device(self):
+        self.assertEqual(throughput(timed("ddp", 2, 1.66, 0.05)), "ddp at world 2 is 1.66x (1.61 to 1.71) of cpu")
+
+    def test_a_projection_is_neither_fastest_nor_the_largest_world(self):
+        self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("dp", 2, 1), timed("ddp", 64, 50, projected=True)),
+                         "ddp is fastest at world 2: 109,000 samples/s")
+
+    def test_nothing_is_said_of_cases_that_do_not_compare(self):
+        good = timed("zero1", 2, 1.6)
+        few = timed("ddp", 2, 1.7)
+        few["stats"]["step_time_ns"]["interval"] = "samples"
+        for other in (timed("ddp", 2, 1.7, checks=[]), timed("ddp", 2, 1.7, means="local"), few):
+            self.assertEqual([throughput(good, other), efficiency(good, other), against_baseline(good, other)],
+                             ["", "", ""])
+        two_runs = cases_of(good) + cases_of(timed("ddp", 2, 1.7))[1:]
+        two_runs[-1].run.id = "another"
+        self.assertEqual(messages.throughput(two_runs, two_runs[0]), "")
+
+    def test_without_pairs_of_blocks_throughputs_are_compared(self):
+        old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]  # ± 4 % of the step time
+        for each in old:
+            del each["derived"]["speedup_low"], each["derived"]["speedup_high"]
+        self.assertEqual(throughput(*old), "ddp is fastest at world 2: 109,000 samples/s")
+        self.assertEqual(throughput(old[0], timed("zero1", 2, 1.6)),
+                         "ddp and zero1 at world 2: no difference that this run can tell")
+
+
+class Efficiency(unittest.TestCase):
+    def test_the_best_strategy_keeps_a_share_of_linear_with_its_interval(self):
+        self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.2)),
+                         "ddp keeps 83 % (80 to 86) of linear at world 2")
+
+    def test_strategies_that_tie_share_one_range(self):
+        self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
+                         "ddp and dp keep 78 to 86 % of linear at world 2")
+
+    def test_a_strategy_whose_interval_reaches_linear_loses_nothing(self):
+        self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
+                         "ddp loses nothing at world 2 that this run can tell")
+        self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
+                         "ddp and dp lose nothing at world 2 that this run can tell")
+
+    def test_worlds_whose_replicas_share_cores_count_only_if_there_are_no_others(self):
+        crowded = timed("ddp", 4, 1.5, 0.02)
+        self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), crowded, cores=2),
+                         "ddp keeps 83 % (80 to 86) of linear at world 2")
+        self.assertEqual(efficiency(crowded, cores=2), "ddp keeps 75 % (74 to 76) of the cores' ceiling at world 4")
+
+
+class Baseline(unittest.TestCase):
+    def test_strategies_are_faster_or_slower_than_one_device_only_beyond_their_intervals(self):
+        slow, even = timed("dp", 2, 0.9), timed("zero1", 2, 1.01)
+        self.assertEqual(against_baseline(timed("ddp", 2, 1.7), slow, even),
+                         "ddp faster than cpu at world 2; dp slower")
+        self.assertEqual(against_baseline(slow, even), "dp slower than cpu at world 2")
+        self.assertEqual(against_baseline(even, timed("ddp", 2, 0.99)),
+                         "zero1 and ddp at world 2: no difference that this run can tell")
+
+
+class Parts(unittest.TestCase):
+    @staticmethod
+    def split(strategy, *launches, world=2):
+        """Returns a case with a launch for each of the given times of phases, in percent."""
+        made = timed(strategy, world, 1)
+        made["launches"] = [{"ranks": [{"phases_ns": phases}]} for phases in launches]
+        made["phases"]["mean_step_ns"] = {phase: sum(each[phase] for each in launches) for phase in launches[0]}
+        return made
+
+    def test_the_share_of_exposed_communication_is_a_range_over_strategies_and_launches(self):
+        ddp = self.split("ddp", {"forward": 90, "communication": 10}, {"forward": 86, "communication": 14})
+        zero1 = self.split("zero1", {"forward": 60, "communication": 40})
+        alone = self.split("dp", {"forward": 10, "communication": 90}, world=1)
+        self.assertEqual(messages.parts(cases_of(ddp, zero1, alone)[1:]),
+                         "Exposed communication takes 10 to 40 % of a step at world 2")
+
+    def test_without_communication_the_largest_part_is_named_if_it_is_the_same_in_all_cases(self):
+        one, two = self.split("ddp", {"forward": 30, "backward": 70}), self.split("dp", {"forward": 40, "backward": 60})
+        self.assertEqual(messages.parts(cases_of(one, two)[1:]),
+                         "Backward takes 60 to 70 % of a step at world 2, the largest part")
+        self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
+
+    def test_nothing_is_said_of_the_parts_of_a_recorded_step(self):
+        self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
+
+    def test_the_spread_of_samples_is_that_of_the_widest_case(self):
+        self.assertEqual(messages.spread([(-1, 2.1), (-6.2, 3)]),
+                         "Half of each case's samples are within 7 % of its median")
+        self.assertEqual(messages.spread([(-0.1, 0.2)]), "Half of each case's samples are within 1 % of its median")
+
+
+class Memory(unittest.TestCase):
+    @staticmethod
+    def sized(strategy, *sizes, own=True, **more):
+        """Returns a case with a launch for each peak in MiB."""
+        made = timed(strategy, 2, 1) | {"processes": 2} | more
+        key = "peak_device_bytes" if made["device"] == "cuda" else "own_rss_bytes" if own else "peak_rss_bytes"
+        made["launches"] = [{"ranks": [{"peak_device_bytes": 0, "samples_ns": [], key: size * MIB}]} for size in sizes]
+        return made
+
+    @staticmethod
+    def said(*made):
+        cases = cases_of(*made)[1:]
+        return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
+                                     for case in cases for sizes in [[size / MIB for size in case.peaks]]})
+
+    def test_the_least_memory_is_named_beyond_the_spread_of_launches_and_the_error_of_host_memory(self):
+        self.assertEqual(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
+                         "fsdp needs least memory at world 2: 98 MiB")
+        tie = "fsdp and ddp at world 2: no difference in memory that this run can tell"
+        self.assertEqual(self.said(self.sized("fsdp", 97, 98, 121), self.sized("ddp", 120, 121, 122)), tie)
+        self.assertEqual(self.said(self.sized("fsdp", 100, 100, 100), self.sized("ddp", 101, 101, 101)), tie)
+
+    def test_a_process_with_all_replicas_is_not_compared_with_a_rank(self):
+        self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
+
+    def test_nothing_is_said_of_few_launches_nor_of_memory_that_includes_the_library(self):
+        self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
+        self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
+
+    def test_a_gpu_needs_one_launch(self):
+        self.assertEqual(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
+                         "fsdp needs least memory at world 2: 98 MiB")
+
+    def test_equal_tensors_are_no_difference(self):
+        spans = {case: Interval(8, 8, 8) for case in cases_of(self.sized("ddp", 1), self.sized("fsdp", 1))[1:]}
+        self.assertEqual(messages.memory(spans, "tensor memory"),
+                         "ddp and fsdp at world 2: no difference in tensor memory that this run can tell")
+
+
+class Training(unittest.TestCase):
+    def test_the_loss_falls_or_does_not(self):
+        self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 0.26]]), "Loss falls to 0.26 to 0.28, from 2.3 to 2.5")
+        self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 2.4]]), "The loss of 1 of 2 trainings does not fall")
+
+    def test_the_trainings_that_reached_the_target_are_counted(self):
+        reached = {"accuracy": [0.7, 0.9], "target_accuracy": 0.88, "time_to_accuracy_s": 12}
+        missed = reached | {"accuracy": [0.7, None], "time_to_accuracy_s": None}
+        self.assertEqual(messages.accuracy([reached, missed]), "1 of 2 trainings reached an accuracy of 0.88")
+        self.assertEqual(messages.accuracy([each | {"target_accuracy": None} for each in (reached, missed)]),
+                         "Accuracy reaches 0.7 to 0.9")
+
+
+class History(unittest.TestCase):
+    @staticmethod
+    def line(strategy, *speeds, interval="launches"):
+        cases = [cases_of(timed(strategy, 2, speed))[1] for speed in speeds]  # ± 4 % of the step time
+        for case in cases:
+            case.summary["interval"] = interval
+        return cases
+
+    def test_a_change_is_one_beyond_both_intervals(self):
+        same, slower = self.line("dp", 1, 1.05, 0.97), self.line("ddp", 1, 0.5, 0.8)
+        faster = self.line("zero1", 1, 1.25)
+        self.assertEqual(messages.history([same]), "No change at world 2 that these runs can tell")
+        self.assertEqual(messages.history([same, slower]),
+                         "A step of ddp at world 2 takes 25 % more time than in its first run")
+        self.assertEqual(messages.history([faster]),
+                         "A step of zero1 at world 2 takes 20 % less time than in its first run")
+        self.assertEqual(messages.history([same, slower, faster]),
+                         "2 of 3 series changed at world 2 since their first run")
+
+    def test_nothing_is_said_without_intervals_over_launches(self):
+        self.assertEqual(messages.history([self.line("ddp", 1, 0.5, interval="samples")]), "")
+
+
+class Collectives(unittest.TestCase):
+    SIZES = {1000: {"shm": [1, 2], "gloo": [3, 4], "memcpy": [0.1, 0.1]},
+             10**8: {"shm": [1e4, 1.1e4], "gloo": [9e3, 1.2e4], "memcpy": [1e4, 1e4]}}
+
+    def test_the_fastest_backend_is_counted_where_its_repetitions_do_not_overlap_others(self):
+        self.assertEqual(messages.latency(self.SIZES), "shm is faster than gloo at 1 of 2 sizes")
+        self.assertEqual(messages.latency({1000: self.SIZES[1000]}), "shm is faster than gloo at every size")
+        three = self.SIZES[1000] | {"nccl": [5, 6]}
+        self.assertEqual(messages.latency({1000: three}), "shm is fastest at every size")
+        self.assertEqual(messages.latency({10**8: self.SIZES[10**8]}),
+                         "gloo and shm: no difference that this run can tell")
+
+    def test_bandwidths_of_the_largest_size_are_ranges_over_repetitions(self):
+        self.assertEqual(messages.bandwidth(self.SIZES), "100 MB: shm 9.1 to 10, gloo 8.3 to 11, memcpy 10 GB/s")
+
+    def test_different_worlds_are_not_compared(self):
+        self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 4": [3, 4]}}), "")
+        self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 2": [3, 4]}}),
+                         "shm, world 2 is faster than gloo, world 2 at every size")
+
+    def test_nothing_is_said_of_single_repetitions(self):
+        once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
+        self.assertEqual([messages.latency(once), messages.bandwidth(once)], ["", ""])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,44 @@
+// Tests that naming an error keeps its kind.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/exception_text.h"
+#include "strategies/parts/naming_errors.h"
+#include "tests/support/contains.h"
+
+namespace dpbench {
+namespace {
+
+// Calls `fail`. Checks the message of its named error and whether it is an out-of-memory error.
+template <class Fail>
+void expect_named(const Fail& fail, const std::vector<std::string>& parts, bool memory) {
+  try {
+    naming_errors([] { return std::string("the place"); }, fail);
+    ADD_FAILURE() << "no error";
+  } catch (const std::exception& error) {
+    expect_contains(message_of(error), parts);
+    EXPECT_EQ(message_of(error).find("the place: "), 0u) << message_of(error);
+    EXPECT_EQ(out_of_memory(error), memory) << message_of(error);
+  }
+}
+
+TEST(NamingErrors, KeepsOutOfMemoryErrorsRecognisable) {
+  expect_named([] { throw std::bad_alloc(); }, {"out of host memory"}, true);
+  expect_named([] { throw c10::OutOfMemoryError("no more"); }, {"no more"}, true);
+  expect_named([] { at::empty({int64_t{1} << 60}, at::kByte); }, {"can't allocate memory"}, true);
+  expect_named([] { TORCH_CHECK(false, "other"); }, {"other"}, false);
+  expect_named([] { throw std::runtime_error("other"); }, {"other"}, false);
+}
+
+TEST(NamingErrors, LeavesUsageErrorsUnchanged) {
+  try {
+    naming_errors([] { return std::string("the place"); }, [] { throw UsageError("wrong flag"); });
+    ADD_FAILURE() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "wrong flag");
+  }
+}
+
+}  // namespace
+}  // namespace dpbench

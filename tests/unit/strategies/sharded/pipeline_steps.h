@@ -1,0 +1,55 @@
+// Takes the same steps on a pipeline and, as accumulation of the same micro-batches, on one device.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "tests/unit/strategies/sharded/sharded_runs.h"
+
+namespace dpbench::pipeline_steps {
+
+using namespace sharded_runs;
+
+struct Setting {
+  std::string name, workload, model;
+  int ranks;
+  int64_t micros;
+  Given params = {};
+
+  std::unique_ptr<Workload> make_workload() const { return workload_registry().at(workload).make({.model = model}); }
+};
+
+inline void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
+
+// Returns micro-batches of different samples; the last micro-batch is smaller.
+inline std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
+  std::vector<Batch> all;
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t rows = k + 1 == count ? 2 : 3, first = (step * count + k) * 3;
+    all.push_back(workload.batch(at::arange(first, first + rows)));
+  }
+  return all;
+}
+
+inline Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros) {
+  for (int64_t step = 0; step < 3; ++step) {
+    Phases phases;
+    strategy.step(step, micro_batches(workload, micros, step), phases);
+  }
+  return {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
+}
+
+inline Outcome steps_on_one_device(const Setting& run) {
+  const auto workload = run.make_workload();
+  Outcome outcome;
+  expect_no_errors(on_ranks(1, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh(""), "ddp", *workload, {}, at::kFloat, {});
+    outcome = after_steps(*strategy, *workload, run.micros);
+  }));
+  return outcome;
+}
+
+}  // namespace dpbench::pipeline_steps
