@@ -167,9 +167,10 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // For a strategy that frees model parameters during a step: returns the most bytes that the model's parameters and
-  // the outputs of all-gathers in flight occupy together when the step computes a loss or calls a collective. Returns
-  // nullopt if the strategy frees no model parameters with these values of Params.
+  // For a strategy that frees model parameters during a step: returns the most bytes that KeptTensors::parameters (a
+  // rank's shards), the model's parameters and the outputs of all-gathers in flight occupy together when the step
+  // computes a loss or calls a collective. Returns nullopt if the strategy frees no model parameters with these values
+  // of Params.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // bytes that a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =

@@ -194,8 +194,8 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   return all;
 }
 
-// Returns the peak bytes of gathered parameters. While a unit computes, the root unit is whole and the next `prefetch`
-// units are being gathered. Earlier units are whole only if they are not freed.
+// Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
+// is whole and the next `prefetch` units are being gathered. Earlier units are whole only if they are not freed.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -216,9 +216,13 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options.reshard));
   const int ranks_backward = options.reshard == Reshard::shard ? size_of(query.mesh, "shard") : ranks;
   const bool again = options.reshard != Reshard::off;
-  int64_t kept = whole(plan.root), most = gathered(plan.root, ranks);
+  const auto shards = [&](const PlannedUnit& unit) {
+    return shard_bytes(unit.parameters, ranks, [&](const at::Tensor& one) { return query.stored(one); });
+  };
+  int64_t kept = whole(plan.root), most = gathered(plan.root, ranks), stored = shards(plan.root);
   for (int64_t i = 0; i < count; ++i) {
     const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
+    stored += shards(unit);
     const bool begun = i > 0 && options.prefetch > 0;  // true if the gather began while the previous unit computed
     if (!begun) most = std::max(most, kept + gathered(unit, ranks));
     if (again && options.prefetch == 0) most = std::max(most, kept + gathered(unit, ranks_backward));
@@ -228,7 +232,7 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
     else
       kept += whole(unit);
   }
-  return most;
+  return stored + most;
 }
 
 }  // namespace dpbench::fsdp

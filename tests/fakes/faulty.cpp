@@ -119,6 +119,12 @@ void reverse_order(torch::nn::Module& layer) {
   for (auto item = items.rbegin(); item != items.rend(); ++item) ordered.insert(item->key(), item->value());
 }
 
+// Exchanges two blocks of the same shape: fsdp then gathers two units of one size in another order.
+void swap_blocks(const Model& model) {
+  auto& blocks = const_cast<std::vector<Block>&>(model.blocks());
+  std::swap(blocks.at(1), blocks.at(2));
+}
+
 void alter_model(Model& model, const std::string& fault) {
   const auto parameters = model.parameters();
   const auto replace = [&](const at::Tensor& value) { at::Tensor(parameters.front()).set_data(value); };
@@ -128,6 +134,8 @@ void alter_model(Model& model, const std::string& fault) {
     reverse_order(*model.children().at(0));
   else if (fault == "other-shape")
     replace(at::zeros({3, 3}));
+  else if (fault == "swapped-units")
+    swap_blocks(model);
   else if (fault == "other-dtype")
     replace(parameters.front().detach().to(at::kDouble));
   else

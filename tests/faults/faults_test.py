@@ -176,6 +176,19 @@ class Faults(FaultyRuns):
                 self.failed("other-unit", r"rank 0 .*allgather of (\d+) Float.* rank 1 .*allgather of (?!\1 )", strategy="faulty-fsdp", backend=backend, step=0,
                             flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
 
+    def test_a_rank_of_fsdp_with_swapped_units_of_equal_size_gives_a_wrong_case(self):
+        """Both ranks call the same collectives with the same sizes, so only values show the other order."""
+        parameters = r"equal-parameters .*rank 1 has \w+.* rank 0"
+        gradient = r"gradient-meaning .*hidden[23]\.weight.*rank 1"
+        for check, backend, words in (("off", "shm", parameters), ("off", "gloo", parameters),
+                                      ("auto", "shm", gradient)):
+            with self.subTest(check=check, backend=backend):
+                case = self.run_fault("swapped-units", strategy="faulty-fsdp", backend=backend, check=check, step=0,
+                                      flags=("--scale", "4", "--launches", "1", "--samples", "1", "--steps", "20"),
+                                      code=1, within=(20, 20))
+                self.assertEqual(case["status"], "wrong")
+                self.assertRegex(case["reason"], words)
+
     def on_gpt(self, run, strategy, fault, words, *flags, **how):
         self.workload = ("--workload", "gpt", "--model", "tiny")
         run(fault, words, strategy=strategy, flags=flags, **how)

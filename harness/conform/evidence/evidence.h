@@ -59,7 +59,8 @@ struct Evidence {
   // Bytes of the model's parameters and of the outputs of all-gathers in flight, at the moment when their sum was
   // largest. They are measured at every loss and collective of a step.
   int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
-  std::string error;  // message of the exception that ended the scenario early; empty if none
+  int64_t stored_parameter_bytes = 0;  // most bytes of KeptTensors::parameters after a step: the rank's shards
+  std::string error;                   // message of the exception that ended the scenario early; empty if none
   // True if the error is a UsageError or Unavailable (the strategy does not support the scenario), or if the backend
   // lacks an operation.
   bool refused = false;

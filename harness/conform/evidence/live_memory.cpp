@@ -9,16 +9,6 @@
 namespace dpbench {
 namespace {
 
-// Returns the bytes of memory that a model's parameters occupy; parameters that are freed at the moment occupy none.
-int64_t parameter_memory(const torch::nn::Module& model) {
-  std::set<const void*> seen;
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : model.parameters())
-    if (parameter.has_storage() && seen.insert(parameter.storage().unsafeGetStorageImpl()).second)
-      bytes += static_cast<int64_t>(parameter.storage().nbytes());
-  return bytes;
-}
-
 // Wraps the Work of an all-gather and calls end() once it has been waited for or is destroyed.
 class GatherWork : public c10d::Work {
  public:
@@ -77,12 +67,21 @@ class MeasuringBackend : public ForwardingBackend {
 
 }  // namespace
 
+int64_t memory_of(const std::vector<at::Tensor>& tensors) {
+  std::set<const void*> seen;
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.has_storage() && seen.insert(tensor.storage().unsafeGetStorageImpl()).second)
+      bytes += static_cast<int64_t>(tensor.storage().nbytes());
+  return bytes;
+}
+
 void LiveMemory::measure() {
   if (!in_step_) return;
   const std::lock_guard lock(mutex_);
   const auto model = model_.lock();
   if (!model) return;
-  const LiveBytes now{.parameters = parameter_memory(*model), .gathers = *gathers_};
+  const LiveBytes now{.parameters = memory_of(model->parameters()), .gathers = *gathers_};
   if (now.all() > most_.all()) most_ = now;
 }
 

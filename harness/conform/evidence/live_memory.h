@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <torch/nn/module.h>
 
 #include "harness/conform/evidence/forwarding_backend.h"
 
 namespace dpbench {
+
+// Returns the bytes of memory of these tensors. Tensors that share memory count once; freed tensors occupy none.
+int64_t memory_of(const std::vector<at::Tensor>& tensors);
 
 struct LiveBytes {
   int64_t parameters = 0, gathers = 0;

@@ -266,11 +266,18 @@ class Driver {
     const StepResult result = strategy.step(step, micro, phases);
     live_.in_step(false);
     for (const auto& recorder : recorders_) recorder->step_returned();
+    if (bench_.strategy.live_parameters) measure_stored(strategy);
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
     copy_all(strategy, result, seen);
     seen.collectives = stop_recording();
     evidence_.steps.push_back(std::move(seen));
+  }
+
+  void measure_stored(Strategy& strategy) {
+    std::vector<at::Tensor> stored;
+    for (const auto& [name, tensor] : strategy.kept_tensors().parameters) stored.push_back(tensor);
+    evidence_.stored_parameter_bytes = std::max(evidence_.stored_parameter_bytes, memory_of(stored));
   }
 
   static void copy_all(Strategy& strategy, const StepResult& result, StepEvidence& seen) {

@@ -88,18 +88,20 @@ std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query) {
   const size_t units = division.spans.size();
   // Bytes of each unit, without and with the padding of a gather. The last entry is for the shared parameters.
   std::vector<int64_t> whole(units + 1, 0), gathered(units + 1, 0);
+  int64_t shards = 0;
   for (size_t p = 0; p < division.parameters.size(); ++p) {
     const at::Tensor& one = division.parameters[p];
     const auto element = static_cast<int64_t>(c10::elementSize(query.stored(one)));
     whole[division.unit[p]] += one.numel() * element;
-    gathered[division.unit[p]] += sharded::padded_for(one, ranks).numel() * element;
+    const int64_t padded = sharded::padded_for(one, ranks).numel() * element;
+    gathered[division.unit[p]] += padded, shards += padded / ranks;
   }
   int64_t most = std::max(gathered[units], whole[units] + gathered[0]);
   for (size_t u = 0; u + 1 < units; ++u) {
     most = std::max(most, whole[units] + whole[u] + gathered[u + 1]);
     most = std::max(most, whole[units] + whole[u + 1] + gathered[u]);
   }
-  return std::max(most, whole[units] + whole[units - 1]);
+  return shards + std::max(most, whole[units] + whole[units - 1]);
 }
 
 }  // namespace dpbench::wrong

@@ -249,6 +249,18 @@ void free_one_unit_late(ShardedParts& parts) {
   };
 }
 
+// A mistake: each rank's rows are a view of a whole tensor, whose memory stays.
+void keep_rows_as_views(ShardedParts& parts) {
+  parts.clear = [right = parts.clear](ShardedRun& run) {
+    right(run);
+    for (ShardedParameter& parameter : run.parameters) {
+      const int64_t rows = parameter.shard.size(0);
+      const at::Tensor mine = run.empty_whole(parameter.shard).narrow(0, rows * run.shard.rank, rows);
+      parameter.shard = mine.copy_(parameter.shard);
+    }
+  };
+}
+
 // Gathers two units ahead instead of one.
 void gather_one_unit_too_far_ahead(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
@@ -314,6 +326,8 @@ std::vector<Mutant> sharded_mutants() {
       {"units-never-freed", "live-parameters", "not freed", freeing(free_nothing_after_forward), "gpt", 2},
       {"units-freed-just-before-the-loss", "live-parameters", "not freed", freeing(free_all_before_the_loss), "gpt", 2},
       {"units-freed-one-unit-late", "live-parameters", "not freed", freeing(free_one_unit_late), "gpt", 2},
+      {"rows-kept-as-views-of-whole-tensors", "live-parameters", "keeps whole parameters", freeing(keep_rows_as_views),
+       "gpt", 2},
       {"one-unit-gathered-too-far-ahead", "live-parameters", "too far ahead", freeing(gather_one_unit_too_far_ahead),
        "gpt", 2},
       {"sharded-reference", "", "", made([](ShardedParts&) {})},

@@ -108,8 +108,8 @@ struct ShardedOptions {
 // Returns a registration named "sharded-reference" for a strategy of these parts.
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
-// Formula for StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory. It counts the
-// shared parameters, one whole unit, and one unit that is being gathered.
+// Formula for StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory. It counts a
+// rank's shards, the shared parameters, one whole unit, and one unit that is being gathered.
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {

@@ -138,6 +138,12 @@ class ShardedReference : public Strategy {
           result.emplace_back(item.key(), run_.parts.reported(run_, parameter, parameter.shard));
     return result;
   }
+  KeptTensors kept_tensors() override {
+    KeptTensors kept;
+    for (const ShardedParameter& parameter : run_.parameters)
+      kept.parameters.emplace_back(parameter.name, parameter.shard);
+    return kept;
+  }
   NamedTensors buffers() override { return named_buffers(*run_.model); }
   NamedTensors gradients() override {
     const at::NoGradGuard no_grad;
