@@ -71,7 +71,8 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
     run(state, replica, phases, passes, update);
   } else {
     if (!state.graph) {
-      state.graph = recorder_->record([&] {
+      // Copies passes and update, because a recorder may call the function again in later steps, as that of tests does.
+      state.graph = recorder_->record([this, &state, &replica, passes, update] {
         Phases none;
         run(state, replica, none, passes, update);
       });

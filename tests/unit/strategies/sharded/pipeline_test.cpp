@@ -48,7 +48,8 @@ std::vector<Setting> settings() {
       const std::string name = schedule + "_" + std::to_string(ranks);
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
         all.push_back({name + "_" + std::to_string(micros), "gpt", "tiny-llama,dropout=0.1", ranks, micros, params});
-      all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 2 * ranks + 1, params});
+      // The mean over a power of two micro-batches is exact.
+      all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 8, params});
     }
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
   all.push_back({"integers_of_llama", "gpt-exact-llama", "", 3, 4, {}});
