@@ -327,6 +327,7 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-right-sequence", none, "", "", sequence),
       mutant("tensor-right-chunks", none, "", "", chunks),
       mutant("tensor-right-integers", none, "", "", sequence, "gpt-exact"),
+      mutant("tensor-right-integers-on-four-ranks", none, "", "", {}, "gpt-exact", "tp=4", "heads=6"),
       mutant("tensor-right-shared-heads", none, "", "", {}, "gpt", "tp=3", "tiny-llama"),
       on_grid("tensor-right-on-a-grid", none, "", ""),
   };
