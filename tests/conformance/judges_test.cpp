@@ -13,6 +13,7 @@
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judge_course.h"
 #include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/output_pattern.h"
 #include "harness/conform/judging.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "tests/support/contains.h"
@@ -220,6 +221,30 @@ TEST_F(ConformanceChecks, NameTheElementsThatAreWrong) {
   expect(likely([](const at::Tensor& w) { w.flatten().slice(0, 0, w.size(1) + 1).add_(0.5); }),
          "only everything before index [1, 1] is wrong");
   expect(likely([](const at::Tensor& w) { w[0][1] += 0.5, w[1][0] += 0.3; }), "only 2 of ");
+}
+
+TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
+  const at::Tensor tokens = at::tensor({1, 2, 3, 4, 5, 2, 7, 8, 9}, at::kLong).view({3, 3});
+  const at::Tensor due = at::ones({3, 3, 4});
+  const auto pattern = [&](const std::function<void(at::Tensor)>& change) {
+    const at::Tensor found = due.clone();
+    change(found);
+    return output_pattern(found, due, tokens, 1e-9);
+  };
+  EXPECT_EQ(pattern([](const at::Tensor&) {}), "");
+  EXPECT_EQ(pattern([](at::Tensor x) { x[0].slice(0, 1).add_(1), x[1].slice(0, 2).add_(1); }),
+            "each sample is wrong from the token 2 on, if it has it");
+  EXPECT_EQ(pattern([](at::Tensor x) { x[1].add_(1); }), "only samples 1 of 3 are wrong");
+  EXPECT_EQ(pattern([](at::Tensor x) { x[0].add_(1), x[2].add_(1); }), "only samples 0, 2 of 3 are wrong");
+  EXPECT_EQ(pattern([](at::Tensor x) { x.slice(1, 1).add_(1); }), "only indices 1 to 2 of dimension 1 are wrong");
+  EXPECT_EQ(pattern([](at::Tensor x) { x.select(2, 3).fill_(NAN); }), "only index 3 of dimension 2 is wrong");
+  EXPECT_EQ(pattern([](at::Tensor x) { x.add_(1); }), "");
+}
+
+TEST_F(ConformanceChecks, NameTheSamplesWhoseOutputsAreWrong) {
+  step(1).output = step(1).output.clone();
+  step(1).output[0].add_(1);
+  EXPECT_TRUE(mentions(row("output-value").likely, {"only samples 0 of", "are wrong: samples of another rank"}));
 }
 
 TEST_F(ConformanceChecks, FailForARelativeErrorOfOneInABillion) {

@@ -51,14 +51,15 @@ class GptExact : public Gpt {
   double world_;
 };
 
-// Returns a variant of gpt-exact. sizes: additional sizes of the model, in the format of the flag --model.
+// Returns a variant of gpt-exact. sizes: additional sizes of the model, in the format of the flag --model. Sizes in
+// WorkloadOptions::model come after them.
 WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
   return {.name = name,
           .summary = summary,
           .scaling = Scaling::weak,
           .batch = 2,
           .make = [sizes](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
-            return std::make_unique<GptExact>(options, sizes);
+            return std::make_unique<GptExact>(options, sizes + (options.model.empty() ? "" : ",") + options.model);
           },
           .probe = true};
 }

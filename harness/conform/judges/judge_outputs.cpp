@@ -8,6 +8,7 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/output_pattern.h"
 
 namespace dpbench {
 namespace {
@@ -50,7 +51,11 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   if (std::ranges::any_of(trial.bench.strategy.axes, stores_rows))
     return "parameters that were gathered wrongly, freed too early or stale, samples of another rank, or the wrong "
            "dropout mask or mode";
-  return "samples of another rank or replica, or the wrong model, dropout mask or mode";
+  const bool shares = trial.ranks.size() > static_cast<size_t>(trial.world());  // several ranks compute one replica
+  return std::string("samples of another rank or replica, or the wrong model, dropout mask or mode") +
+         (shares ? ", or between the ranks of one replica: a sum that is missing, averaged or made twice, or an "
+                   "activation of another rank"
+                 : "");
 }
 
 std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {
@@ -88,7 +93,11 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   rows.measured(
       row_of("output"), "output" + with, relative_error(seen.output, output, 0), bound,
       [&] { return first_difference(seen.output, output) + where; },
-      [&, bound = bound] { return output_mistake(trial, seen.output, output, bound); });
+      [&, bound = bound] {
+        const at::Tensor input = trial.workload().batch(at::cat(seen.ids)).input;
+        const std::string part = output_pattern(seen.output, output, input, 1e3 * bound);
+        return part + (part.empty() ? "" : ": ") + output_mistake(trial, seen.output, output, bound);
+      });
   const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));
   // The error bound of a loss scales with the outputs: a cross-entropy may be a small difference of large numbers.
   const double floor =

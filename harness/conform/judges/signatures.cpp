@@ -26,6 +26,9 @@ double terms_of_rank(const WrongGradient& c) {
   return terms / c.trial.world();
 }
 
+// True if several ranks compute one replica together.
+bool shares_replicas(const WrongGradient& c) { return c.trial.ranks.size() > static_cast<size_t>(c.trial.world()); }
+
 // Returns wrong scale factors of a gradient and the bug that causes each, such as a missing division.
 std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c) {
   const Trial& trial = c.trial;
@@ -48,7 +51,7 @@ std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c
   }
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   for (const AxisSize& axis : mesh)
-    if (mesh.size() > 1 && axis.size > 1) {
+    if (axis.size > 1 && (mesh.size() > 1 || shares_replicas(c))) {
       const std::string ranks = "the " + std::to_string(axis.size) + " ranks of an axis, such as " + axis.name;
       factors.emplace_back(axis.size, "summed over " + ranks + ", not averaged");
       factors.emplace_back(1.0 / axis.size, "averaged over " + ranks + " once too often");
@@ -91,9 +94,6 @@ bool same_on_all_ranks(const WrongGradient& c) {
       if (!same_bits(c.trial.reported(c.step, p, rank), c.trial.reported(c.step, p))) return false;
   return true;
 }
-
-// True if several ranks compute one replica together.
-bool shares_replicas(const WrongGradient& c) { return c.trial.ranks.size() > static_cast<size_t>(c.trial.world()); }
 
 // True if all outputs are correct, so the bug must be after the forward pass.
 bool same_forward_pass(const WrongGradient& c) {
@@ -318,13 +318,29 @@ std::string by_pieces(const WrongGradient& c) {
   return "";
 }
 
+// Returns a diagnosis of the wrong gradients of the last layer that has any, which the backward pass computes first.
+// The other gradients may be wrong only because of these.
+std::string by_last_layer(const WrongGradient& c) {
+  constexpr int64_t enough = 16;  // fewer elements may be a multiple of the expected ones by chance
+  const auto layer_of = [&](size_t p) { return c.trial.names[p].substr(0, c.trial.names[p].rfind('.')); };
+  const std::string layer = layer_of(c.wrong.back());
+  WrongGradient last = c;
+  std::erase_if(last.wrong, [&](size_t p) { return layer_of(p) != layer; });
+  if (c.trial.clip_norm || joined(last, last.found).numel() < enough) return "";
+  for (const auto by : {by_factor, by_axes})
+    if (const std::string text = by(last); !text.empty()) return "from " + layer + " on, " + text;
+  return "";
+}
+
 // Returns a diagnosis if most gradients are wrong although the outputs are right.
 std::string by_passes(const WrongGradient& c) {
   if (2 * c.wrong.size() <= c.expected.gradient.size() || !same_forward_pass(c)) return "";
-  return std::string(
-             "the outputs are right, the backward pass is not: a part of the loss without gradient, a layer "
-             "recomputed differently, or gradients changed after it") +
-         (c.trial.bench.distribution.mesh.size() > 1 ? ", or reduced over another axis" : "");
+  const std::string last = by_last_layer(c);
+  return "the outputs are right, the backward pass is not: " +
+         (!last.empty() ? last
+                        : std::string("a part of the loss without gradient, a layer recomputed differently, or "
+                                      "gradients changed after it") +
+                              (c.trial.bench.distribution.mesh.size() > 1 ? ", or reduced over another axis" : ""));
 }
 
 constexpr char read_too_early[] =

@@ -28,6 +28,8 @@ enum class Mistake {
   last_backward_dropped,
   only_the_last_counts,
   sent_before_it_is_ready,
+  skip_of_the_neighbour,
+  balance_of_the_own_stage,
   input_overwritten,
   gradient_sent_twice,
   gradient_of_the_neighbour,
@@ -51,6 +53,7 @@ enum class Mistake {
   split_last_dropped,
   split_after_the_average,
   split_with_the_next_input,
+  split_once_per_use,
 };
 
 // A pipeline with one stage on each rank. All forward passes come before all backward passes.
@@ -178,6 +181,8 @@ class PipelineReference : public Strategy {
     here.input = batch.input;
     if (axis_.rank > 0) {
       here.input = links_.receive(axis_.rank - 1, static_cast<int>(2 * k), {axis_.rank - 1, true, batch.rows()}).wait();
+      // The mistake balance_of_the_own_stage: the balance loss of earlier stages, which is the last feature, is lost.
+      if (is(Mistake::balance_of_the_own_stage)) here.input.select(-1, here.input.size(-1) - 1).zero_();
       here.input.requires_grad_(here.input.is_floating_point());
     }
     const Stage& stage = stages_[static_cast<size_t>(axis_.rank)];
@@ -192,6 +197,8 @@ class PipelineReference : public Strategy {
       at::Tensor sent = here.output;
       if (is(Mistake::sent_before_it_is_ready)) sent = k == 0 ? at::zeros_like(sent) : live_[k - 1].output;
       if (sent.sizes() != here.output.sizes()) sent = here.output;
+      // The mistake skip_of_the_neighbour: the stage sends its own output in place of the one that skips it.
+      if (is(Mistake::skip_of_the_neighbour)) sent = sent.chunk(2, 1)[0].repeat({1, 2});
       sent_.push_back(links_.send(sent, axis_.rank + 1, static_cast<int>(2 * k), {axis_.rank, true, batch.rows()}));
       return;
     }
@@ -237,8 +244,19 @@ class PipelineReference : public Strategy {
       if (is(Mistake::split_with_the_next_input) && k + 1 < live_.size() &&
           live_[k].input.sizes() == live_[k + 1].input.sizes())
         live_[k].input.data().copy_(live_[k + 1].input.data());
-      live_[k].weights->compute();
+      is(Mistake::split_once_per_use) ? compute_per_use(*live_[k].weights) : live_[k].weights->compute();
     }
+  }
+
+  // The mistake split_once_per_use: each use of the weight that the model uses twice adds the sum over both uses.
+  void compute_per_use(DelayedWeights& weights) {
+    const auto twice = std::ranges::find(own_, "twice.weight", &Parameter::name);
+    if (twice == own_.end()) return weights.compute();
+    const at::Tensor before =
+        twice->tensor.grad().defined() ? twice->tensor.grad().clone() : at::zeros_like(twice->tensor);
+    weights.compute();
+    const at::NoGradGuard no_grad;
+    twice->tensor.mutable_grad().add_(twice->tensor.grad() - before);
   }
 
   void sum_tied() {
@@ -287,13 +305,22 @@ class PipelineReference : public Strategy {
 };
 
 Mutant mutant(const std::string& name, Mistake mistake, const std::string& killed_by, const std::string& key_term,
-              const std::string& workload = "probe-blocks", const std::string& mesh = "pp=3") {
+              const std::string& workload = "probe-blocks", const std::string& mesh = "pp=3",
+              const std::string& model = "") {
   const auto info = [=] {
     return on_axes("pipeline-reference", {"pp", "dp"},
                    [=](const Setup& setup) { return std::make_unique<PipelineReference>(setup, mistake); });
   };
-  return {
-      .name = name, .killed_by = killed_by, .key_term = key_term, .strategy = info, .workload = workload, .mesh = mesh};
+  return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
+}
+
+// Returns dpbench's own pp with this schedule.
+std::function<StrategyInfo()> product(const std::string& schedule) {
+  return [=] {
+    StrategyInfo info = strategy_registry().at("pp");
+    std::ranges::find(info.params, "schedule", &ParamInfo::name)->fallback = schedule;
+    return info;
+  };
 }
 
 }  // namespace pipeline_mistakes
@@ -310,6 +337,10 @@ std::vector<Mutant> pipeline_mutants() {
       mutant("pipeline-counts-the-last-micro-batch-alone", only_the_last_counts, "accumulation",
              "the last micro-batch only"),
       mutant("pipeline-sends-before-it-is-ready", sent_before_it_is_ready, "output-value", "samples of another"),
+      mutant("pipeline-skip-of-the-neighbour", skip_of_the_neighbour, "output-value", "an activation of another rank",
+             "skip-model"),
+      mutant("pipeline-balance-of-its-own-stage", balance_of_the_own_stage, "output-value",
+             "only index 257 of dimension 2 is wrong", "gpt", "pp=2", "tiny-experts"),
       mutant("pipeline-overwrites-a-stage-input", input_overwritten, "accumulation", "last.weight"),
       mutant("pipeline-sends-a-gradient-twice", gradient_sent_twice, "gradient-meaning", "counted twice"),
       mutant("pipeline-sends-the-gradient-of-the-neighbour", gradient_of_the_neighbour, "accumulation", "wide.weight"),
@@ -338,7 +369,13 @@ std::vector<Mutant> pipeline_mutants() {
              "not reduced on every rank", "gpt", "dp=2,pp=2"),
       mutant("pipeline-reuses-an-input-before-the-weight-gradients", split_with_the_next_input, "accumulation",
              "n.1.weight", "mnist-mlp", "pp=2"),
+      mutant("pipeline-weight-gradients-once-per-use", split_once_per_use, "gradient-meaning",
+             "counted twice (1 of 3 parameters: twice.weight)", "skip-model"),
       mutant("pipeline-with-split-backward-passes", split, "", "", "gpt"),
+      mutant("pipeline-with-split-backward-passes-and-a-skip", split, "", "", "skip-model"),
+      mutant("pipeline-right-with-experts", none, "", "", "gpt", "pp=2", "tiny-experts"),
+      on_mesh("pp-zb-h1-with-a-skip", "", "", product("zb-h1"), "skip-model", "pp=3", ""),
+      on_mesh("pp-zbv-with-a-skip", "", "", product("zbv"), "skip-model", "pp=2", ""),
       mutant("pipeline-right-on-a-grid", none, "", "", "gpt", "dp=2,pp=2"),
       mutant("pipeline-right", none, "", ""),
       mutant("pipeline-right-tied", none, "", "", "gpt"),

@@ -29,6 +29,7 @@ std::vector<Setting> settings() {
                                                 {{"sequence", "on"}, {"chunks", "2"}}}) {
     for (const char* workload : {"gpt-exact", "gpt-exact-llama"})
       for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, workload, "", params});
+    all.push_back({"tp", "tp=4", "gpt-exact", "heads=6", params});
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // With 3 or more ranks, each rank has all key and value heads.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
