@@ -65,9 +65,10 @@ TrafficFormula traffic_of(const ShardedOptions& options) {
       const int64_t times = unit == units                       ? 1
                             : unit + 1 < units && options.frees ? 2 * query.accumulate
                                                                 : query.accumulate;
-      gathered += bytes * times, gathers += times;
+      const int64_t counted = bytes > 0 ? 1 : 0;  // calls without bytes are not counted
+      gathered += bytes * times, gathers += times * counted;
       if (!parameter.requires_grad()) continue;
-      reduced += bytes * ranks * reductions, reduces += reductions;
+      reduced += bytes * ranks * reductions, reduces += reductions * counted;
       summed += hybrid ? bytes : 0;
     }
     std::vector<Traffic> all = {{axis, "allgather", gathered, gathers},
