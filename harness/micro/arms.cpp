@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "harness/micro/team.h"
-#include "harness/micro/timing.h"
+#include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
 namespace {

@@ -1,6 +1,6 @@
 #include "harness/micro/case_steps.h"
 
-#include "harness/micro/timing.h"
+#include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
 namespace {

@@ -14,6 +14,7 @@
 #include "harness/micro/copy_rate.h"
 #include "harness/micro/team.h"
 #include "harness/micro/timing.h"
+#include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
 namespace {

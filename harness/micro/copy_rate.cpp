@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/micro/timing.h"
+#include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
 namespace {

@@ -22,7 +22,7 @@ struct Seat {
   int local_rank = 0, local_ranks = 1;  // among the ranks of this host
 };
 
-// The outcome of a call whose result is verified. Equal on all ranks but for the text of the error.
+// The outcome of a verified call. It is equal on all ranks, except for the error's text.
 struct Verified {
   double wrong = 0;     // wrong elements over all ranks
   std::string error{};  // not empty: the call failed

@@ -64,7 +64,8 @@ def allreduces(said):
     for report in [report for labels in parts for report in labels.values()]:
         for entry in (report or {}).get("benchmarks", []):
             words = entry["name"].split("/")
-            if words[0] == "allreduce" and entry.get("run_type") == "iteration" and entry.get("time_us") and not entry.get("wrong"):
+            measured = entry.get("run_type") == "iteration" and entry.get("time_us") and not entry.get("wrong")
+            if words[0] == "allreduce" and measured:
                 arm = words[1].replace("backend:", "") + ", " + words[2].replace(":", " ")
                 sizes.setdefault(int(entry["bytes"]), {})[arm] = entry["time_us"]
     return dict(sorted(sizes.items()))

@@ -1,6 +1,6 @@
-"""PyTorch's tensor parallelism (parallelize_module) and pipelines (torch.distributed.pipelining) as the strategies py-tp
-and py-pp, for --workload gpt --model small,tied=off alone: they build its model as torch.nn modules, with its weights.
-For dpbench --plugin; see README.md."""
+"""PyTorch's tensor parallelism (parallelize_module) and pipelines (torch.distributed.pipelining) as the strategies
+py-tp and py-pp, for --workload gpt --model small,tied=off alone: they build its model as torch.nn modules, with its
+weights. For dpbench --plugin; see README.md."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -140,7 +140,8 @@ def whole(tensor):
     return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
 
 
-SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}
+SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
+             "zbv": pipelining.ScheduleZBVZeroBubble}
 
 
 @dpbench.strategy("py-pp", buffers="rank0", collective_evaluation=True, axes=["pp"],
@@ -221,7 +222,7 @@ class Pipeline(dpbench.Strategy):
     def clip(self):
         if self.setup.clip_norm is None:
             return
-        squares = torch.tensor(sum(tensor.grad.double().square().sum().item() for tensor in self.own().values()), dtype=torch.float64)
+        squares = sum(tensor.grad.double().square().sum() for tensor in self.own().values())
         dist.all_reduce(squares, group=self.setup.group)
         factor = min(1.0, self.setup.clip_norm / (squares.sqrt().item() + 1e-6))
         for tensor in self.own().values():
@@ -262,7 +263,9 @@ class Pipeline(dpbench.Strategy):
         for name, tensor in self.own().items():
             for slot, key in self.slots().items():
                 entry = self.optimizer.state.get(tensor, {}).get(key)
-                found[f"{name}.{slot}"] = entry if entry is not None else torch.zeros(()) if slot == "step" else torch.zeros_like(tensor)
+                if entry is None:
+                    entry = torch.zeros(()) if slot == "step" else torch.zeros_like(tensor)
+                found[f"{name}.{slot}"] = entry
         return self.everywhere(found)
 
     def buffers(self):

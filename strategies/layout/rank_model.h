@@ -47,8 +47,7 @@ struct RankModel {
   bool is_partial(const Held& one) const { return tensors.is_partial(one.name(), options.tensor.sequence); }
   bool is_expert(const Held& one) const { return experts.is_cut(one.name()); }
   int rank_of(int stage) const { return stages[static_cast<size_t>(stage)].rank; }
-  // Returns the rank on the axis pp whose copy of a tensor enters norms and checkpoints: that of the tensor's first
-  // stage.
+  // Returns the rank on the axis pp that counts a tensor in norms and saves it: the rank of the tensor's first stage.
   int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
   // True if this rank's elements of a parameter enter norms and checkpoints. False if another rank of pp, tp or ep has
   // the same elements and counts them: on pp the owner, and on tp and ep, if the parameter is whole, the first rank.

@@ -15,7 +15,7 @@ struct DifferentLine {
   std::string mine, of_rank0;
 };
 
-// Compares this rank's lines with those of the group's rank 0. Returns nullopt if they are equal. Collective.
+// Compares this rank's lines with the lines of rank 0 of the group. Returns nullopt if they are equal. Collective.
 std::optional<DifferentLine> different_line(c10d::ProcessGroup& group, const std::vector<std::string>& lines,
                                             at::Device device);
 

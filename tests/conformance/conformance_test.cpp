@@ -161,7 +161,7 @@ std::vector<Case> divided() {
   return all;
 }
 
-// Returns cases whose backward pass computes each block of the model again.
+// Returns cases with recomputation: the backward pass computes each block of the model again.
 std::vector<Case> recomputing() {
   std::vector<Case> all;
   for (const char* strategy : {"ddp", "fsdp", "tp"})

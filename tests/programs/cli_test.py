@@ -20,6 +20,7 @@ import time
 import unittest
 
 from fake_runs import DPBENCH, WORKER, Runs, fault, main
+from terminals import read_terminal
 
 
 class Cli(Runs):
@@ -310,13 +311,7 @@ class Cli(Runs):
             subprocess.run([DPBENCH, "--workload", "toy", "--quick", "--out", f"r{no_color}"], cwd=self.directory, env=self.variables,
                            stdout=theirs, stderr=theirs, timeout=60, check=True)
             os.close(theirs)
-            text = b""
-            try:
-                while True:
-                    text += os.read(ours, 65536)
-            except OSError:
-                pass
-            os.close(ours)
+            text = read_terminal(ours)
             self.assertIn(b"\r\x1b[K", text)
             self.assertEqual(b"\x1b[32mok" in text, coloured)
 

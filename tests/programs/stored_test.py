@@ -17,6 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
+from terminals import read_terminal
 import reports  # importing this module validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
@@ -261,13 +262,7 @@ class Stored(unittest.TestCase):
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with subprocess.Popen([PROGRAM, *words], stdout=theirs, env={**os.environ, "COLUMNS": ""}) as run:
             os.close(theirs)
-            printed = b""
-            try:
-                while part := os.read(ours, 65536):
-                    printed += part
-            except OSError:
-                pass
-            os.close(ours)
+            printed = read_terminal(ours)
         self.assertEqual(run.returncode, 0)
         return printed.decode()
 

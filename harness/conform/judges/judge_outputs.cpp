@@ -51,11 +51,11 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   if (std::ranges::any_of(trial.bench.strategy.axes, stores_rows))
     return "parameters that were gathered wrongly, freed too early or stale, samples of another rank, or the wrong "
            "dropout mask or mode";
-  const bool shares = trial.ranks.size() > static_cast<size_t>(trial.world());  // several ranks compute one replica
   return std::string("samples of another rank or replica, or the wrong model, dropout mask or mode") +
-         (shares ? ", or between the ranks of one replica: a sum that is missing, averaged or made twice, or an "
-                   "activation of another rank"
-                 : "");
+         (trial.shares_replicas()
+              ? ", or between the ranks of one replica: a sum that is missing, averaged or made twice, or an "
+                "activation of another rank"
+              : "");
 }
 
 std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {

@@ -69,8 +69,7 @@ std::string text_of(const Operations& operations) {
   return text.empty() ? "no bytes" : text;
 }
 
-// Lists the operations whose bytes differ from the formula's, with the ratio of both, and operations with the right
-// bytes in another number of calls.
+// Lists the operations that differ from the formula: by how many times the bytes, or by the number of calls.
 std::string differences(const Operations& due, Operations found) {
   std::string text;
   const auto add = [&](const auto& key, const std::string& how) {

@@ -26,9 +26,6 @@ double terms_of_rank(const WrongGradient& c) {
   return terms / c.trial.world();
 }
 
-// True if several ranks compute one replica together.
-bool shares_replicas(const WrongGradient& c) { return c.trial.ranks.size() > static_cast<size_t>(c.trial.world()); }
-
 // Returns wrong scale factors of a gradient and the bug that causes each, such as a missing division.
 std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c) {
   const Trial& trial = c.trial;
@@ -51,7 +48,7 @@ std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c
   }
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   for (const AxisSize& axis : mesh)
-    if (axis.size > 1 && (mesh.size() > 1 || shares_replicas(c))) {
+    if (axis.size > 1 && (mesh.size() > 1 || c.trial.shares_replicas())) {
       const std::string ranks = "the " + std::to_string(axis.size) + " ranks of an axis, such as " + axis.name;
       factors.emplace_back(axis.size, "summed over " + ranks + ", not averaged");
       factors.emplace_back(1.0 / axis.size, "averaged over " + ranks + " once too often");
@@ -231,7 +228,7 @@ std::string by_statistics(const WrongGradient& c) {
   if (c.trial.scenario.reload && c.step == 2)
     return "the forward pass after load() already differs: parameters or buffers were not restored as they were";
   return std::string("the forward pass already differs: other samples, parameters, dropout masks or statistics") +
-         (shares_replicas(c) ? ", or a sum over the ranks of one replica that is missing or made twice" : "");
+         (c.trial.shares_replicas() ? ", or a sum over the ranks of one replica that is missing or made twice" : "");
 }
 
 std::string by_elements(const WrongGradient& c) {
@@ -351,7 +348,8 @@ std::string extent(const WrongGradient& c) {
   std::string names;
   for (size_t i = 0; i < c.wrong.size() && i < 3; ++i) names += (i ? ", " : "") + c.trial.names[c.wrong[i]];
   return " (" + std::to_string(c.wrong.size()) + " of " + std::to_string(c.expected.gradient.size()) +
-         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") + (shares_replicas(c) ? ")" : ": one bucket?)");
+         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") +
+         (c.trial.shares_replicas() ? ")" : ": one bucket?)");
 }
 
 std::string mistake_of(const WrongGradient& c) {

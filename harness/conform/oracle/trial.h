@@ -47,6 +47,8 @@ struct Trial {
 
   const Workload& workload() const { return bench.workload; }
   int world() const { return bench.distribution.world; }  // number of replicas
+  // True if several ranks compute one replica together.
+  bool shares_replicas() const { return ranks.size() > static_cast<size_t>(world()); }
   int replica_of(int rank) const { return bench.distribution.replica_of(rank); }
   const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
   const NamedTensors& buffers_before(int64_t step, int rank = 0) const;

@@ -16,6 +16,7 @@ import time
 import unittest
 
 from mounts import own_mounts
+from terminals import read_terminal
 import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
@@ -152,14 +153,7 @@ class Training(unittest.TestCase):
                               env=dict(os.environ, TERM="xterm")) as process:
             lines = process.stdout.read().decode()
         os.close(theirs)
-        shown = b""
-        try:
-            while piece := os.read(own, 65536):
-                shown += piece
-        except OSError:
-            pass  # reading fails once the program has closed the terminal
-        os.close(own)
-        self.assertRegex(shown.decode(), r"\[[#.]+\] 1/3 · \d/5 · loss \d\.\d+ · \d+ samples/s · \d+ s left")
+        self.assertRegex(read_terminal(own).decode(), r"\[[#.]+\] 1/3 · \d/5 · loss \d\.\d+ · \d+ samples/s · \d+ s left")
         self.assertEqual(len(lines.splitlines()), 3)
 
     def test_an_interrupted_training_exits_130_and_saves_that_it_was_interrupted(self):

@@ -249,7 +249,7 @@ void free_one_unit_late(ShardedParts& parts) {
   };
 }
 
-// A mistake: each rank's rows are a view of a whole tensor, whose memory stays.
+// A mistake: each rank's rows are a view of a whole tensor, so all of its memory stays allocated.
 void keep_rows_as_views(ShardedParts& parts) {
   parts.clear = [right = parts.clear](ShardedRun& run) {
     right(run);

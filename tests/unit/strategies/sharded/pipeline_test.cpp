@@ -173,7 +173,7 @@ TEST(Pipeline, NamesTheActionThatFailed) {
   expect_contains(errors.at(1), {"pp: rank 1 of the axis pp, action 1F0 (stage 1, micro-batch 0)", "no more"});
 }
 
-// Makes pp on three ranks, of which rank 1 has other parameters. Returns its error.
+// Creates pp on three ranks, with other parameters on rank 1. Returns rank 1's error.
 std::string error_of_rank_1_with(const Given& params) {
   const auto workload = gpt();
   return on_ranks(3, [&](Rank& me) { made_on(me.mesh("pp=3"), "pp", *workload, me.rank == 1 ? params : Given()); })
@@ -190,7 +190,7 @@ TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
   EXPECT_EQ(error_of_rank_1_with({}), "");
 }
 
-// A send whose wait() throws once it has ended.
+// A send that ends with an error, which wait() throws.
 class LostSend : public c10d::Work {
  public:
   explicit LostSend(c10::intrusive_ptr<c10d::Work> sent) : sent_(std::move(sent)) {}
