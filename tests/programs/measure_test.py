@@ -221,6 +221,16 @@ class Ledger(unittest.TestCase):
                 self.assertEqual(counted, formula, case["id"])  # the samples divide the bytes of ep among the ranks
 
 
+class Meshes(unittest.TestCase):
+    def test_groups_whose_calls_differ_are_timed_over_a_backend_that_logs_calls(self):
+        meshes = ("dp=2,tp=2", "dp=2,pp=2")
+        report = run("--workload", "gpt", "--model", "tiny", *(word for mesh in meshes for word in ("--mesh", mesh)),
+                     "--backend", "gloo", "--launches", "1", "--samples", "2", "--steps", "3", "--oversubscribe",
+                     "--no-baseline", "--check", "off", strategy="layout")
+        self.assertEqual({case["mesh"]: (case["status"], case["reason"]) for case in report["cases"]},
+                         dict.fromkeys(meshes, ("ok", "")))
+
+
 class Axes(unittest.TestCase):
     def test_each_batch_of_a_list_gets_a_case_and_a_baseline_of_its_own(self):
         for scaling, global_batch in (("strong", 1), ("weak", 2)):
