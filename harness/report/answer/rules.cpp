@@ -56,7 +56,7 @@ std::string slower_text(const GroupFacts& facts, const RankedCase& m) {
 }
 
 std::string fastest_text(const GroupFacts& facts, const RankedCase& m) {
-  return m.label + " is fastest: " + speed_text(facts.report, *m.record) + world_text(facts) + ". " +
+  return m.label + " is fastest: " + speed_text(facts.report, *m.record, facts.paired) + world_text(facts) + ". " +
          slower_text(facts, facts.members[1]);
 }
 
@@ -77,8 +77,9 @@ double tie_bound(const GroupFacts& facts) {
 std::string tied_text(const GroupFacts& facts, const RankedCase&) {
   std::vector<std::string> all;
   for (const RankedCase* member : tied(facts))
-    all.push_back(member->label + (all.empty() ? " is " + speed_text(facts.report, *member->record) + world_text(facts)
-                                               : " " + speed_number(*member->record)));
+    all.push_back(member->label +
+                  (all.empty() ? " is " + speed_text(facts.report, *member->record, facts.paired) + world_text(facts)
+                               : " " + speed_number(*member->record, facts.paired)));
   const double bound = tie_bound(facts);
   return listed(all) + ": no difference that this run can tell" +
          (bound < 1 ? " (at most " + percent_text(bound) + ")." : ".");
@@ -229,7 +230,8 @@ const std::vector<AnswerRule>& group_rules() {
   static const std::vector<AnswerRule> rules = {
       {"alone", RuleSubject::group, [](const GroupFacts& f, const RankedCase&) { return f.members.size() == 1; },
        [](const GroupFacts& f, const RankedCase& m) {
-         return m.label + " has nothing to be compared with: " + speed_text(f.report, *m.record) + world_text(f) + ".";
+         return m.label + " has nothing to be compared with: " + speed_text(f.report, *m.record, f.paired) +
+                world_text(f) + ".";
        }},
       {"undecided", RuleSubject::group,
        [](const GroupFacts& f, const RankedCase&) { return f.members.size() > 1 && with_speed(f) < 2; },

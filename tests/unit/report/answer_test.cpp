@@ -82,6 +82,12 @@ Report run_of(std::vector<CaseRecord> cases) {
   return report;
 }
 
+// Removes the case with which the blocks of the others were paired.
+Report without_baseline(Report report) {
+  report.cases.erase(report.cases.begin());
+  return report;
+}
+
 CaseRecord with_status(CaseStatus status) {
   CaseRecord record = timed("zero1", 2, 1.5, 0.01);
   record.status = status, record.reason = "its reason", record.step_time_ns.reset();
@@ -289,6 +295,9 @@ std::vector<RuleCase> rule_cases() {
        "dp is 1.68x (1.63 to 1.73) of one device in a world of 2 and ddp 1.66x (1.61 to 1.71): no "
        "difference that this run can tell "
        "(at most 7 %)."},
+      {"tied", without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)})),
+       "dp is 106560 samples/s in a world of 2 and ddp 106240 samples/s: no difference that this run can tell (at most "
+       "2 %)."},
       {"below-one-device", run_of({timed("ddp", 2, 0.5, 0.01), timed("zero1", 2, 0.4, 0.01)}),
        "Nothing here is as fast as one device."},
       {"less-memory",
