@@ -3,9 +3,9 @@ import statistics
 
 import messages
 import words
-from canvas import Chart, Looks
+from canvas import Chart
 from data import Interval, count, groups
-from palette import LIGHT, SERIES
+from palette import LIGHT, SERIES, role_of
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
 # Parts of the memory of tensors, with the role of their colour.
@@ -96,6 +96,10 @@ def bar_with_interval(axes, row, span, colour, alpha=1):
     return bar
 
 
+def strategy_colour(case):
+    return LIGHT[role_of(case.strategy, case.is_baseline)]
+
+
 def colour_of(phase, index):
     """Returns the colour of a phase of a step. Phases that a plug-in strategy defines use the series' colours."""
     return LIGHT[phase] if phase in PHASES else LIGHT[SERIES[index % len(SERIES)]]
@@ -114,10 +118,9 @@ def distribution(cases):
         chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting,
                       message=messages.spread([quartiles(offsets(case)) for case in rows]))
         axes = row_axes(chart, rows)
-        looks = Looks.of(rows)
         thinned = 0
         for row, case in enumerate(rows):
-            thinned += spread_of(chart, axes, row, case, looks.colour(case.drawn_as))
+            thinned += spread_of(chart, axes, row, case, strategy_colour(case))
         axes.axvline(0, color=LIGHT["muted"], linewidth=0.9, zorder=1)
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1), max(high, 1))
@@ -208,10 +211,9 @@ def memory(cases):
         chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting,
                       message=messages.peak_memory({case: peak_of(case) for case in group if case.peaks}))
         axes = row_axes(chart, rows)
-        looks = Looks.of(rows)
         for row, case in enumerate(rows):
             span = peak_of(case)
-            bar = bar_with_interval(axes, row, span, looks.colour(case.drawn_as))
+            bar = bar_with_interval(axes, row, span, strategy_colour(case))
             launches = len(case.peaks)
             spread = f" ({span.low:,.0f} to {span.high:,.0f})" if launches > 1 else ""
             chart.mark(bar, f"{case.series}, world {case.world}: {span.middle:,.0f} MiB{spread}, "

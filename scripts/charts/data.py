@@ -34,6 +34,7 @@ class Run:
         self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
         self.fingerprint = of(report, "env", "fingerprint") or "unknown"
         self.marks_baselines = of(report, "schema_version", "minor") != 0
+        self.reference = of(report, "config", "reference")  # strategy of --reference; empty: the baseline
         self.cases = [Case(self, raw) for raw in report["cases"]]
 
     @property
@@ -253,9 +254,10 @@ def baseline_of(cases):
 
 
 def speedup_over(case, base):
-    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
+    """Returns the speed-up over the baseline with the interval of its pairs of blocks. With --reference and in old
+    reports there are no such pairs: the interval is that of two separate measurements."""
     paired = case.derived.get("speedup_low") is not None
-    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
+    return case.speedup if paired and not case.run.reference else case.rows_per_s.over(base.rows_per_s)
 
 
 def cleaned(value):

@@ -46,8 +46,9 @@ def leaders(spans):
 
 
 def speeds(cases):
-    """Returns {case: Interval}: speed-ups in pairs of blocks if all cases have them, otherwise throughputs."""
-    if all(case.is_baseline or case.derived.get("speedup_low") for case in cases):
+    """Returns {case: Interval}: speed-ups over one reference in pairs of blocks if all cases have them, otherwise
+    throughputs."""
+    if not cases[0].run.reference and all(case.is_baseline or case.derived.get("speedup_low") for case in cases):
         return {case: case.speedup for case in cases}
     return {case: case.rows_per_s for case in cases}
 

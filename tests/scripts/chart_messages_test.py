@@ -85,6 +85,15 @@ class Speed(unittest.TestCase):
                          "ddp and zero1 at world 2: no difference that this run can tell")
 
 
+    def test_speed_ups_over_another_reference_are_not_compared_with_the_baseline(self):
+        cases = cases_of(timed("ddp", 2, 1.7), timed("zero1", 2, 1.5))
+        run = cases[0].run
+        run.reference = "ddp"
+        for case, speedup in zip(cases[1:], (1.0, 0.9)):
+            case.derived |= {"speedup": speedup, "speedup_low": speedup - 0.02, "speedup_high": speedup + 0.02}
+        self.assertEqual(messages.against_baseline(cases[1:], cases[0]), "ddp and zero1 faster than cpu at world 2")
+
+
 class Efficiency(unittest.TestCase):
     def test_the_best_strategy_keeps_a_share_of_linear_with_its_interval(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.2)),
