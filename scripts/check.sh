@@ -5,8 +5,8 @@
 set -eu
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 scripts/build tidy build/tidy dpbench_commit
-format=$(scripts/find-clang clang-format)
-tidy=$(scripts/find-clang clang-tidy)
+format=$(scripts/find-tool clang-format)
+tidy=$(scripts/find-tool clang-tidy)
 failed=
 part() {
   name=$1

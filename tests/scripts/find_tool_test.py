@@ -1,4 +1,4 @@
-"""Tests scripts/find-clang (finds or installs clang-format and clang-tidy) with a stand-in for pip: downloads are
+"""Tests scripts/find-tool (finds or installs clang-format, clang-tidy and ruff) with a stand-in for pip: downloads are
 cached, and a failed download leaves no files."""
 import os
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/find-clang"
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/find-tool"
 PYTHON = """#!/bin/sh
 [ "$1" != -c ] || exit 0
 echo "$*" >>"$CALLS"
@@ -19,7 +19,7 @@ chmod +x "$2/clang_tidy/data/bin/clang-tidy"
 """
 
 
-class FindClang(unittest.TestCase):
+class FindTool(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.root)
@@ -34,7 +34,7 @@ class FindClang(unittest.TestCase):
             **os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.root / "cache"),
             "CALLS": str(self.root / "calls"), "OFFLINE": offline})
 
-    def test_the_pinned_clang_tool_is_fetched_once(self):
+    def test_the_pinned_tool_is_fetched_once(self):
         paths = {self.find("clang-tidy").stdout.strip() for _ in range(2)}
         (path,) = paths
         self.assertEqual(subprocess.check_output([path], text=True), "tidy\n")
@@ -48,7 +48,7 @@ class FindClang(unittest.TestCase):
         self.assertIn("clang-tidy", done.stderr)
         self.assertEqual(list(self.cache.iterdir()), [])
 
-    def test_find_clang_refuses_an_unknown_program(self):
+    def test_find_tool_refuses_an_unknown_program(self):
         self.assertEqual(self.find("clang-query").returncode, 2)
 
 
