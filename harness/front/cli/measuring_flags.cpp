@@ -62,9 +62,8 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--python", what.python, "interpreter for Python files, with its torch [python3]")
           ->check(not_empty()),
       "PROGRAM");
-  add(app.add_option(
-             "--filter", what.filter,
-             "only cases with a match in the id (check: checks, in the name);\na regular expression (ECMAScript)")
+  add(app.add_option("--filter", what.filter,
+                     "only cases with a match in the id (check: checks, in the name);\na regular expression (RE2)")
           ->check(regular_expression()),
       "RE");
   add(app.add_option("--seed", what.seed, "seed of models, dropout, sample and case order [1; check: random]")
