@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/front/cli/config_file.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/cli/quantities.h"
 #include "harness/front/cli/tags.h"
@@ -185,12 +186,6 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
   add(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
           ->check(not_empty()),
       "DIR");
-}
-
-void add_config(CLI::App& app) {
-  app.set_config("--config", "", "TOML file with flags (strategy = [\"ddp\"]); the command line wins")
-      ->group("Running")
-      ->type_name("FILE");
 }
 
 void add_dueling(CLI::App& app, DuelOptions& o) {
