@@ -83,6 +83,8 @@ PLACES = {
     r"gloo/|.*ProcessGroupGloo": ("strategies/comm/",),
     r"nlohmann/": ("harness/report/", "workloads/data/safetensors"),
     r"CLI/": ("harness/front/", "harness/micro/"),
+    r"re2/": ("harness/report/text/pattern.cpp",),
+    r"toml\+\+/": ("harness/front/cli/config_file.cpp",),
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": ("tests/unit/", "tests/conformance/", *SHARED),
 }

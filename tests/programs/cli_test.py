@@ -81,9 +81,19 @@ class Cli(Runs):
 
     def test_a_configuration_file_works_like_flags(self):
         with open(self.directory + "/ci.toml", "w") as file:
-            file.write('strategy = ["ddp"]\nworkload = "toy"\ncpus = [2]\nquick = true\n')
+            file.write('strategy = [\n  "ddp",  # a list over several lines\n]\nworkload = "toy"\ncpus = [2]\nquick = true\n')
         self.run_it("--config", "ci.toml")
         self.assertEqual([case["strategy"] for case in self.saved()["cases"]], ["cpu", "ddp"])
+
+    def test_a_wrong_configuration_file_is_rejected_with_its_line_and_the_nearest_key(self):
+        for text, parts in (("\nstratgy = 'ddp'\n", ("line 2", "'stratgy'", "'strategy'")), ("seed = true\n", ("line 1", "'seed'", "boolean")),
+                            ("cpus = [2]\nfilter = 'toy('\n", ("line 2", "--filter", "missing )")), ("strategy = ddp\n", ("line 1",))):
+            with self.subTest(text=text):
+                with open(self.directory + "/ci.toml", "w") as file:
+                    file.write(text)
+                message = self.refused("--config", "ci.toml")
+                for part in ("ci.toml", *parts):
+                    self.assertIn(part, message)
 
     def test_dpbench_answers_wrong_arguments_with_one_error_line_and_exit_2(self):
         os.makedirs(self.directory + "/other")
@@ -93,6 +103,7 @@ class Cli(Runs):
                             (["--stratgy", "ddp"], "'--strategy'"), (["--cpus", "0"], "1 to 1024"), (["--cpus", "1025"], "1 to 1024"),
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
                             (["--filter", "nothing-like-it"], "--filter"), (["--data", "absent"], "absent"),
+                            (["--filter", "x(?=y)"], "lookahead"), (["check", "--filter", "(a)\\1"], "backreference"),
                             (["--data", "file"], "file"),
                             (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
                             (["--data", ""], "--data"), (["--out", ""], "--out"),

@@ -47,6 +47,8 @@ OUT_OF_PLACE = (
     ("harness/worker/measure/timing.cpp", "<c10/cuda/CUDAFunctions.h>"),
     ("harness/front/cli/cli.cpp", "<nlohmann/json.hpp>"),
     ("harness/worker/main.cpp", "<CLI/CLI.hpp>"),
+    ("harness/front/cli/validators.cpp", "<re2/re2.h>"),
+    ("harness/front/cli/cli.cpp", "<toml++/toml.h>"),
     ("workloads/convnet.cpp", "<benchmark/benchmark.h>"),
     ("strategies/schedule/verify.cpp", "<torch/torch.h>"),
     ("strategies/ddp/ddp.cpp", "<gtest/gtest.h>"),

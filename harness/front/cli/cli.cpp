@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
-#include "harness/front/cli/config_file.h"
 #include "harness/front/cli/help.h"
 #include "harness/front/text/text.h"
 #include "harness/report/text/shell.h"
@@ -64,17 +62,7 @@ void refuse_values_of_switches(const CLI::App& app, const std::vector<std::strin
   }
 }
 
-std::string unknown_key(const CLI::App& app, const std::string& key) {
-  std::vector<std::string> keys;
-  for (const auto& flag : flag_names(app)) keys.push_back(flag.substr(2));
-  const auto files = app.get_config_ptr()->as<std::vector<std::string>>();
-  return "--config '" + one_line(join(files), 200) + "': unknown key '" + one_line(key, 60) + "'" +
-         did_you_mean(key, keys);
-}
-
-std::string plain(const CLI::App& app, const std::string& message) {
-  constexpr std::string_view of_a_key = "INI was not able to parse ";
-  if (message.starts_with(of_a_key)) return unknown_key(app, message.substr(of_a_key.size()));
+std::string plain(const std::string& message) {
   const std::string required = ": 1 required ", missing = " missing";
   const size_t at = message.find(required);
   if (at == std::string::npos || !message.ends_with(missing)) return one_line(message, 300);
@@ -97,7 +85,6 @@ std::variant<Command, std::string> parse_command_line(const std::vector<Command>
   set_up(app, commands, command);
   refuse_lost_values(rest);
   refuse_values_of_switches(app, rest);
-  refuse_bad_config(rest);
   std::reverse(rest.begin(), rest.end());  // CLI11 expects the arguments in reverse order
   try {
     app.parse(rest);
@@ -106,7 +93,7 @@ std::variant<Command, std::string> parse_command_line(const std::vector<Command>
   } catch (const CLI::CallForVersion&) {
     return std::string("dpbench " DPBENCH_VERSION "\n");
   } catch (const CLI::Error& error) {
-    throw UsageError(plain(app, error.what()));
+    throw UsageError(plain(error.what()));
   }
   refuse_extras(app, is_first(commands, command) ? "" : command.name + " ");
   if (command.settle) command.settle(app, command.options);

@@ -1,13 +1,14 @@
-// Validates the file given with --config before the flag parser (CLI11) reads it.
+// The flag --config: a TOML file whose keys are names of flags.
 #pragma once
 
-#include <string>
-#include <vector>
+namespace CLI {
+class App;
+}
 
 namespace dpbench {
 
-// Throws UsageError if the file after --config in `arguments` is malformed (the message names the line), missing, not a
-// regular file, or larger than 1 MiB.
-void refuse_bad_config(const std::vector<std::string>& arguments);
+// Adds --config. Reading the file throws UsageError, which names the file and the line, for text that is not TOML, keys
+// that are no flags, and values that a flag refuses. The command line wins over the file.
+void add_config(CLI::App& app);
 
 }  // namespace dpbench

@@ -97,7 +97,6 @@ void set_up(CLI::App& app, const std::vector<Command>& commands, Command& comman
   app.formatter(std::make_shared<FlagFormatter>());
   app.get_formatter()->column_width(32);
   app.allow_extras();
-  app.allow_config_extras(CLI::config_extras_mode::error);
   command.add_flags(app, command.options);
   // Help groups appear in the order of their first flags, so --help and --version are added last.
   app.set_help_flag("-h,--help", "print this text")->group("Output");

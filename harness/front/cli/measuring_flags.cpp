@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/front/cli/config_file.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/cli/quantities.h"
 #include "harness/front/cli/tags.h"
@@ -62,9 +63,8 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--python", what.python, "interpreter for Python files, with its torch [python3]")
           ->check(not_empty()),
       "PROGRAM");
-  add(app.add_option(
-             "--filter", what.filter,
-             "only cases with a match in the id (check: checks, in the name);\na regular expression (ECMAScript)")
+  add(app.add_option("--filter", what.filter,
+                     "only cases with a match in the id (check: checks, in the name);\na regular expression (RE2)")
           ->check(regular_expression()),
       "RE");
   add(app.add_option("--seed", what.seed, "seed of models, dropout, sample and case order [1; check: random]")
@@ -186,12 +186,6 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
   add(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
           ->check(not_empty()),
       "DIR");
-}
-
-void add_config(CLI::App& app) {
-  app.set_config("--config", "", "TOML file with flags (strategy = [\"ddp\"]); the command line wins")
-      ->group("Running")
-      ->type_name("FILE");
 }
 
 void add_dueling(CLI::App& app, DuelOptions& o) {

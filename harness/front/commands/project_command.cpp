@@ -63,7 +63,7 @@ void add_flags(CLI::App& app, ProjectOptions& o) {
               ->check(between(1, 1 << 20)),
           "N");
   add_algorithm(app, o.algorithm);
-  grouped(app.add_option("--filter", o.filter, "only cases with a match in the id; a regular expression\n(ECMAScript)")
+  grouped(app.add_option("--filter", o.filter, "only cases with a match in the id; a regular expression (RE2)")
               ->check(regular_expression()),
           "RE");
   add_output(app, o.output, {Form::table, Form::markdown, Form::json});

@@ -1,31 +1,25 @@
 // The regular expression of the --filter flag. Every command and the worker process use this class.
 #pragma once
 
-#include <regex>
+#include <memory>
 #include <string>
 
-#include "workloads/base/error.h"
+namespace re2 {
+class RE2;
+}
 
 namespace dpbench {
 
-// An ECMAScript regular expression that matches anywhere in a name. An empty one matches every name.
+// A regular expression of RE2 that matches anywhere in a name. An empty one matches every name.
 class NamePattern {
  public:
-  // Throws UsageError if the text is not a regular expression, or is too long.
-  explicit NamePattern(const std::string& text) try : pattern_(checked(text), std::regex::ECMAScript) {
-  } catch (const std::regex_error&) {
-    throw UsageError("'" + text.substr(0, 40) + "' is no regular expression (ECMAScript, as in 'ddp/.*cpu:2')");
-  }
+  // Throws UsageError if the text is not a regular expression. The message says what is wrong and where.
+  explicit NamePattern(const std::string& text);
 
-  bool matches(const std::string& name) const { return std::regex_search(name, pattern_); }
+  bool matches(const std::string& name) const;
 
  private:
-  static const std::string& checked(const std::string& text) {
-    if (text.size() > 1000) throw UsageError("a regular expression of more than 1000 characters is refused");
-    return text;
-  }
-
-  std::regex pattern_;
+  std::shared_ptr<const re2::RE2> pattern_;
 };
 
 }  // namespace dpbench

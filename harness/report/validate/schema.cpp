@@ -1,12 +1,12 @@
 #include "harness/report/validate/schema.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "harness/report/judge/duel_report.h"
 #include "harness/report/machine/env_block.h"
 #include "harness/report/record/codec.h"
 #include "harness/report/record/report.h"
+#include "harness/report/text/pattern.h"
 
 namespace dpbench {
 namespace {
@@ -263,7 +263,7 @@ class Checker {
   void text(const Json& value, const Json& schema, const std::string& path) {
     const auto content = value.get<std::string>();
     if (content.empty() && schema.contains("minLength")) report(path, value, "not a name");
-    if (schema.contains("pattern") && !std::regex_match(content, std::regex(schema.at("pattern").get<std::string>())))
+    if (schema.contains("pattern") && !NamePattern(schema.at("pattern").get<std::string>()).matches(content))
       report(path, value, "not of the form " + schema.at("pattern").get<std::string>());
   }
   void object(const Json& value, const Json& schema, const std::string& path) {

@@ -12,7 +12,7 @@
 namespace dpbench {
 
 struct SuiteOptions {
-  std::string filter = {};  // ECMAScript regular expression on check names; empty: run all checks
+  std::string filter = {};  // regular expression on check names; empty: run all checks
   int seeds = 1;
   // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
   // worlds run them only on workloads marked as thorough.

@@ -321,7 +321,10 @@ TEST(Options, RefusesInvalidRangesAndSequencesOfWorlds) {
 
 TEST(Options, RefusesAFlagWithoutItsValue) { expect_contains(refusal({"--cpus"}), {"--cpus"}); }
 
-TEST(Options, RefusesAnInvalidFilter) { expect_contains(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
+TEST(Options, RefusesAnInvalidFilter) {
+  expect_contains(refusal({"--filter", "ddp("}), {"--filter", "ddp(", "missing )"});
+  expect_contains(refusal({"project", "run.json", "--filter", "^(?!cpu)"}), {"--filter", "lookahead", "'(?!cpu)'"});
+}
 
 TEST(Options, EveryHelpHasUsageTwoExamplesAndExitCodes) {
   for (const auto& command : commands()) {
@@ -389,18 +392,60 @@ TEST_F(Config, FileSetsFlagsUnlessTheCommandLineSetsThemToo) {
 }
 
 TEST_F(Config, FileWithInvalidValuesFlagsOrSyntaxIsRefused) {
-  expect_contains(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
-  expect_contains(refusal({"--config", write("stratgy = \"ddp\"\n")}), {file_, "'stratgy'", "'strategy'"});
-  expect_contains(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});
-  expect_contains(refusal({"--config", write("cpus = \"1,,2\"\n")}), {"--cpus", "1,2"});
+  const auto refused = [&](const std::string& text, std::vector<std::string> parts) {
+    parts.insert(parts.end(), {"--config", file_});
+    expect_contains(refusal({"--config", write(text)}), parts);
+  };
+  refused("seed = 1\ncpus = 0\n", {"line 2", "--cpus", "1 to 1024"});
+  refused("cpus = \"1,,2\"\n", {"line 1", "--cpus", "1,2"});
+  refused("cpus = [\n  1,\n  true,\n]\n", {"line 3", "'cpus'", "N,..", "boolean"});
+  refused("\n# first\nstratgy = \"ddp\"\n", {"line 3", "'stratgy'", "'strategy'"});
+  refused("max_time = 3\n", {"line 1", "'max_time'", "'max-time'"});
+  refused("config = \"other.toml\"\n", {"line 1", "'config'"});
+  refused("[check]\nseeds = 3\n", {"line 1", "'check'"});
+  refused("[[[", {"line 1", "'['"});
+  refused("# first\nquick\n", {"line 2", "'='"});
+  refused("strategy = ddp\n", {"line 1", "strategy = \"ddp\""});
+  refused("strategy = [\"ddp\"\n", {"line 1", "array"});
+  refused("seed = 1\nseed = 2\n", {"line 2", "'seed'"});
+  refused("filter = \"cpu:\\d\"\n", {"line 1", "'\\d'"});
+  refused("filter = 'cpu('\n", {"line 1", "--filter", "missing )"});
+  refused("seed = 1\n\xff\xfe\n", {"utf-8"});
+  refused(std::string("seed = 1\n\0\0\n", 12), {"line 2"});
   expect_contains(refusal({"--config", file_ + ".absent"}), {"--config", file_ + ".absent"});
-  expect_contains(refusal({"--config", write("# first\nquick\n")}), {"line 2", "'='"});
-  expect_contains(refusal({"--config", write("strategy = [\"ddp\"\n")}), {"line 1"});
-  expect_contains(refusal({"--config", write("seed = 1\nseed = 2\n")}), {"line 2", "'seed'"});
-  expect_contains(refusal({"--config", write("seed = 1\n\xff\xfe\n")}), {"line 2"});
-  expect_contains(refusal({"--config", write(std::string("seed = 1\n\0\0\n", 12))}), {"line 2"});
   expect_contains(refusal({"--config", write(std::string((1 << 20) + 1, '#'))}), {"1 MiB"});
   expect_contains(refusal({"--config", "/dev"}), {"/dev"});
+}
+
+TEST_F(Config, AValueOfAnotherTypeThanTheFlagsIsRefused) {
+  const std::vector<std::array<std::string, 3>> wrong = {{"quick = 1", "true or false", "integer"},
+                                                         {"quick = \"yes\"", "true or false", "string"},
+                                                         {"out = true", "DIR", "boolean"},
+                                                         {"seed = { a = 1 }", "N", "table"},
+                                                         {"cpus = [[1], [2]]", "N,..", "array"},
+                                                         {"seed = [1, 2]", "N", "list of 2"},
+                                                         {"strategy = []", "NAME,..", "list is empty"},
+                                                         {"launches = 7.0", "1 to 1000", "7.0"},
+                                                         {"launches = \"many\"", "1 to 1000", "'many'"}};
+  for (const auto& [line, allowed, found] : wrong)
+    expect_contains(refusal({"--config", write("# first\n" + line + "\n")}), {file_, "line 2", allowed, found});
+}
+
+TEST_F(Config, FileMayUseAllOfToml) {
+  const RunOptions o = parse({"--config", write("strategy = [\n  'ddp', # a comment\n  \"\\u0063pu\",\n]\n"
+                                                "\"seed\" = 0x10\nfilter = '''cpu:\\d'''\nmax-time = 1e2\n"
+                                                "timeout = 2.5\nbatch = \"32,64\"\ncpus = [1, \"2-3\"]\n"
+                                                "save-baseline = 2026-01-31\no = 'csv'\nquick = false\n")});
+  EXPECT_EQ(o.what.strategies, (std::vector<std::string>{"ddp", "cpu"}));
+  EXPECT_EQ(o.what.seed, 16u);
+  EXPECT_EQ(o.what.filter, "cpu:\\d");
+  EXPECT_EQ(o.sampling.max_time_s, 100);
+  EXPECT_EQ(o.timeout_s, 2.5);
+  EXPECT_EQ(o.what.batches, (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(o.what.cpus, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(o.save_baseline, "2026-01-31");
+  EXPECT_EQ(o.output, Form::csv);
+  EXPECT_FALSE(o.quick);
 }
 
 TEST(Text, RemovesControlCharactersAndReplacesInvalidUtf8) {
