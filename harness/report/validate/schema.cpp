@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <regex>
 
+#include "harness/report/judge/compare_document.h"
 #include "harness/report/judge/duel_report.h"
+#include "harness/report/judge/tuning.h"
 #include "harness/report/machine/env_block.h"
 #include "harness/report/record/codec.h"
 #include "harness/report/record/report.h"
@@ -26,7 +28,15 @@ constexpr const char* run_skeleton = R"json({
     "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
-    "config": {"type": "object", "additionalProperties": true, "description": "resolved options, by flag name"},
+    "config": {
+      "type": "object",
+      "additionalProperties": true,
+      "description": "resolved options, by flag name",
+      "properties": {
+        "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
+        "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
+      }
+    },
     "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
     "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
@@ -120,6 +130,21 @@ constexpr const char* duel_skeleton = R"json({
   "$defs": {}
 })json";
 
+// The part of a schema that all documents with a table of their own (document_schema()) share.
+constexpr const char* document_skeleton = R"json({
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "$id": "",
+  "title": "",
+  "description": "Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
+  "type": "object",
+  "required": ["schema", "schema_version"],
+  "properties": {
+    "schema": {"const": "", "description": "the kind of document"},
+    "schema_version": {"$ref": "#/$defs/schema_version"}
+  },
+  "$defs": {}
+})json";
+
 constexpr const char* duel_results = R"json({
   "status": {"enum": [], "description": "wrong: a check of the new build failed; unmeasured: a check of the base build failed"},
   "reason": {"type": ["string", "null"], "description": "why the status is not ok, or why the verdict is unclear"},
@@ -191,6 +216,7 @@ Json run_schema() {
   schema_of<LaunchRecord>(range::any, definitions);
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
+  schema_of<Tuned>(range::any, definitions);
   return schema;
 }
 
@@ -205,6 +231,20 @@ Json duel_schema() {
   schema_of<DuelPair>(range::any, definitions);
   schema_of<CheckRow>(range::any, definitions);
   schema_of<DuelBuild>(range::any, definitions);
+  return schema;
+}
+
+Json compare_schema() { return document_schema<CompareDocument>(); }
+
+Json document_schema(const std::string& name, const std::string& title, const Json& fields, const Json& definitions) {
+  Json schema = Json::parse(document_skeleton);
+  schema["$id"] = "urn:dpbench:schema:" + name + "-1";
+  schema["title"] = title;
+  schema["properties"]["schema"]["const"] = "dpbench." + name;
+  for (const Json& key : fields.at("required")) schema["required"].push_back(key);
+  schema["properties"].update(fields.at("properties"));
+  schema["$defs"]["schema_version"] = Json::parse(shared_definitions).at("schema_version");
+  schema["$defs"].update(definitions);
   return schema;
 }
 
