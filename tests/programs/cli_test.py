@@ -57,6 +57,21 @@ class Cli(Runs):
         done = self.run_it("-o", "json", "--workload", "toy", "--quick")
         self.assertEqual(json.loads(done.stdout), self.saved())
 
+    def test_jsonl_on_stdout_has_a_line_per_event_while_the_run_goes_on(self):
+        done = self.run_it("-o", "jsonl", "--strategy", "ddp", "--workload", "toy", "--quick", "--cpus", "2", "--param", "ddp.fault=none,exit7",
+                           code=3)
+        first, *events = [json.loads(line) for line in done.stdout.splitlines()]
+        report = self.saved()
+        self.assertEqual((first["event"], first["run"], first["env"]["fingerprint"]), ("run-start", report["id"], report["env"]["fingerprint"]))
+        self.assertEqual({case["id"] for case in first["cases"]}, {case["id"] for case in report["cases"]})
+        self.assertEqual((events[-1]["event"], events[-1]["status"], events[-1]["exit_code"]), ("run-end", "complete", 3))
+        ended = {event["case"]: event["result"] for event in events if event["event"] == "case-end"}
+        for case in report["cases"]:
+            kinds = [event["event"] for event in events if event.get("case") == case["id"]]
+            self.assertEqual(kinds, ["case-start", "launch-end", "case-end"])
+            self.assertEqual((ended[case["id"]]["status"], ended[case["id"]]["stats"]), (case["status"], case["stats"]))
+        self.assertTrue(any("exit code 7" in event["text"] for event in events if event["event"] == "problem"), events)
+
     def test_csv_on_stdout_has_a_row_per_case(self):
         rows = list(csv.DictReader(io.StringIO(self.run_it("-o", "csv", "--workload", "toy", "--quick", "--cpus", "1,2").stdout)))
         self.assertEqual([row["strategy"] for row in rows], ["cpu", "ddp", "ddp"])

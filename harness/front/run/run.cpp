@@ -28,6 +28,7 @@ void Run::measure() {
   open_directory(start);
   progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
                     static_cast<int>(start.cases), monotonic_seconds(), start.launches);
+  on_start();
   for (const auto& warning : start.warnings) progress_->warn_later(warning);
   save(true);  // save the report without results, to find write errors before anything is measured
   ended_ = run_cases();
@@ -37,6 +38,7 @@ void Run::measure() {
       fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
+  on_end(exit_code({.usage = true}));
   throw UsageError(one_line(ended_.usage, 500));
 }
 
@@ -53,9 +55,10 @@ Ending Run::report() {
   end.unsaved = !write_extra_files() || end.unsaved;
   const int code = exit_code(end);
   const std::string last = closing_line(saved_) + (code ? "; exit " + std::to_string(code) : "");
-  saved_ ? progress_->warning(last) : progress_->error(last);
+  saved_ ? progress_->say(last) : progress_->error(last);
   if (saved_)
-    for (const auto& hint : hints()) progress_->warning(hint);
+    for (const auto& hint : hints()) progress_->say(hint);
+  on_end(code);
   return end;
 }
 

@@ -50,6 +50,9 @@ class Run {
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
   virtual bool measured() const = 0;  // true if any case has been measured
+  // Called after the run's directory and progress_ exist, and at the end of the run with its exit code.
+  virtual void on_start() {}
+  virtual void on_end(int) {}
   // Functions that a command overrides for report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;

@@ -182,6 +182,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
 inline constexpr int report_minor_version = 9;
 Json to_json(const Report& report);
+Json to_json(const CaseRecord& record);  // a case as in run.json
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);
