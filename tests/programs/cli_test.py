@@ -34,6 +34,11 @@ class Cli(Runs):
         self.assertEqual(report["status"], "complete")
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
+        self.assertRegex(report["started"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertGreaterEqual(report["ended"], report["started"])
+        self.assertEqual(report["defaults"]["ddp"]["fault"], "none")
+        orders = [launch["order"] for case in report["cases"] for launch in case["launches"]]
+        self.assertEqual(sorted(orders), list(range(len(orders))))
 
     def test_the_ranking_in_words_is_printed_below_the_table_and_saved(self):
         done = self.run_it("--workload", "toy", "--quick", "--cpus", "1")

@@ -32,6 +32,7 @@ void Run::measure() {
   for (const auto& warning : start.warnings) progress_->warn_later(warning);
   save(true);  // save the report without results, to find write errors before anything is measured
   ended_ = run_cases();
+  after_cases();
   std::error_code ignored;
   if (directory_)  // remove() deletes a log directory only if it is empty
     for (const char* logs : {"logs/base", "logs/new", "logs/reference", "logs"})
@@ -114,6 +115,8 @@ Run::Start ReportRun::begin() {
           .launches = options_.launches,
           .warnings = host_differences(report_.env)};
 }
+
+void ReportRun::after_cases() { report_.ended = utc_text(std::chrono::system_clock::now()); }
 
 bool ReportRun::measured() const {
   return std::ranges::any_of(report_.cases, [](const CaseRecord& record) { return !record.launches.empty(); });

@@ -26,6 +26,8 @@ constexpr const char* run_skeleton = R"json({
     "schema_version": {"$ref": "#/$defs/schema_version"},
     "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
     "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
+    "started": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "start of the run in UTC; since 1.10"},
+    "ended": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "end of the run in UTC; null: it did not end; since 1.10"},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
     "config": {
@@ -36,6 +38,11 @@ constexpr const char* run_skeleton = R"json({
         "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
         "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
       }
+    },
+    "defaults": {
+      "type": "object",
+      "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
+      "description": "default values of the parameters of the strategies of the cases; params of a case has only other values; since 1.10"
     },
     "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
     "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},

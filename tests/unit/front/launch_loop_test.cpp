@@ -227,6 +227,15 @@ TEST_F(LaunchLoopTest, DoesNotTimeACaseWithAFailedCheckAgain) {
   EXPECT_EQ(exit_code(ending_of(report_)), 1);
 }
 
+TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
+  run();
+  std::map<int, std::string> order;
+  for (const CaseRecord& one : report_.cases)
+    for (const LaunchRecord& launch : one.launches) order[launch.order.value()] = one.spec.id;
+  ASSERT_EQ(order.size(), runner_.calls.size());
+  for (const auto& [position, id] : order) EXPECT_EQ(id, runner_.calls.at(static_cast<size_t>(position)));
+}
+
 TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
   std::map<std::string, std::vector<std::string>> events;  // by case; "": events of no case
   Json last;
