@@ -94,7 +94,7 @@ struct SchemaOptions {
 };
 
 void add_flags(CLI::App& app, SchemaOptions& o) {
-  app.add_option("document", o.document, "the document that the schema describes; glossary: the keys of run.json [run]")
+  app.add_option("document", o.document, "the document to describe; glossary: the keys of run.json\n[run]")
       ->check(one_of(names_of(documents())))
       ->type_name(join(names_of(documents()), "|"));
 }
@@ -150,7 +150,7 @@ Command schema_command() {
        .arguments = "[DOCUMENT] [FLAGS]",
        .summary = "print the JSON Schema of a document that dpbench writes, or the glossary of run.json",
        .examples = {{"schema run > run.schema.json", "run.json's schema"},
-                    {"schema compare", "of `dpbench compare -o json`"},
+                    {"schema compare", "the schema of compare -o json"},
                     {"schema glossary", "each key with its unit and meaning"}},
        .exit_codes = {}},
       add_flags, print_schema);
