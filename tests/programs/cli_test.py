@@ -34,6 +34,11 @@ class Cli(Runs):
         self.assertEqual(report["status"], "complete")
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
+        self.assertRegex(report["started"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertGreaterEqual(report["ended"], report["started"])
+        self.assertEqual(report["defaults"]["ddp"]["fault"], "none")
+        orders = [launch["order"] for case in report["cases"] for launch in case["launches"]]
+        self.assertEqual(sorted(orders), list(range(len(orders))))
 
     def test_the_ranking_in_words_is_printed_below_the_table_and_saved(self):
         done = self.run_it("--workload", "toy", "--quick", "--cpus", "1")
@@ -56,6 +61,21 @@ class Cli(Runs):
     def test_json_on_stdout_is_the_saved_document(self):
         done = self.run_it("-o", "json", "--workload", "toy", "--quick")
         self.assertEqual(json.loads(done.stdout), self.saved())
+
+    def test_jsonl_on_stdout_has_a_line_per_event_while_the_run_goes_on(self):
+        done = self.run_it("-o", "jsonl", "--strategy", "ddp", "--workload", "toy", "--quick", "--cpus", "2", "--param", "ddp.fault=none,exit7",
+                           code=3)
+        first, *events = [json.loads(line) for line in done.stdout.splitlines()]
+        report = self.saved()
+        self.assertEqual((first["event"], first["run"], first["env"]["fingerprint"]), ("run-start", report["id"], report["env"]["fingerprint"]))
+        self.assertEqual({case["id"] for case in first["cases"]}, {case["id"] for case in report["cases"]})
+        self.assertEqual((events[-1]["event"], events[-1]["status"], events[-1]["exit_code"]), ("run-end", "complete", 3))
+        ended = {event["case"]: event["result"] for event in events if event["event"] == "case-end"}
+        for case in report["cases"]:
+            kinds = [event["event"] for event in events if event.get("case") == case["id"]]
+            self.assertEqual(kinds, ["case-start", "launch-end", "case-end"])
+            self.assertEqual((ended[case["id"]]["status"], ended[case["id"]]["stats"]), (case["status"], case["stats"]))
+        self.assertTrue(any("exit code 7" in event["text"] for event in events if event["event"] == "problem"), events)
 
     def test_csv_on_stdout_has_a_row_per_case(self):
         rows = list(csv.DictReader(io.StringIO(self.run_it("-o", "csv", "--workload", "toy", "--quick", "--cpus", "1,2").stdout)))

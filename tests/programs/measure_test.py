@@ -151,6 +151,9 @@ class Memory(unittest.TestCase):
                 delta = 0.15 if case["strategy"] == "fsdp" else 0.03
                 self.assertAlmostEqual(sum(found.values()) / rank["step_tensor_bytes"], 1, delta=delta, msg=case["id"])
         whole = parts["cpu"]["parameters"]
+        sizes = {(rank["model_parameters"], rank["model_bytes"]) for case in report["cases"] for rank in case["launches"][0]["ranks"]}
+        self.assertEqual(len(sizes), 1, "sharded strategies train the same model")
+        self.assertAlmostEqual(sizes.pop()[1] / whole, 1, delta=0.05)
         shares = {"cpu": {"state": 2}, "dp": {"parameters": 1, "state": 2},
                   "ddp": {"parameters": 1, "gradients": 1, "state": 2},
                   "zero1": {"parameters": 1, "gradients": 1, "state": 1}, "zero2": {"parameters": 1, "state": 1},

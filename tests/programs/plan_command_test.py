@@ -8,6 +8,7 @@ import tempfile
 import unittest
 import xml.dom.minidom
 
+import reports
 import sample_runs
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
@@ -27,7 +28,7 @@ class PlanCommand(unittest.TestCase):
         return done
 
     def document(self, *words, code=0):
-        return json.loads(self.plan(*words, "-o", "json", code=code).stdout)
+        return reports.expect_valid(self.plan(*words, "-o", "json", code=code).stdout)
 
     def put(self, content):
         with open(os.path.join(self.folder, "run.json"), "w", encoding="utf-8") as file:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 
+import reports
 import sample_runs
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
@@ -39,7 +40,7 @@ class ProjectCommand(unittest.TestCase):
             self.assertIn("PROJECTION", text)
             self.assertEqual(text.count(" projected"), 4)
             self.assertEqual(text.count(" measured "), 3)
-        document = json.loads(self.project("run.json", "--to", "8,64", *LINK, "-o", "json").stdout)
+        document = reports.expect_valid(self.project("run.json", "--to", "8,64", *LINK, "-o", "json").stdout)
         self.assertEqual((document["schema"], document["projected"]), ("dpbench.projection", True))
         self.assertEqual([(case["world"], case["projected"]) for case in document["series"][0]["cases"]], [(8, True), (64, True)])
 
@@ -98,7 +99,7 @@ class ProjectCommand(unittest.TestCase):
         table = self.project("run.json", "--to", "8").stdout
         self.assertRegex(table, r"8  projected +17\.00 +- ")
         self.assertIn("no interval", table)
-        document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
+        document = reports.expect_valid(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
         step = document["cases"][0]["stats"]["step_time_ns"]
         self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
         self.assertEqual([figure["ci95"] for figure in document["fit"].values() if isinstance(figure, dict)], [None] * 3)

@@ -126,8 +126,10 @@ class Stored(unittest.TestCase):
 
     def test_compare_prints_one_json_or_markdown_document(self):
         self.runs(1.1)
-        message = self.dpbench("compare", "latest~1", "latest", "-o", "json", code=1)
-        self.assertEqual(json.loads(message.stdout)["gate"], "failed")
+        message = self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:5%,efficiency:3", "-o", "json", code=1)
+        document = reports.expect_valid(message.stdout)
+        self.assertEqual(document["gate"], "failed")
+        self.assertEqual({row["metric"]: row["change_points"] is None for row in document["judged"]}, {"median": True, "efficiency": False})
         message = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
         self.assertTrue(message.stdout.startswith("| CASE |"), message.stdout)
 

@@ -21,6 +21,7 @@ def _written_by_dpbench(folder):
 
 
 def _faults(path):
+    """Returns one line per fault of a document, by the schema of its kind."""
     try:
         name = json.loads(path.read_text(encoding="utf-8"))["schema"].removeprefix("dpbench.")
     except PermissionError:
@@ -34,11 +35,13 @@ def _faults(path):
 
 
 def expect_valid(text):
-    """Validates the text of a report that dpbench printed. Fails the test if it is invalid."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / json.loads(text)["id"] / "run.json"
-        path.parent.mkdir()
-        path.write_text(text, encoding="utf-8")
+    """Validates the text of a document that dpbench printed. Fails the test if it is invalid. Returns the document."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        if faults := _faults(pathlib.Path(file.name)):
+            raise AssertionError("\n".join(faults))
+    return json.loads(text)
 
 
 class _Folder(tempfile.TemporaryDirectory):

@@ -88,6 +88,7 @@ inline Report full_report() {
       rank.step_p50_ns = 1200, rank.step_p90_ns = 1300, rank.step_p99_ns = 1400;
       rank.phases_ns = {{"forward", 700}, {"communication", 300}};
       rank.rows_per_step = 128;
+      rank.model_parameters = 1000, rank.model_bytes = 4000;
       rank.peak_rss_bytes = 1 << 28, rank.own_rss_bytes = 1 << 27;
       rank.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
       rank.profile = {
@@ -144,6 +145,10 @@ inline Report full_report() {
        .links = {{"X"}}},
       {.torch = "2.11.0", .cuda = "13.0", .nccl = "2.28.9"});
   report.tool = tool_block({"dpbench", "--quick"});
+  report.started = "2026-11-21T06:30:57Z", report.ended = "2026-11-21T06:31:57Z";
+  report.defaults = {{"ddp", {{"bucket_mb", "25"}}}};
+  for (int order = 0; CaseRecord & record : report.cases)
+    for (LaunchRecord& launch : record.launches) launch.order = order++;
   report.config = {{"seed", 1}, {"launches", 3}, {"sampling", {{"samples", 3}, {"steps", 10}}}};
   summarise(report);
   report.answer = answer_of(report);

@@ -53,5 +53,6 @@ std::string plan_heading(const LayoutPlan& plan);
 // Returns lines about the sources of the figures and the limits of the prediction.
 std::vector<std::string> plan_remarks(const LayoutPlan& plan);
 Json to_json(const LayoutPlan& plan);
+Json plan_schema();
 
 }  // namespace dpbench::forecast

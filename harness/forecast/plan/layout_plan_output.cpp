@@ -2,7 +2,9 @@
 
 #include "harness/forecast/output.h"
 #include "harness/forecast/plan/layout_plan.h"
+#include "harness/forecast/plan/layout_plan_document.h"
 #include "harness/forecast/plan/words.h"
+#include "harness/report/validate/schema.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -27,45 +29,34 @@ std::vector<std::string> row_of(const LayoutPlan& plan, const Prediction& one) {
           percent(time.bubble_s, step)};
 }
 
-Json layout_json(const Layout& layout, int threads) {
-  Json json = {
-      {"text", text_of(layout)},      {"strategy", layout.strategy},
-      {"mesh", text_of(layout.mesh)}, {"micro_batches", layout.micro_batches},
-      {"rows", layout.rows},          {"recompute", layout.recompute},
-      {"sequence", layout.sequence},  {"schedule", layout.schedule ? Json(layout.schedule->name) : Json(nullptr)},
-      {"stages", layout.stages},      {"flags", flags_of(layout, threads)}};
-  if (layout.sharding == Sharding::parameters) json["reshard"] = layout.reshard;
-  return json;
+LayoutRow layout_row(const Layout& layout, int threads) {
+  LayoutRow row{.text = text_of(layout),
+                .strategy = layout.strategy,
+                .mesh = text_of(layout.mesh),
+                .micro_batches = layout.micro_batches,
+                .rows = layout.rows,
+                .recompute = layout.recompute,
+                .sequence = layout.sequence,
+                .stages = layout.stages,
+                .flags = flags_of(layout, threads)};
+  if (layout.schedule) row.schedule = layout.schedule->name;
+  if (layout.sharding == Sharding::parameters) row.reshard = layout.reshard;
+  return row;
 }
 
-Json prediction_json(const LayoutPlan& plan, const Prediction& one, bool fits) {
-  const Time& time = one.time;
-  const Memory& memory = one.memory;
-  return {{"projected", true},
-          {"layout", layout_json(one.layout, plan.asked.gpus ? 0 : plan.asked.machine.threads)},
-          {"fits", fits},
-          {"step_s", time.step_s()},
-          {"tokens_per_s", tokens_per_s(plan, one)},
-          {"time_s",
-           {{"computing", time.computing_s},
-            {"optimizer", time.optimizer_s},
-            {"tensor", time.tensor_s},
-            {"context", time.context_s},
-            {"data", time.data_s},
-            {"bubble", time.bubble_s}}},
-          {"memory_bytes",
-           {{"total", memory.total()},
-            {"parameters", memory.parameters},
-            {"gradients", memory.gradients},
-            {"state", memory.state},
-            {"activations", memory.activations},
-            {"buffers", memory.buffers}}}};
+PredictionRow prediction_row(const LayoutPlan& plan, const Prediction& one, bool fits) {
+  return {.layout = layout_row(one.layout, plan.asked.gpus ? 0 : plan.asked.machine.threads),
+          .fits = fits,
+          .step_s = one.time.step_s(),
+          .tokens_per_s = tokens_per_s(plan, one),
+          .time_s = one.time,
+          .memory_bytes = {one.memory, one.memory.total()}};
 }
 
-Json predictions_json(const LayoutPlan& plan, const std::vector<Prediction>& all, bool fit) {
-  Json list = Json::array();
-  for (const Prediction& one : all) list.push_back(prediction_json(plan, one, fit));
-  return list;
+SpeedRow speed_row(const Speed& speed) {
+  SpeedRow row{.fitted_to = speed.fitted_to, .rates = speed.rates, .update_s = speed.update_s};
+  if (speed.bytes_per_s > 0) row.bytes_per_s = speed.bytes_per_s;
+  return row;
 }
 
 }  // namespace
@@ -120,38 +111,25 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
 
 Json to_json(const LayoutPlan& plan) {
   const PlanRequest& asked = plan.asked;
-  const Speed& speed = asked.machine.speed;
-  Json json = {{"schema", "dpbench.plan"},
-               {"schema_version", {{"major", 1}, {"minor", 0}}},
-               {"projected", true},
-               {"model", asked.model},
-               {"dtype", name_of(asked.dtype)},
-               {"device", asked.gpus ? "cuda" : "cpu"},
-               {"devices", asked.devices},
-               {"batch", asked.batch},
-               {"memory_bytes", asked.memory_bytes > 0 ? Json(asked.memory_bytes) : Json(nullptr)},
-               {"speed",
-                {{"fitted_to", speed.fitted_to},
-                 {"rates", Json::array()},
-                 {"bytes_per_s", speed.bytes_per_s > 0 ? Json(speed.bytes_per_s) : Json(nullptr)},
-                 {"update_s", speed.update_s}}},
-               {"overlap", asked.machine.overlap},
-               {"network", nullptr},
-               {"examined", plan.examined},
-               {"too_large", plan.too_large}};
-  if (asked.devices > 1) json["network"] = to_json(asked.machine.network);
-  for (const SizeRate& rate : speed.rates)
-    json["speed"]["rates"].push_back({{"layer_flop", rate.layer_flop}, {"flop_per_s", rate.flop_per_s}});
-  json["best"] = Json::array();
-  for (const Advised& one : plan.best) {
-    Json best = prediction_json(plan, one.prediction, true);
-    best["reasons"] = one.reasons;
-    json["best"].push_back(best);
-  }
-  json["front"] = predictions_json(plan, plan.front, true);
-  json["layouts"] = predictions_json(plan, plan.fitting, true);
-  for (Json& one : predictions_json(plan, plan.unfitting, false)) json["layouts"].push_back(one);
-  return json;
+  PlanDocument document{.model = asked.model,
+                        .dtype = asked.dtype,
+                        .device = asked.gpus ? Device::cuda : Device::cpu,
+                        .devices = asked.devices,
+                        .batch = asked.batch,
+                        .speed = speed_row(asked.machine.speed),
+                        .overlap = asked.machine.overlap,
+                        .examined = static_cast<int64_t>(plan.examined),
+                        .too_large = static_cast<int64_t>(plan.too_large)};
+  if (asked.memory_bytes > 0) document.memory_bytes = asked.memory_bytes;
+  if (asked.devices > 1) document.network = asked.machine.network;
+  for (const Advised& one : plan.best)
+    document.best.push_back({prediction_row(plan, one.prediction, true), one.reasons});
+  for (const Prediction& one : plan.front) document.front.push_back(prediction_row(plan, one, true));
+  for (const Prediction& one : plan.fitting) document.layouts.push_back(prediction_row(plan, one, true));
+  for (const Prediction& one : plan.unfitting) document.layouts.push_back(prediction_row(plan, one, false));
+  return write_document(document);
 }
+
+Json plan_schema() { return document_schema<PlanDocument>(); }
 
 }  // namespace dpbench::forecast

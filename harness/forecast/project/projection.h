@@ -78,5 +78,6 @@ std::string projection_heading(const ProjectedSeries& series);
 // Returns lines for printing below the table: the fitted parameters, the error of the fit and its limitations.
 std::vector<std::string> projection_remarks(const ProjectedSeries& series);
 Json to_json(const Projection& projection);
+Json projection_schema();
 
 }  // namespace dpbench

@@ -7,6 +7,8 @@
 
 #include "harness/forecast/output.h"
 #include "harness/forecast/project/projection.h"
+#include "harness/forecast/project/projection_document.h"
+#include "harness/report/validate/schema.h"
 
 namespace dpbench {
 namespace {
@@ -31,9 +33,7 @@ std::string rate(double seconds_per_byte) {
 
 std::string plain_name(const StepTime& time) { return name_of(time.algorithm); }
 
-Json band(const Interval95& band) { return band ? Json{band->low, band->high} : Json(nullptr); }
-
-Json in_ns(double seconds) { return seconds * 1e9; }
+constexpr double in_ns(double seconds) { return seconds * 1e9; }
 
 // Formats an interval, e.g. "2.8 to 3.1", or "-" if it is unknown.
 template <class Text>
@@ -41,53 +41,40 @@ std::string span_text(const Interval95& band, Text text) {
   return band ? text(band->low) + " to " + text(band->high) : "-";
 }
 
-Json parameters_json(const ProjectedSeries& s) {
-  const auto one = [](double value, const Interval95& ends) { return Json{{"value", value}, {"ci95", band(ends)}}; };
-  return {{"compute_s", one(s.fit.compute_s, s.compute_s)},
-          {"latency_s", one(s.fit.latency_s, s.latency_s)},
-          {"seconds_per_byte", one(s.fit.seconds_per_byte, s.seconds_per_byte)},
-          {"latency_and_bandwidth_told_apart", s.separable},
-          {"relative_error", s.fit.error}};
+FittedParameter fitted_parameter(double value, const Interval95& band) {
+  FittedParameter parameter{.value = value};
+  if (band) parameter.ci95 = {band->low, band->high};
+  return parameter;
 }
 
-// Returns a projected case in the format of run.json, so that charts can draw it next to measured cases. It is marked
-// as projected and lacks the key "launches".
-Json case_json(const ProjectedWorld& world) {
-  Json json = to_json(world.spec);
-  json["projected"] = true;
-  json["status"] = "ok";
-  json["reason"] = "";
-  json["checks"] = Json::array();
-  json["stats"] = {{"step_time_ns",
-                    {{"median", in_ns(world.time.step_s)},
-                     {"ci95_low", world.step_s ? in_ns(world.step_s->low) : Json(nullptr)},
-                     {"ci95_high", world.step_s ? in_ns(world.step_s->high) : Json(nullptr)},
-                     {"interval", world.step_s ? "fit" : "none"}}}};
-  json["derived"] = {{"samples_per_s", world.samples_per_s},
-                     {"efficiency", world.efficiency ? Json(*world.efficiency) : Json(nullptr)},
-                     {"own_efficiency", world.own_efficiency},
-                     {"communication_ns", in_ns(world.time.communication_s)},
-                     {"exposed_ns", in_ns(world.time.exposed_s)}};
-  json["allreduce"] = plain_name(world.time);
-  json["measured_step_ns"] = world.measured_s ? in_ns(*world.measured_s) : Json(nullptr);
-  json["communication_hidden"] = world.time.hidden;
-  return json;
+ProjectedCase projected_case(const ProjectedWorld& world) {
+  ProjectedCase row{world.spec};
+  ProjectedSummary& step = row.stats.step_time_ns;
+  step = {.median = in_ns(world.time.step_s), .interval = world.step_s ? "fit" : "none"};
+  if (world.step_s) step.low = in_ns(world.step_s->low), step.high = in_ns(world.step_s->high);
+  row.derived = {.samples_per_s = world.samples_per_s,
+                 .efficiency = world.efficiency,
+                 .own_efficiency = world.own_efficiency,
+                 .communication_ns = in_ns(world.time.communication_s),
+                 .exposed_ns = in_ns(world.time.exposed_s)};
+  row.allreduce = world.time.algorithm;
+  if (world.measured_s) row.measured_step_ns = in_ns(*world.measured_s);
+  row.hidden = world.time.hidden;
+  return row;
 }
 
-Json series_json(const ProjectedSeries& s) {
-  Json json = {{"projected", true}, {"case", to_json(s.spec)}, {"fit", parameters_json(s)}};
-  json["collectives"] = Json::array();
-  for (const StepCollective& one : s.shape.collectives)
-    json["collectives"].push_back(
-        {{"op", one.op}, {"bytes", one.bytes}, {"ready", one.ready}, {"beside_computing", one.hides}});
-  json["fitted"] = Json::array();
-  for (const FittedWorld& one : s.fitted)
-    json["fitted"].push_back(
-        {{"world", one.world}, {"measured_step_ns", in_ns(one.measured_s)}, {"fitted_step_ns", in_ns(one.fitted_s)}});
-  json["first_exposed_world"] = s.first_exposed ? Json(*s.first_exposed) : Json(nullptr);
-  json["cases"] = Json::array();
-  for (const ProjectedWorld& world : s.worlds) json["cases"].push_back(case_json(world));
-  return json;
+SeriesRow series_row(const ProjectedSeries& s) {
+  SeriesRow row{.spec = s.spec,
+                .fit = {.compute_s = fitted_parameter(s.fit.compute_s, s.compute_s),
+                        .latency_s = fitted_parameter(s.fit.latency_s, s.latency_s),
+                        .seconds_per_byte = fitted_parameter(s.fit.seconds_per_byte, s.seconds_per_byte),
+                        .separable = s.separable,
+                        .error = s.fit.error},
+                .collectives = s.shape.collectives,
+                .first_exposed_world = s.first_exposed};
+  for (const FittedWorld& one : s.fitted) row.fitted.push_back({one.world, in_ns(one.measured_s), in_ns(one.fitted_s)});
+  for (const ProjectedWorld& world : s.worlds) row.cases.push_back(projected_case(world));
+  return row;
 }
 
 }  // namespace
@@ -152,17 +139,12 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
 }
 
 Json to_json(const Projection& p) {
-  Json json = {{"schema", "dpbench.projection"},
-               {"schema_version", {{"major", 1}, {"minor", 0}}},
-               {"projected", true},
-               {"run", p.run}};
-  json["network"] = nullptr;
-  if (p.asked.network) json["network"] = to_json(*p.asked.network);
-  json["algorithm"] = p.asked.algorithm ? Json(name_of(*p.asked.algorithm)) : Json(nullptr);
-  json["series"] = Json::array();
-  for (const ProjectedSeries& one : p.series) json["series"].push_back(series_json(one));
-  json["left_out"] = p.left_out;
-  return json;
+  ProjectionDocument document{
+      .run = p.run, .network = p.asked.network, .algorithm = p.asked.algorithm, .left_out = p.left_out};
+  for (const ProjectedSeries& one : p.series) document.series.push_back(series_row(one));
+  return write_document(document);
 }
+
+Json projection_schema() { return document_schema<ProjectionDocument>(); }
 
 }  // namespace dpbench

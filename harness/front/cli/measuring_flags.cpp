@@ -305,7 +305,9 @@ void add_run_flags(CLI::App& app, RunOptions& o) {
       ->check(not_empty())
       ->group("Output")
       ->type_name("NAME");
-  add_output(app, o.output, all_values<Form>())->group("Output");
+  add_output(app, o.output, all_values<Form>())
+      ->group("Output")
+      ->description("format on stdout; jsonl: a line per event of the run\n[table]");
   add_view(app, o.view);
   for (const char* flag : {"--columns", "--sort"}) app.get_option(flag)->group("Output");
 }
@@ -318,7 +320,7 @@ void add_check_flags(CLI::App& app, CheckingOptions& o) {
   add_retries(app, o);
   add_config(app);
   add_talk(app, o);
-  add_output(app, o.output, all_values<Form>())->group("Output");
+  add_output(app, o.output, {Form::table, Form::json, Form::csv, Form::markdown, Form::none})->group("Output");
   app.get_option("--gpus")->description("GPUs; each value is a world [1,3 if available]");
   app.get_option("--cpus")->description("virtual CPU devices; each value is a world [1,3 without a GPU]");
 }

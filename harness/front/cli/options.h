@@ -17,9 +17,10 @@ namespace dpbench {
 inline constexpr int max_world = 1024;
 
 // Output format of stdout, chosen with -o.
-enum class Form { table, json, csv, markdown, none };
+enum class Form { table, json, jsonl, csv, markdown, none };
 template <>
-inline constexpr auto enum_names<Form> = std::to_array<std::string_view>({"table", "json", "csv", "markdown", "none"});
+inline constexpr auto enum_names<Form> =
+    std::to_array<std::string_view>({"table", "json", "jsonl", "csv", "markdown", "none"});
 
 enum class ProgressChoice { automatic, plain, none };
 template <>

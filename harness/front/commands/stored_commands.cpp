@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/forecast/plan/layout_plan.h"
+#include "harness/forecast/project/projection.h"
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
@@ -71,9 +73,18 @@ struct Document {
   std::string (*text)();
 };
 
+template <Json (*schema)()>
+std::string schema_text() {
+  return schema().dump(1) + "\n";
+}
+
 const std::vector<Document>& documents() {
-  static const std::vector<Document> all = {{"run", [] { return run_schema().dump(1) + "\n"; }},
-                                            {"duel", [] { return duel_schema().dump(1) + "\n"; }},
+  static const std::vector<Document> all = {{"run", schema_text<run_schema>},
+                                            {"duel", schema_text<duel_schema>},
+                                            {"compare", schema_text<compare_schema>},
+                                            {"projection", schema_text<projection_schema>},
+                                            {"plan", schema_text<forecast::plan_schema>},
+                                            {"tune", schema_text<run_schema>},  // tune prints a run.json
                                             {"glossary", glossary}};
   return all;
 }
@@ -83,7 +94,7 @@ struct SchemaOptions {
 };
 
 void add_flags(CLI::App& app, SchemaOptions& o) {
-  app.add_option("document", o.document, "run, duel or glossary [run]")
+  app.add_option("document", o.document, "the document to describe; glossary: the keys of run.json\n[run]")
       ->check(one_of(names_of(documents())))
       ->type_name(join(names_of(documents()), "|"));
 }
@@ -134,13 +145,15 @@ Command export_command() {
 }
 
 Command schema_command() {
-  return reading_command({.name = "schema",
-                          .arguments = "[DOCUMENT] [FLAGS]",
-                          .summary = "print the JSON Schema of run.json or duel.json, or the glossary of run.json",
-                          .examples = {{"schema run > run.schema.json", "run.json's schema"},
-                                       {"schema glossary", "each key with its unit and meaning"}},
-                          .exit_codes = {}},
-                         add_flags, print_schema);
+  return reading_command(
+      {.name = "schema",
+       .arguments = "[DOCUMENT] [FLAGS]",
+       .summary = "print the JSON Schema of a document that dpbench writes, or the glossary of run.json",
+       .examples = {{"schema run > run.schema.json", "run.json's schema"},
+                    {"schema compare", "the schema of compare -o json"},
+                    {"schema glossary", "each key with its unit and meaning"}},
+       .exit_codes = {}},
+      add_flags, print_schema);
 }
 
 Command validate_command() {

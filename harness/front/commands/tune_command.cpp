@@ -15,6 +15,7 @@
 #include "harness/front/run/timed_run.h"
 #include "harness/front/text/text.h"
 #include "harness/report/judge/tuning.h"
+#include "harness/report/record/codec.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 
@@ -155,13 +156,7 @@ class TuneRun : public TimedRun {
     const LoopEnding ended = TimedRun::run_cases();
     if (judged_from_ < 0) return ended;
     tuned_ = tuned(report_, judged_from_);
-    report_.config[results] = Json::array();
-    for (const Tuned& one : tuned_)
-      report_.config[results].push_back({{"case", one.best->spec.id},
-                                         {"speedup", one.speedup},
-                                         {"low", one.low},
-                                         {"high", one.high},
-                                         {"launches", one.launches}});
+    report_.config[results] = write_value(tuned_);
     return ended;
   }
 

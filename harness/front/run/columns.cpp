@@ -110,6 +110,13 @@ std::optional<double> peak_memory(const CaseRecord& r) {
   return r.derived.peak_memory_bytes ? std::optional(static_cast<double>(*r.derived.peak_memory_bytes)) : std::nullopt;
 }
 
+// Returns a size of the model, which is the same on every rank; empty if it is unknown.
+std::string model_size(const CaseRecord& r, int64_t RankRecord::* size) {
+  if (r.launches.empty() || r.launches.back().ranks.empty()) return "";
+  const int64_t value = r.launches.back().ranks.front().*size;
+  return value > 0 ? std::to_string(value) : "";
+}
+
 template <int64_t MemoryParts::* part>
 std::optional<double> memory_part(const CaseRecord& r) {
   const auto parts = largest_memory(r);
@@ -211,6 +218,11 @@ const std::vector<Column>& all_columns() {
       same("warnings", "WARNINGS", [](Rp, Rc r) { return one_line(join(r.warnings, " · "), 1000); }),
       same("commit", "COMMIT", [](Rp report, Rc) { return one_line(run_commit(report.tool), 60); }),
       same("start_time", "START", [](Rp report, Rc) { return start_time(report.id); }),
+      same(
+          "model_parameters", "MODEL PARAMETERS", [](Rp, Rc r) { return model_size(r, &RankRecord::model_parameters); },
+          true),
+      same(
+          "model_bytes", "MODEL bytes", [](Rp, Rc r) { return model_size(r, &RankRecord::model_bytes); }, true),
       same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
       same("notes", "NOTES", [](Rp report, Rc r) { return one_line(notes(report, r), notes_width); })};
   return all;

@@ -114,6 +114,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     ended = loop.run();
     if (ended.signal != 0) return BatchTrial::stop;
     const BatchTrial fit = judge(record, ended, found);
+    for (LaunchRecord& launch : record.launches) *launch.order += launches_of(report_);
     report_.env = one.env;  // the environment now has the versions of the loaded libraries
     report_.cases.push_back(record);
     summarise(report_);

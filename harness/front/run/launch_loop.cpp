@@ -218,7 +218,8 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .ranks = std::move(outcome.ranks),
                                    .reference_ns = std::move(outcome.reference_ns),
                                    .disturbed_blocks = outcome.disturbed_blocks,
-                                   .others = outcome.others});
+                                   .others = outcome.others,
+                                   .order = launches_of(report_)});
       finished_[which] = any_failed(record.checks);
       // If choose_ is set, a case counts as ok after each launch: the choice of the next launch's cases compares the
       // results so far.

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 
@@ -12,6 +13,7 @@
 #include "harness/front/plan/mesh_hosts.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
+#include "harness/report/record/save.h"
 #include "workloads/base/error.h"
 #include "workloads/data/mnist_files.h"
 
@@ -120,6 +122,7 @@ Report new_report(const Prepared& prepared) {
   if (const World* world = prepared.world) report.env["hosts"] = hosts_block(*world);
   report.env["warnings"] = environment_warnings(report.env);
   report.config = config_json(prepared.options);
+  report.started = utc_text(std::chrono::system_clock::now());
   const Json hosts = report.env.value("hosts", Json::array());
   for (const auto& spec : prepared.plan.cases) {
     CaseRecord& record = report.cases.emplace_back();
@@ -138,6 +141,9 @@ Report new_report(const Prepared& prepared) {
     record.status = CaseStatus::skipped;
     record.reason = reason;
   }
+  for (const CaseRecord& record : report.cases)
+    if (const StrategyEntry* strategy = find_entry(prepared.catalogue.strategies, record.spec.strategy))
+      for (const ParamEntry& param : strategy->params) report.defaults[strategy->name][param.name] = param.fallback;
   return report;
 }
 

@@ -62,18 +62,21 @@ std::string ProgressLine::time_left(double now) const {
 }
 
 void ProgressLine::begin(const std::string& case_id, double now) {
+  if (listener_) listener_->begin(case_id);
   if (style_ == ProgressStyle::moving) move(bar(share()) + " " + counted(done_, total_) + case_id + time_left(now));
 }
 
 void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
   ++done_;
   print_held();
+  if (listener_) listener_->end(case_id);
   if (style_ == ProgressStyle::moving)
     move(bar(share()) + " " + counted(done_, total_) + case_id + " · " + result + time_left(now));
 }
 
 void ProgressLine::over(const std::string& case_id, const std::string& result, double now) {
   ++over_;
+  if (listener_) listener_->over(case_id);
   if (style_ == ProgressStyle::plain) line(counted(over_, cases_) + case_id + " · " + result + time_left(now));
 }
 
@@ -100,11 +103,19 @@ void ProgressLine::print_held() {
   for (const auto& held : std::exchange(held_warnings_, {})) warning(held);
 }
 
-void ProgressLine::warning(const std::string& text) {
+void ProgressLine::say(const std::string& text) {
   if (style_ != ProgressStyle::none) line("dpbench: " + text);
 }
 
-void ProgressLine::error(const std::string& text) { line("dpbench: " + text); }
+void ProgressLine::warning(const std::string& text) {
+  if (listener_) listener_->problem(text);
+  say(text);
+}
+
+void ProgressLine::error(const std::string& text) {
+  if (listener_) listener_->problem(text);
+  line("dpbench: " + text);
+}
 
 void ProgressLine::move(const std::string& text) {
   std::cerr << "\r\x1B[K" << one_line(text, columns() - 1) << std::flush;

@@ -13,6 +13,17 @@ enum class ProgressStyle { none, plain, moving };
 // Chooses the progress style from --progress, -q, and whether stderr is a terminal that can move its cursor.
 ProgressStyle progress_style(const MeasuringOptions& options, bool terminal, const char* term);
 
+// Is told what a ProgressLine is told, in every style.
+class ProgressListener {
+ public:
+  virtual ~ProgressListener() = default;
+  // The calls of begin(), end() and over() of ProgressLine.
+  virtual void begin(const std::string& case_id) = 0;
+  virtual void end(const std::string& case_id) = 0;
+  virtual void over(const std::string& case_id) = 0;
+  virtual void problem(const std::string& text) = 0;  // a warning or an error
+};
+
 class ProgressLine {
  public:
   // `launches` is the initial number of launches (starts of the worker processes) per case; add_work() adds more.
@@ -20,6 +31,8 @@ class ProgressLine {
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void tell(ProgressListener& listener) { listener_ = &listener; }
 
   // begin() and end() report that one launch of a case begins and ends.
   void begin(const std::string& case_id, double now);
@@ -33,6 +46,7 @@ class ProgressLine {
   void part(double done, const std::string& text);
   void clear();                                         // erases the redrawn line; call it before printing to stdout
   void note(const std::string& text);                   // prints a message, but only with -v
+  void say(const std::string& text);                    // prints a message unless progress is off (-q)
   void warning(const std::string& text);                // prints a warning unless progress is off (-q)
   void error(const std::string& text);                  // always prints an error message
   void output(const std::string& text) { line(text); }  // always prints a line that a rank printed
@@ -51,6 +65,7 @@ class ProgressLine {
   int cases_, over_ = 0, total_, done_ = 0;  // cases in total and finished; launches in total and finished
   std::vector<std::string> held_warnings_;
   double began_;
+  ProgressListener* listener_ = nullptr;
 };
 
 // Formats a duration, for example as "8 s", "1m40s" or "2h05m".

@@ -28,15 +28,18 @@ void Run::measure() {
   open_directory(start);
   progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
                     static_cast<int>(start.cases), monotonic_seconds(), start.launches);
+  on_start();
   for (const auto& warning : start.warnings) progress_->warn_later(warning);
   save(true);  // save the report without results, to find write errors before anything is measured
   ended_ = run_cases();
+  after_cases();
   std::error_code ignored;
   if (directory_)  // remove() deletes a log directory only if it is empty
     for (const char* logs : {"logs/base", "logs/new", "logs/reference", "logs"})
       fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
+  on_end(exit_code({.usage = true}));
   throw UsageError(one_line(ended_.usage, 500));
 }
 
@@ -53,9 +56,10 @@ Ending Run::report() {
   end.unsaved = !write_extra_files() || end.unsaved;
   const int code = exit_code(end);
   const std::string last = closing_line(saved_) + (code ? "; exit " + std::to_string(code) : "");
-  saved_ ? progress_->warning(last) : progress_->error(last);
+  saved_ ? progress_->say(last) : progress_->error(last);
   if (saved_)
-    for (const auto& hint : hints()) progress_->warning(hint);
+    for (const auto& hint : hints()) progress_->say(hint);
+  on_end(code);
   return end;
 }
 
@@ -111,6 +115,8 @@ Run::Start ReportRun::begin() {
           .launches = options_.launches,
           .warnings = host_differences(report_.env)};
 }
+
+void ReportRun::after_cases() { report_.ended = utc_text(std::chrono::system_clock::now()); }
 
 bool ReportRun::measured() const {
   return std::ranges::any_of(report_.cases, [](const CaseRecord& record) { return !record.launches.empty(); });

@@ -50,6 +50,10 @@ class Run {
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
   virtual bool measured() const = 0;  // true if any case has been measured
+  // Called after the run's directory and progress_ exist, after the last case, and at the end with the exit code.
+  virtual void on_start() {}
+  virtual void after_cases() {}
+  virtual void on_end(int) {}
   // Functions that a command overrides for report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
@@ -93,6 +97,7 @@ class ReportRun : public Run {
 
   Start begin() override;
   bool measured() const override;
+  void after_cases() override;
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;

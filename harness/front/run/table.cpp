@@ -263,6 +263,7 @@ Json plan_json(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& plan, Form form) {
+  if (form == Form::jsonl) return plan_json(plan).dump() + "\n";
   return form == Form::json ? plan_json(plan).dump(1) + "\n"
                             : rows_text(plan_rows(plan), {false, true, true, true, false}, form);
 }

@@ -11,6 +11,7 @@
 #include "harness/front/run/duel/paired_runner.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/traces.h"
+#include "harness/front/text/print.h"
 #include "harness/report/answer/answer.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
@@ -50,6 +51,17 @@ Run::Start TimedRun::begin() {
   Start start = ReportRun::begin();
   start.warnings = report_.env.at("warnings");
   return start;
+}
+
+void TimedRun::on_start() {
+  if (run_options_.output != Form::jsonl) return;
+  events_.emplace(report_, print);
+  progress_->tell(*events_);
+  events_->run_starts((directory_->path() / "run.json").string());
+}
+
+void TimedRun::on_end(int code) {
+  if (events_) events_->run_ends(code);
 }
 
 LoopEnding TimedRun::run_cases() {
@@ -107,6 +119,7 @@ std::string TimedRun::output() const {
       return report_csv(report_, run_options_.view);
     case Form::markdown:
       return report_markdown(report_, run_options_.view) + answer();
+    case Form::jsonl:  // printed during the run
     case Form::none:
       break;
   }
@@ -124,6 +137,7 @@ std::string TimedRun::answer() const {
 // Reports an inconclusive run if the user asked to save a baseline and this run cannot serve as one.
 Ending TimedRun::ending() const {
   Ending end = ReportRun::ending();
+  end.unsaved = end.unsaved || (events_ && !events_->printed());
   end.inconclusive = end.inconclusive || (!run_options_.save_baseline.empty() && !why_no_baseline(report_).empty());
   return end;
 }
@@ -137,8 +151,8 @@ bool TimedRun::write_extra_files() {
     return true;
   }
   try {
-    progress_->warning("Saved as baseline " +
-                       save_baseline(report_, run_options_.out_dir, run_options_.save_baseline).string());
+    progress_->say("Saved as baseline " +
+                   save_baseline(report_, run_options_.out_dir, run_options_.save_baseline).string());
     return true;
   } catch (const std::exception& error) {
     progress_->error(error.what());

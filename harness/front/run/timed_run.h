@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/front/run/event_lines.h"
 #include "harness/front/run/run.h"
 
 namespace dpbench {
@@ -19,6 +21,8 @@ class TimedRun : public ReportRun {
 
  protected:
   Start begin() override;
+  void on_start() override;
+  void on_end(int code) override;
   LoopEnding run_cases() override;
   std::string output() const override;
   Ending ending() const override;
@@ -35,6 +39,8 @@ class TimedRun : public ReportRun {
   LoopEnding run_pairs(LaunchLoop::MakeCommand make_command);
   Json order(const std::filesystem::path& traces, int launch) const;
   std::string answer() const;
+
+  std::optional<EventLines> events_;  // set for -o jsonl
 };
 
 }  // namespace dpbench

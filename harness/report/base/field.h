@@ -27,7 +27,7 @@ struct Field {
   NumberRange limits = range::any;
   bool required = true;        // false: an absent or null key leaves the member's default
   bool null_if_empty = false;  // strings only: "" is written as null
-  bool omit_if_empty = false;  // lists only: the JSON key is omitted for an empty list
+  bool omit_if_empty = false;  // lists and optionals only: the JSON key is omitted for an empty one
   bool per_block = false;      // lists only: one number per timed block
 };
 
@@ -45,7 +45,7 @@ constexpr Field<T, Member> text_or_null(Field<T, Member> field) {
   return later(field);
 }
 
-// Marks a list field whose JSON key is omitted when the list is empty.
+// Marks a list or optional field whose JSON key is omitted when the list or optional is empty.
 template <class T, class Member>
 constexpr Field<T, Member> unless_empty(Field<T, Member> field) {
   field.omit_if_empty = true;
@@ -72,7 +72,8 @@ constexpr auto fields_of(const std::tuple<Fields...>& all) {
 }
 
 // The field table of a report struct, specialised next to that struct. Members: `name`, used in the JSON Schema, and
-// `fields`, a tuple of fields in writing order.
+// `fields`, a tuple of fields in writing order. The table of a whole document (write_document() in codec.h) also has
+// its `title` and `minor_version`.
 template <class T>
 struct Table;
 

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "harness/report/judge/compare_document.h"
+#include "harness/report/record/codec.h"
+
 namespace dpbench {
 namespace {
 
@@ -69,31 +72,27 @@ std::string note_on(const Judgement& j) {
   return "the interval contains the limit. Use more launches, or reduce the noise";
 }
 
-Json unjudged_json(const std::vector<Unjudged>& cases) {
-  Json list = Json::array();
-  for (const Unjudged& m : cases) list.push_back({{"case", m.case_id}, {"why", m.why}});
-  return list;
+JudgedRow judged_row(const Judgement& j) {
+  const Metric& metric = *j.rule.metric;
+  const double scale = metric.display_scale;
+  JudgedRow row{.case_id = j.case_id, .metric = metric.name, .rule = j.rule.text, .unit = metric.display_unit};
+  if (j.base) row.base = *j.base * scale;
+  if (j.rule.bound) row.limit = *j.rule.bound * scale;
+  row.now = j.now * scale;
+  (metric.in_points ? row.change_points : row.change_percent) = shown_change(metric, j.change.estimate);
+  if (std::isfinite(j.change.low)) {
+    const auto [low, high] = shown_interval(j);
+    (metric.in_points ? row.low_points : row.low_percent) = low;
+    (metric.in_points ? row.high_points : row.high_percent) = high;
+  }
+  row.base_launches = j.base_launches, row.new_launches = j.new_launches;
+  row.verdict = verdict_word(j), row.failed = j.verdict == Verdict::slower;
+  return row;
 }
 
-Json judgement_json(const Judgement& j) {
-  const Metric& metric = *j.rule.metric;
-  const auto [low, high] = shown_interval(j);
-  const char* key = metric.in_points ? "points" : "percent";
-  const bool bounded = std::isfinite(j.change.low);
-  return {{"case", j.case_id},
-          {"metric", metric.name},
-          {"rule", j.rule.text},
-          {"unit", metric.display_unit},
-          {"base", j.base ? Json(*j.base * metric.display_scale) : Json(nullptr)},
-          {"limit", j.rule.bound ? Json(*j.rule.bound * metric.display_scale) : Json(nullptr)},
-          {"new", j.now * metric.display_scale},
-          {std::string("change_") + key, shown_change(metric, j.change.estimate)},
-          {std::string("ci95_low_") + key, bounded ? Json(low) : Json(nullptr)},
-          {std::string("ci95_high_") + key, bounded ? Json(high) : Json(nullptr)},
-          {"base_launches", j.base_launches},
-          {"new_launches", j.new_launches},
-          {"verdict", verdict_word(j)},
-          {"failed", j.verdict == Verdict::slower}};
+GateResult gate_result(const Comparison& comparison) {
+  if (comparison.failed()) return GateResult::failed;
+  return comparison.inconclusive() ? GateResult::inconclusive : GateResult::passed;
 }
 
 // Escapes the characters with a special meaning in GitHub's workflow commands.
@@ -137,23 +136,12 @@ std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison)
 }
 
 Json compare_json(const Comparison& comparison) {
-  Json judged = Json::array(), differences = Json::array();
-  for (const Judgement& j : comparison.judged) judged.push_back(judgement_json(j));
-  for (const Difference& d : comparison.differences)
-    differences.push_back({{"field", d.field}, {"base", d.base}, {"new", d.now}});
-  return {{"schema", "dpbench.compare"},
-          {"schema_version", {{"major", 1}, {"minor", 1}}},
-          {"base", comparison.base_id},
-          {"new", comparison.new_id},
-          {"gate", comparison.failed()         ? "failed"
-                   : comparison.inconclusive() ? "inconclusive"
-                                               : "passed"},
-          {"judged", std::move(judged)},
-          {"broken", unjudged_json(comparison.broken)},
-          {"unmeasured", unjudged_json(comparison.unmeasured)},
-          {"added", unjudged_json(comparison.added)},
-          {"gone", unjudged_json(comparison.gone)},
-          {"differences", std::move(differences)}};
+  CompareDocument document{.base_id = comparison.base_id, .new_id = comparison.new_id, .gate = gate_result(comparison)};
+  for (const Judgement& j : comparison.judged) document.judged.push_back(judged_row(j));
+  document.broken = comparison.broken, document.unmeasured = comparison.unmeasured;
+  document.added = comparison.added, document.gone = comparison.gone;
+  document.differences = comparison.differences;
+  return write_document(document);
 }
 
 std::string compare_summary(const Comparison& comparison) {

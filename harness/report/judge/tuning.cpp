@@ -67,6 +67,7 @@ std::vector<Tuned> tuned(const Report& report, int first) {
     const Interval interval = log_t_interval(speedups);
     found.push_back({.best = &record,
                      .reference = reference,
+                     .id = record.spec.id,
                      .speedup = median(speedups),
                      .low = interval.low,
                      .high = interval.high,

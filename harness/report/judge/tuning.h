@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "harness/report/base/field.h"
 #include "harness/report/record/report.h"
 
 namespace dpbench {
@@ -20,9 +22,23 @@ bool one_is_left(const Report& report, const std::vector<size_t>& which);
 // The last candidate of a setting (workload, devices, ...) in the search for a strategy's fastest parameter values.
 struct Tuned {
   const CaseRecord *best, *reference;
-  double speedup = 0, low = 0, high = 0;  // speed-up over the default values and its 95 % interval
+  std::string id;  // id of `best`
+  double speedup = 0, low = 0, high = 0;
   int launches = 0;
   bool faster() const { return low > 1; }
+};
+
+template <>
+struct Table<Tuned> {
+  using T = Tuned;
+  static constexpr const char* name = "tuned";
+  static constexpr std::tuple fields{
+      Field{"case", "-", &T::id, "id of the last candidate of a setting (workload, devices, ...)", range::not_empty},
+      Field{"speedup", "1", &T::speedup, "its speed-up over the default values, median over launches",
+            range::above_zero},
+      Field{"low", "1", &T::low, "lower bound of the speed-up's 95 % confidence interval", range::above_zero},
+      Field{"high", "1", &T::high, "upper bound of the speed-up's 95 % confidence interval", range::above_zero},
+      Field{"launches", "launches", &T::launches, "launches that judged it", range::positive}};
 };
 // Returns the last candidate of each setting (workload, devices, ...), judged only by the launches from number `first`
 // on. Leaves out candidates with fewer than launches_for_t of these launches.

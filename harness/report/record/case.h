@@ -173,6 +173,7 @@ struct RankRecord {
   double rows_per_step = 0;
   int64_t tokens_per_sample = 0;
   double flop_per_sample = 0;
+  int64_t model_parameters = 0, model_bytes = 0;
   std::vector<int64_t> samples_ns{}, cpu_ns{}, switches{}, queue_ns{};
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;
   std::map<std::string, double> phases_ns{};
@@ -201,6 +202,11 @@ struct Table<RankRecord> {
       later(Field{"flop_per_sample", "operations", &R::flop_per_sample,
                   "floating-point operations of a step on a sample by the model's closed formula; 0: none; since 1.6",
                   range::not_negative}),
+      later(Field{"model_parameters", "parameters", &R::model_parameters,
+                  "number of parameters of the whole model, wherever they are stored; 0: unknown; since 1.10",
+                  range::not_negative}),
+      later(Field{"model_bytes", "bytes", &R::model_bytes,
+                  "size of the parameters of the whole model; 0: unknown; since 1.10", range::not_negative}),
       per_block(Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
                       range::positive}),
       per_block(unless_empty(
@@ -270,6 +276,7 @@ struct LaunchRecord {
   std::vector<double> reference_ns{};
   int disturbed_blocks = 0;
   std::optional<OtherLoad> others{};
+  std::optional<int> order{};
 };
 
 template <>
@@ -277,7 +284,7 @@ struct Table<LaunchRecord> {
   using L = LaunchRecord;
   static constexpr const char* name = "launch";
   static constexpr std::tuple fields{
-      Field{"index", "number", &L::index, "position of the launch, from 0", range::not_negative},
+      Field{"index", "number", &L::index, "position among the case's launches, from 0", range::not_negative},
       Field{"ranks", "-", &L::ranks, "record of each rank"},
       unless_empty(Field{"reference_ns", "ns", &L::reference_ns,
                          "step time of the reference in the block that ran beside each block; since 1.5",
@@ -285,7 +292,11 @@ struct Table<LaunchRecord> {
       later(Field{"disturbed_blocks", "blocks", &L::disturbed_blocks,
                   "blocks that do not count because the replicas did not have their cores; since 1.5",
                   range::not_negative}),
-      later(Field{"others", "-", &L::others, "load by others during the launch; since 1.5"})};
+      later(Field{"others", "-", &L::others, "load by others during the launch; since 1.5"}),
+      later(Field{"order", "number", &L::order,
+                  "position among the launches of all cases, in the order of measurement, from 0; null: unknown; since "
+                  "1.10",
+                  range::not_negative})};
 };
 
 enum class CheckStatus { passed, failed, skipped };

@@ -59,6 +59,15 @@ Json write_value(const T& value) {
   }
 }
 
+// Returns a whole document: its kind, dpbench.NAME, and version, then the fields of its table.
+template <class T>
+Json write_document(const T& document) {
+  Json json = {{"schema", std::string("dpbench.") + Table<T>::name},
+               {"schema_version", {{"major", 1}, {"minor", Table<T>::minor_version}}}};
+  json.update(write_value(document));
+  return json;
+}
+
 // --- reading of structs from JSON: throws a UsageError that names the wrong key
 
 template <class T>

@@ -17,6 +17,12 @@ CaseIndex by_id(const Report& report) {
   return index;
 }
 
+int launches_of(const Report& report) {
+  size_t count = 0;
+  for (const CaseRecord& record : report.cases) count += record.launches.size();
+  return static_cast<int>(count);
+}
+
 std::vector<double> sample_step_ns(const LaunchRecord& launch) {
   if (launch.ranks.empty()) return {};
   size_t count = launch.ranks.front().samples_ns.size();

@@ -138,6 +138,9 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
+  std::string started{}, ended{};  // UTC, as utc_text() writes it; empty: unknown, or not ended
+  // Default values of the strategies' parameters, by strategy and parameter. A case has only other values.
+  std::map<std::string, std::map<std::string, std::string>> defaults{};
   std::string disturbance{};  // disturbance_line() of the run, about cores that replicas lacked; empty: none
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
@@ -148,6 +151,8 @@ struct Report {
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
 
+// Returns the number of recorded launches of all cases.
+int launches_of(const Report& report);
 // Returns the time per step of the slowest rank, for each block (timed run of steps) of a launch (start of the case's
 // processes).
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
@@ -180,8 +185,9 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
-inline constexpr int report_minor_version = 9;
+inline constexpr int report_minor_version = 10;
 Json to_json(const Report& report);
+Json to_json(const CaseRecord& record);  // a case as in run.json
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);

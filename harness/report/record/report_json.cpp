@@ -28,21 +28,6 @@ std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
-// Returns a case as one flat JSON object with the fields of its CaseSpec and its results.
-Json case_json(const CaseRecord& record) {
-  Json json = write_value(record.spec);
-  json["status"] = write_value(record.status);
-  json["reason"] = record.reason;
-  json["means"] = record.means.empty() ? Json(nullptr) : Json(record.means);
-  json["checks"] = write_value(record.checks);
-  json.update(figures_json(record));
-  if (record.training) json["training"] = write_value(*record.training);
-  json["warnings"] = record.warnings;
-  json["notices"] = record.notices;
-  json["launches"] = write_value(record.launches);
-  return json;
-}
-
 CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   const Fields fields(json, path);
   CaseRecord record;
@@ -102,18 +87,36 @@ Json figures_json(const CaseRecord& record) {
           {"derived", write_value(record.derived)}};
 }
 
+// Returns a case as one flat JSON object with the fields of its CaseSpec and its results.
+Json to_json(const CaseRecord& record) {
+  Json json = write_value(record.spec);
+  json["status"] = write_value(record.status);
+  json["reason"] = record.reason;
+  json["means"] = record.means.empty() ? Json(nullptr) : Json(record.means);
+  json["checks"] = write_value(record.checks);
+  json.update(figures_json(record));
+  if (record.training) json["training"] = write_value(*record.training);
+  json["warnings"] = record.warnings;
+  json["notices"] = record.notices;
+  json["launches"] = write_value(record.launches);
+  return json;
+}
+
 Json to_json(const Report& report) {
   Json json = {{"schema", run_document},
                {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
                {"id", report.id},
                {"status", name_of(report.status)},
+               {"started", report.started.empty() ? Json(nullptr) : Json(report.started)},
+               {"ended", report.ended.empty() ? Json(nullptr) : Json(report.ended)},
                {"tool", report.tool},
                {"env", report.env},
                {"config", report.config},
+               {"defaults", report.defaults},
                {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
                {"answer", write_value(report.answer)},
                {"cases", Json::array()}};
-  for (const CaseRecord& record : report.cases) json["cases"].push_back(case_json(record));
+  for (const CaseRecord& record : report.cases) json["cases"].push_back(to_json(record));
   return json;
 }
 
@@ -123,11 +126,15 @@ Report report_from_json(const Json& json) {
   Report report;
   report.id = fields.get<std::string>("id");
   report.status = read_value<RunStatus>(fields.at("status"), "report.status");
+  report.started = fields.get_or<std::string>("started", "");
+  report.ended = fields.get_or<std::string>("ended", "");
   report.tool = fields.at("tool");
   report.env = fields.at("env");
   report.config = fields.at("config");
   if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
     throw UsageError("report.tool, report.env and report.config must be objects");
+  if (const Json* defaults = fields.find("defaults"))
+    report.defaults = read_value<decltype(report.defaults)>(*defaults, fields.path("defaults"));
   if (const Json* line = fields.find("disturbance"); line && line->is_string()) report.disturbance = *line;
   if (const Json* answer = fields.find("answer"))
     report.answer = read_value<std::optional<Answer>>(*answer, fields.path("answer"));

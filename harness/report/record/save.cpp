@@ -65,6 +65,16 @@ int open_temporary(int directory, const std::string& name, const std::string& wh
   return fd;
 }
 
+// Returns a time in UTC, in a format of strftime().
+std::string time_text(std::chrono::system_clock::time_point time, const char* form) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, form, &utc);
+  return text;
+}
+
 bool is_utf8(const std::string& text) {
   try {
     Json(text).dump();
@@ -87,13 +97,10 @@ void check_name(const std::string& name, const std::string& what) {
   if (name.front() == '-' || name.front() == '.') refuse("'" + name + "' begins with '" + name.front() + "'");
 }
 
+std::string utc_text(std::chrono::system_clock::time_point time) { return time_text(time, "%Y-%m-%dT%H:%M:%SZ"); }
+
 std::string run_id(std::chrono::system_clock::time_point now, const std::string& commit, const std::string& machine) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char time[32];
-  std::strftime(time, sizeof time, "%Y%m%dT%H%M%SZ", &utc);
-  std::string id = std::string(time) + "-" + commit + "-" + machine;
+  std::string id = time_text(now, "%Y%m%dT%H%M%SZ") + "-" + commit + "-" + machine;
   for (char& c : id)
     if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("-_.+", c)) c = '_';
   return id.substr(0, 120);

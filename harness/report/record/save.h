@@ -23,6 +23,9 @@ class WriteError : public std::runtime_error {
 // starting with '-' or '.'. The message begins with `what`.
 void check_name(const std::string& name, const std::string& what);
 
+// Returns a time in UTC, e.g. 2026-11-21T06:30:57Z.
+std::string utc_text(std::chrono::system_clock::time_point time);
+
 // Returns the id of a run, e.g. 20261121T063057Z-a1b2c3d-2xEPYC-5f3a.
 std::string run_id(std::chrono::system_clock::time_point now, const std::string& commit, const std::string& machine);
 

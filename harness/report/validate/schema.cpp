@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "harness/report/judge/compare_document.h"
 #include "harness/report/judge/duel_report.h"
+#include "harness/report/judge/tuning.h"
 #include "harness/report/machine/env_block.h"
 #include "harness/report/record/codec.h"
 #include "harness/report/record/report.h"
@@ -24,9 +26,24 @@ constexpr const char* run_skeleton = R"json({
     "schema_version": {"$ref": "#/$defs/schema_version"},
     "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
     "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
+    "started": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "start of the run in UTC; since 1.10"},
+    "ended": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "end of the run in UTC; null: it did not end; since 1.10"},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
-    "config": {"type": "object", "additionalProperties": true, "description": "resolved options, by flag name"},
+    "config": {
+      "type": "object",
+      "additionalProperties": true,
+      "description": "resolved options, by flag name",
+      "properties": {
+        "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
+        "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
+      }
+    },
+    "defaults": {
+      "type": "object",
+      "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
+      "description": "default values of the parameters of the strategies of the cases; params of a case has only other values; since 1.10"
+    },
     "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
     "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
@@ -120,6 +137,21 @@ constexpr const char* duel_skeleton = R"json({
   "$defs": {}
 })json";
 
+// The part of a schema that all documents with a table of their own (document_schema()) share.
+constexpr const char* document_skeleton = R"json({
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "$id": "",
+  "title": "",
+  "description": "Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
+  "type": "object",
+  "required": ["schema", "schema_version"],
+  "properties": {
+    "schema": {"const": "", "description": "the kind of document"},
+    "schema_version": {"$ref": "#/$defs/schema_version"}
+  },
+  "$defs": {}
+})json";
+
 constexpr const char* duel_results = R"json({
   "status": {"enum": [], "description": "wrong: a check of the new build failed; unmeasured: a check of the base build failed"},
   "reason": {"type": ["string", "null"], "description": "why the status is not ok, or why the verdict is unclear"},
@@ -191,6 +223,7 @@ Json run_schema() {
   schema_of<LaunchRecord>(range::any, definitions);
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
+  schema_of<Tuned>(range::any, definitions);
   return schema;
 }
 
@@ -205,6 +238,20 @@ Json duel_schema() {
   schema_of<DuelPair>(range::any, definitions);
   schema_of<CheckRow>(range::any, definitions);
   schema_of<DuelBuild>(range::any, definitions);
+  return schema;
+}
+
+Json compare_schema() { return document_schema<CompareDocument>(); }
+
+Json document_schema(const std::string& name, const std::string& title, const Json& fields, const Json& definitions) {
+  Json schema = Json::parse(document_skeleton);
+  schema["$id"] = "urn:dpbench:schema:" + name + "-1";
+  schema["title"] = title;
+  schema["properties"]["schema"]["const"] = "dpbench." + name;
+  for (const Json& key : fields.at("required")) schema["required"].push_back(key);
+  schema["properties"].update(fields.at("properties"));
+  schema["$defs"]["schema_version"] = Json::parse(shared_definitions).at("schema_version");
+  schema["$defs"].update(definitions);
   return schema;
 }
 

@@ -5,12 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/record/codec.h"
 #include "harness/report/record/protocol.h"
 
 namespace dpbench {
 
 Json run_schema();
 Json duel_schema();
+Json compare_schema();
+
+// Returns the schema of a document from its name and title and the schema of its fields.
+Json document_schema(const std::string& name, const std::string& title, const Json& fields, const Json& definitions);
+// Returns the schema of a document that write_document() writes.
+template <class T>
+Json document_schema() {
+  Json definitions = Json::object();
+  const Json fields = schema_of_fields<T>(definitions);
+  return document_schema(Table<T>::name, Table<T>::title, fields, definitions);
+}
+
 // Returns the glossary: Markdown tables of every key of run.json with its unit and meaning.
 std::string glossary();
 

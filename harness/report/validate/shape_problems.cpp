@@ -38,6 +38,10 @@ void check_spec(const Report& report, const CaseSpec& spec, Problems& problems) 
   problems.require(spec.id == case_id(spec), "the id does not match the fields, which make " + case_id(spec));
   problems.require(spec.processes == 1 || spec.processes == spec.world,
                    text(spec.processes) + " processes do not fit world " + text(spec.world));
+  if (const auto defaults = report.defaults.find(spec.strategy); defaults != report.defaults.end())
+    for (const auto& [name, value] : spec.params)
+      problems.require(defaults->second.contains(name) && defaults->second.at(name) != value,
+                       "the parameter " + name + "=" + value + " is unknown to defaults, or equals its default");
   const bool is_reference = field_of(report.config, "/reference") == Json(spec.strategy);
   problems.require(spec.baseline || is_reference || is_configured(report, "/strategies", spec.strategy),
                    "the configuration does not contain strategy " + spec.strategy);
@@ -152,9 +156,16 @@ std::vector<std::string> shape_problems(const Report& report) {
   std::vector<std::string> found;
   if (!is_run_name(report.id))
     found.push_back("the id '" + report.id + "' is not of the form <UTC time>-<commit>-<machine>");
+  if (!report.ended.empty() && report.ended < report.started)
+    found.push_back("ended, " + report.ended + ", is before started, " + report.started);
   std::set<std::string> ids;
-  for (const CaseRecord& record : report.cases)
+  std::set<int> orders;
+  for (const CaseRecord& record : report.cases) {
     if (!ids.insert(record.spec.id).second) found.push_back(record.spec.id + ": the id appears twice");
+    for (const LaunchRecord& launch : record.launches)
+      if (launch.order && !orders.insert(*launch.order).second)
+        found.push_back(record.spec.id + ": the order " + text(*launch.order) + " appears twice");
+  }
   return found;
 }
 

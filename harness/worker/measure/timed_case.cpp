@@ -161,7 +161,7 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   record.step_p99_ns = percentile(readings, 0.99);
   if (audit_) audit_->at_end(steps_);
   strategy_->finish();
-  record.parameters_hash = parameters_hash();
+  record_parameters(strategy_->parameters(), own_, record);
   group_.barrier();
   strategy_.reset();
   const bool by_engine = profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);

@@ -58,4 +58,13 @@ std::string fingerprint(const NamedTensors& tensors, const std::vector<std::stri
   return text;
 }
 
+void record_parameters(const NamedTensors& parameters, const std::vector<std::string>& own, RankRecord& record) {
+  record.parameters_hash = fingerprint(parameters, own);
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.defined()) continue;
+    record.model_parameters += tensor.numel();
+    record.model_bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+}
+
 }  // namespace dpbench

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/record/case.h"
 #include "strategies/api/strategy.h"
 
 namespace dpbench {
@@ -30,5 +31,8 @@ void require_finite(Strategy& strategy, int64_t step);
 // Returns a short hash of the tensors' names and bytes. Equal hashes on two ranks mean equal bits. Skips the parameters
 // named in `own`, which ranks do not synchronize, and their optimizer state.
 std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own = {});
+
+// Records the hash, number and bytes of a model's whole parameters. own: as in fingerprint().
+void record_parameters(const NamedTensors& parameters, const std::vector<std::string>& own, RankRecord& record);
 
 }  // namespace dpbench

@@ -26,7 +26,7 @@ RankRecord rank_record(const TrainJob& job, const TrainTally& tally, const Phase
   record_peaks(record);
   record.first_loss = tally.first_loss;
   record.last_loss = tally.last_loss;
-  record.parameters_hash = fingerprint(strategy.parameters(), job.own);
+  record_parameters(strategy.parameters(), job.own, record);
   return record;
 }
 

@@ -12,6 +12,8 @@
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
 #include "harness/report/figures/summarise.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/validate/schema.h"
 #include "tests/support/contains.h"
 #include "tests/support/sample_reports.h"
 #include "workloads/base/error.h"
@@ -313,6 +315,14 @@ TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   EXPECT_TRUE(none.fitting.empty() && none.best.empty());
   EXPECT_EQ(none.too_large, none.examined);
   expect_contains(map_svg(none), {"No layout fits", "</svg>"});
+}
+
+// The committed schema is the output of `dpbench schema plan`.
+TEST(LayoutPlan, MatchesItsCommittedSchema) {
+  const std::string file = DPBENCH_SOURCE "/results/schema/plan-1.schema.json";
+  EXPECT_EQ(read_text(file, 1 << 20), plan_schema().dump(1) + "\n");
+  for (const PlanRequest& asked : {request_for(1), request_for(8), request_for(8, 1000)})
+    EXPECT_EQ(schema_problems(to_json(plan_layouts(asked)), plan_schema()), std::vector<std::string>{});
 }
 
 TEST(LayoutPlan, LimitsTensorParallelismToAHost) {

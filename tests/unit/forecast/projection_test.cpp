@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/report/figures/summarise.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/validate/schema.h"
 #include "tests/support/contains.h"
 #include "tests/support/sample_reports.h"
 #include "workloads/base/error.h"
@@ -273,6 +275,16 @@ TEST(Projection, IsMarkedAsProjectedInJsonHeadingAndTable) {
   EXPECT_TRUE(projection_heading(projection.series[0]).starts_with("PROJECTION"));
   EXPECT_EQ(projection_rows(projection.series[0]).back()[1], "projected");
   EXPECT_EQ(projection_rows(projection.series[0])[1][1], "measured");
+}
+
+// The committed schema is the output of `dpbench schema projection`.
+TEST(Projection, MatchesItsCommittedSchema) {
+  const std::string file = DPBENCH_SOURCE "/results/schema/projection-1.schema.json";
+  EXPECT_EQ(read_text(file, 1 << 20), projection_schema().dump(1) + "\n");
+  const Network network{nvlink, ethernet, 8};
+  for (const ProjectionRequest& asked :
+       {ProjectionRequest{.to = {8}}, ProjectionRequest{.to = {16}, .network = network}})
+    EXPECT_EQ(schema_problems(to_json(project(scaled_run(), asked)), projection_schema()), std::vector<std::string>{});
 }
 
 std::string refused(const Report& report, const ProjectionRequest& asked) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/launch/exit_code.h"
+#include "harness/front/run/event_lines.h"
 #include "harness/front/run/launch_loop.h"
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
@@ -69,6 +70,7 @@ class LaunchLoopTest : public testing::Test {
 
   LoopEnding run() {
     ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
+    if (listener_) progress.tell(*listener_);
     const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
     LaunchLoop loop(options_, report_, report_.cases.size(), runner_, progress, command, [&] { ++saves_; }, load_, 2);
     loop.choose_by(choose_);
@@ -87,6 +89,7 @@ class LaunchLoopTest : public testing::Test {
   LaunchLoop::Choose choose_;
   int saves_ = 0;
   ProgressStyle style_ = ProgressStyle::none;
+  ProgressListener* listener_ = nullptr;
 };
 
 TEST(LaunchOrder, HasEveryCaseOnceAndGroupsCasesWithEquallyManyProcesses) {
@@ -222,6 +225,44 @@ TEST_F(LaunchLoopTest, DoesNotTimeACaseWithAFailedCheckAgain) {
   EXPECT_EQ(record("dp").status, CaseStatus::wrong);
   EXPECT_EQ(record("dp").launches.size(), 1u);
   EXPECT_EQ(exit_code(ending_of(report_)), 1);
+}
+
+TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
+  run();
+  std::map<int, std::string> order;
+  for (const CaseRecord& one : report_.cases)
+    for (const LaunchRecord& launch : one.launches) order[launch.order.value()] = one.spec.id;
+  ASSERT_EQ(order.size(), runner_.calls.size());
+  for (const auto& [position, id] : order) EXPECT_EQ(id, runner_.calls.at(static_cast<size_t>(position)));
+}
+
+TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
+  std::map<std::string, std::vector<std::string>> events;  // by case; "": events of no case
+  Json last;
+  EventLines lines(report_, [&](const std::string& text) {
+    const Json json = parse_json(text, "line");
+    events[json.value("case", "")].push_back(json["event"]);
+    if (json["event"] == "case-end" && json["result"]["strategy"] == "ddp") last = json;
+    return true;
+  });
+  listener_ = &lines;
+  runner_.answer = [](const CaseSpec& spec, int) { return spec.strategy == "dp" ? bad() : good(); };
+  run();
+  const auto told = [&](const char* strategy) { return events[record(strategy).spec.id]; };
+  EXPECT_EQ(told("dp"), (std::vector<std::string>{"case-start", "launch-end", "case-end"}));
+  EXPECT_EQ(told("ddp"), (std::vector<std::string>{"case-start", "launch-end", "launch-end", "case-end"}));
+  EXPECT_EQ(events[""], std::vector<std::string>(events[""].size(), "problem"));
+  EXPECT_EQ(last["launches"], 2);
+  EXPECT_EQ(last["result"]["stats"]["step_time_ns"]["median"], 1e6);
+  EXPECT_FALSE(last["result"].contains("launches")) << "run.json has the records of the launches";
+}
+
+TEST(EventLines, AFullStdoutIsNoticed) {
+  const Report report;
+  EventLines lines(report, [](const std::string&) { return false; });
+  EXPECT_TRUE(lines.printed());
+  lines.problem("disk");
+  EXPECT_FALSE(lines.printed());
 }
 
 TEST_F(LaunchLoopTest, AnInterruptionEndsTheRunAndKeepsFinishedLaunches) {

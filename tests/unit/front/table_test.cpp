@@ -298,16 +298,19 @@ TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
   all.cases[0].step_time_ns->p99 = 2.5e6;
   all.cases[0].warnings = {"one", "two, three"};
   all.cases[1].spec.params = {{"bucket_mb", "1"}, {"graph", "on"}};
+  RankRecord& rank = all.cases[0].launches.emplace_back().ranks.emplace_back();
+  rank.model_parameters = 1000, rank.model_bytes = 4000;
   const auto lines = split(report_csv(all), '\n');
   const auto ends_with = [](const std::string& line, const std::string& end) {
     EXPECT_TRUE(line.ends_with(end)) << line;
   };
-  ends_with(lines[0], ",temporary_bytes,threads,runtime,p99_ns,warnings,commit,start_time,param.bucket_mb,param.graph");
-  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,,");
-  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,1,on");
+  ends_with(lines[0], ",commit,start_time,model_parameters,model_bytes,param.bucket_mb,param.graph");
+  ends_with(lines[0].substr(0, lines[0].find(",commit")), ",temporary_bytes,threads,runtime,p99_ns,warnings");
+  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,1000,4000,,");
+  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,,,1,on");
   all.tool = {{"commit", "0000000"}};
   all.id = "mine";
-  ends_with(split(report_csv(all), '\n')[1], ",0000000,,,");
+  ends_with(split(report_csv(all), '\n')[1], ",0000000,,1000,4000,,");
 }
 
 TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {

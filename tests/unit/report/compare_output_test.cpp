@@ -1,4 +1,5 @@
 // Output of a comparison of two runs: table rows, summary, JSON and GitHub annotations.
+#include "harness/report/validate/schema.h"
 #include "tests/unit/report/compared.h"
 
 namespace dpbench {
@@ -42,6 +43,7 @@ TEST(Output, ComparisonIsAvailableAsJson) {
   EXPECT_NEAR(json["judged"][0]["change_percent"].get<double>(), 7.504939, 1e-5);
   EXPECT_EQ(json["broken"][0]["case"], "dp/mnist-mlp/cpu:2/weak/b64/f32");
   EXPECT_EQ(json["gone"].size(), 1u);
+  EXPECT_EQ(schema_problems(json, compare_schema()), std::vector<std::string>{});
 }
 
 TEST(Output, ADropOfThroughputIsShownAsNegative) {

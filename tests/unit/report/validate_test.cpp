@@ -76,6 +76,7 @@ const std::vector<Forgery> forgeries = {
     {[](CaseRecord& c) { c.launches[2].ranks.pop_back(); }, {"launch 2", "rank"}},
     {[](CaseRecord& c) { c.launches[2].ranks[1].rank = 0; }, {"launch 2", "rank"}},
     {[](CaseRecord& c) { c.launches[2].index = 0; }, {"launch 0"}},
+    {[](CaseRecord& c) { c.launches[2].order = 0; }, {"order 0"}},
     {[](CaseRecord& c) { c.launches[2].index = -1; }, {"launches[2].index", "-1"}},
     {[](CaseRecord& c) { c.launches.pop_back(); }, {"2 launches", "3"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].samples_ns.pop_back(); }, {"launch 0", "rank 1", "rank 0"}},
