@@ -1,6 +1,7 @@
 // Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -107,6 +108,14 @@ TEST_P(CorrectVariant, OfAStrategyPassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
+
+TEST(StrategyThatReadsSamplesAgainById, FailsThePerturbationAlone) {
+  const auto mutants = layout_mutants();
+  const auto reader = std::ranges::find(mutants, "layout-samples-read-again-by-id", &Mutant::name);
+  ASSERT_NE(reader, mutants.end());
+  for (const auto& row : checked(*reader))
+    EXPECT_EQ(row.status == CheckStatus::failed, row.name == "perturbation") << row.name << " " << row.detail;
+}
 
 TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithAReasonNamingBackendAndOperation) {
   const auto rows =
