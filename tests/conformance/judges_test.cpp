@@ -442,6 +442,17 @@ TEST(Scenarios, GiveEachRankAndStepItsOwnSamples) {
   }
 }
 
+TEST(Scenarios, OnTheAxisTpRevealMistakesUnlessTheyJudgeTheBytesOfCollectives) {
+  const auto plain = [](const std::string& mesh) {
+    std::set<std::string> names;
+    for (const auto& scenario : scenarios({Parallelism::ranks, 2, 4, 211, parse_mesh(mesh)}, at::kFloat, true, 5))
+      if (!scenario.revealing) names.insert(scenario.name);
+    return names;
+  };
+  EXPECT_EQ(plain("dp=2,tp=2"), (std::set<std::string>{"working", "clip-working"}));
+  EXPECT_GT(plain("dp=2,pp=2").size(), 2u);
+}
+
 TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
   const Distribution distribution{Parallelism::ranks, 3, 4, 211};
   const Scenario scenario{.name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};

@@ -232,6 +232,12 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& 
   return micro;
 }
 
+// True if the scenario's collectives are compared with the strategy's formula. Debug values of its parameters, such as
+// tp.verify, add collectives that the formula does not have.
+bool judges_bytes(const Scenario& scenario) {
+  return std::ranges::count(scenario.further_checks, "collective-bytes") > 0;
+}
+
 }  // namespace
 
 int64_t drawn_rows(uint64_t seed) { return drawn(seed, 0, 2, 7); }
@@ -245,6 +251,7 @@ std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType
     if (distribution.owners() == 1 && distribution.world == 1 && scenario.perturbed) continue;
     if (distribution.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
     if (distribution.world > 1 || distribution.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
+    if (size_of(distribution.mesh, "tp") > 1 && !judges_bytes(scenario)) scenario.revealing = true;
     chosen.push_back(std::move(scenario));
   }
   return chosen;
