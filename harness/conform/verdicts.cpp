@@ -23,6 +23,7 @@ void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::op
                            std::vector<Evidence> evidence) {
   if (scenario.unwatched) return judge_unwatched(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
   Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
+  if (scenario.perturbed) return judge_perturbation(trial, rows_);
   for (const Judge judge : judges) judge(trial, rows_);
   if (scenario.counts_reductions && scenario.accumulate == 1)
     counted_ = count_reductions(trial);

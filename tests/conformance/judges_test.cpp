@@ -226,10 +226,11 @@ TEST_F(ConformanceChecks, NameTheElementsThatAreWrong) {
 TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
   const at::Tensor tokens = at::tensor({1, 2, 3, 4, 5, 2, 7, 8, 9}, at::kLong).view({3, 3});
   const at::Tensor due = at::ones({3, 3, 4});
+  MeshShape mesh;
   const auto pattern = [&](const std::function<void(at::Tensor)>& change) {
     const at::Tensor found = due.clone();
     change(found);
-    return output_pattern(found, due, tokens, 1e-9);
+    return output_pattern(found, due, tokens, mesh, 1e-9);
   };
   EXPECT_EQ(pattern([](const at::Tensor&) {}), "");
   EXPECT_EQ(pattern([](at::Tensor x) { x[0].slice(0, 1).add_(1), x[1].slice(0, 2).add_(1); }),
@@ -239,6 +240,24 @@ TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
   EXPECT_EQ(pattern([](at::Tensor x) { x.slice(1, 1).add_(1); }), "only indices 1 to 2 of dimension 1 are wrong");
   EXPECT_EQ(pattern([](at::Tensor x) { x.select(2, 3).fill_(NAN); }), "only index 3 of dimension 2 is wrong");
   EXPECT_EQ(pattern([](at::Tensor x) { x.add_(1); }), "");
+  mesh = parse_mesh("dp=2,tp=2");  // the first rank of tp has two of the three tokens
+  EXPECT_EQ(
+      pattern([](at::Tensor x) { x.slice(1, 2).add_(1); }),
+      "only index 2 of dimension 1 is wrong, the tokens of rank 1 of the axis tp: a piece of the sequence that is "
+      "missing, or another piece");
+  EXPECT_EQ(pattern([](at::Tensor x) { x.slice(1, 1).add_(1); }), "only indices 1 to 2 of dimension 1 are wrong");
+}
+
+TEST(TokenOrder, NamesThePositionsOfTheTokensThatWereMovedOrLost) {
+  const at::Tensor due = at::arange(2 * 5 * 3).view({2, 5, 3});
+  const auto order = [&](const std::vector<int64_t>& tokens) {
+    return token_order(due.index_select(1, at::tensor(tokens)), due, 1e-9);
+  };
+  EXPECT_EQ(order({0, 1, 2, 3, 4}), "");
+  EXPECT_EQ(order({3, 4, 0, 1, 2}), "tokens in the wrong order: 3 to 4, 0 to 2");
+  EXPECT_EQ(order({0, 1, 2, 0, 1}), "tokens are missing, others are there twice: 0 to 2, 0 to 1");
+  EXPECT_EQ(token_order(due + 0.5, due, 1e-9), "") << "no token is right";
+  EXPECT_EQ(token_order(due.select(1, 0), due.select(1, 1), 1e-9), "") << "outputs without tokens";
 }
 
 TEST_F(ConformanceChecks, NameTheSamplesWhoseOutputsAreWrong) {
@@ -440,6 +459,17 @@ TEST(Scenarios, GiveEachRankAndStepItsOwnSamples) {
         }
     EXPECT_EQ(static_cast<int64_t>(seen.size()), rows) << scenario.name;
   }
+}
+
+TEST(Scenarios, OnTheAxisTpRevealMistakesUnlessTheyJudgeTheBytesOfCollectives) {
+  const auto plain = [](const std::string& mesh) {
+    std::set<std::string> names;
+    for (const auto& scenario : scenarios({Parallelism::ranks, 2, 4, 211, parse_mesh(mesh)}, at::kFloat, true, 5))
+      if (!scenario.revealing) names.insert(scenario.name);
+    return names;
+  };
+  EXPECT_EQ(plain("dp=2,tp=2"), (std::set<std::string>{"working", "clip-working"}));
+  EXPECT_GT(plain("dp=2,pp=2").size(), 2u);
 }
 
 TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {

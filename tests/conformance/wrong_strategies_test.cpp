@@ -1,6 +1,9 @@
 // Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iostream>
+#include <random>
 #include <set>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -81,32 +84,69 @@ size_t passed(const std::vector<CheckRow>& rows) {
   return count;
 }
 
-class WrongStrategy : public testing::TestWithParam<Mutant> {};
-
-TEST_P(WrongStrategy, FailsTheCheckThatMustDetectItsMistake) {
-  const auto rows = checked(GetParam());
-  const CheckRow* verdict = nullptr;
-  for (const auto& row : rows)
-    if (row.name == GetParam().killed_by) verdict = &row;
-  ASSERT_NE(verdict, nullptr) << "no such check ran" << summary(rows);
+// Checks the mutant and expects that the named check fails. Returns the message of that check.
+std::string message_about(const Mutant& mutant) {
+  const auto rows = checked(mutant);
+  const auto verdict = std::ranges::find(rows, mutant.killed_by, &CheckRow::name);
+  if (verdict == rows.end()) {
+    ADD_FAILURE() << "no such check ran" << summary(rows);
+    return "";
+  }
   EXPECT_EQ(verdict->status, CheckStatus::failed) << failures(rows);
-  EXPECT_NE((verdict->detail + verdict->likely).find(GetParam().key_term), std::string::npos)
-      << "should mention: " << GetParam().key_term << failures(rows);
+  EXPECT_NE((verdict->detail + verdict->likely).find(mutant.key_term), std::string::npos)
+      << "should mention: " << mutant.key_term << failures(rows);
   EXPECT_FALSE(verdict->detail.empty());
-  RecordProperty("mutant", GetParam().name + " " + GetParam().workload + " " + GetParam().killed_by);
-  RecordProperty("verdict", verdict->likely.empty() ? verdict->detail : verdict->likely);
+  return verdict->likely.empty() ? verdict->detail : verdict->likely;
 }
 
-class CorrectVariant : public testing::TestWithParam<Mutant> {};
-
-TEST_P(CorrectVariant, OfAStrategyPassesEveryCheck) {
-  const auto rows = checked(GetParam());
+void expect_right(const Mutant& mutant) {
+  const auto rows = checked(mutant);
   EXPECT_EQ(failures(rows), "");
   EXPECT_GE(passed(rows), 15U) << summary(rows);
 }
 
+class WrongStrategy : public testing::TestWithParam<Mutant> {};
+
+TEST_P(WrongStrategy, FailsTheCheckThatMustDetectItsMistake) {
+  const std::string message = message_about(GetParam());
+  RecordProperty("mutant", GetParam().name + " " + GetParam().workload + " " + GetParam().killed_by);
+  RecordProperty("verdict", message);
+}
+
+class CorrectVariant : public testing::TestWithParam<Mutant> {};
+
+TEST_P(CorrectVariant, OfAStrategyPassesEveryCheck) { expect_right(GetParam()); }
+
+// Returns the seed of the random layouts: --gtest_random_seed, or a random one.
+uint64_t layout_seed() {
+  static const uint64_t drawn = 1 + std::random_device{}() % 99999;
+  const int given = GTEST_FLAG_GET(random_seed);
+  return given > 0 ? static_cast<uint64_t>(given) : drawn;
+}
+
+class WrongPart : public testing::TestWithParam<Mutant> {};
+
+TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectIt) {
+  const auto drawn = composed_mutants(layout_seed());
+  const Mutant& mutant = *std::ranges::find(drawn, GetParam().name, &Mutant::name);
+  const std::string what = mutant.name + " on " + mutant.mesh + ", model " + mutant.model +
+                           ", repeated by --gtest_random_seed=" + std::to_string(layout_seed());
+  std::cout << what << '\n';
+  SCOPED_TRACE(what);
+  mutant.killed_by.empty() ? expect_right(mutant) : static_cast<void>(message_about(mutant));
+}
+
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(composed_mutants(1)), name_of);
+
+TEST(StrategyThatReadsSamplesAgainById, FailsThePerturbationAlone) {
+  const auto mutants = layout_mutants();
+  const auto reader = std::ranges::find(mutants, "layout-samples-read-again-by-id", &Mutant::name);
+  ASSERT_NE(reader, mutants.end());
+  for (const auto& row : checked(*reader))
+    EXPECT_EQ(row.status == CheckStatus::failed, row.name == "perturbation") << row.name << " " << row.detail;
+}
 
 TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithAReasonNamingBackendAndOperation) {
   const auto rows =

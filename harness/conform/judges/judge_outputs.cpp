@@ -40,6 +40,14 @@ Value value_of(const Trial& trial) {
   return {judged, "-replay", " with the same pass replayed in the same dtype", pass_bound(type)};
 }
 
+// True if ranks may store different rows of a parameter. On a mesh of dp alone, fsdp shards over dp.
+bool shards_parameters(const Bench& bench) {
+  const MeshShape& mesh = bench.distribution.mesh;
+  if (!is_plain(mesh)) return size_of(mesh, &KnownAxis::stores_rows) > 1;
+  return std::ranges::any_of(bench.strategy.axes,
+                             [](const std::string& axis) { return axis_has(&KnownAxis::stores_rows, axis); });
+}
+
 std::string output_mistake(const Trial& trial, const at::Tensor& found, const at::Tensor& expected, double bound) {
   const auto sorted = [](const at::Tensor& tensor) { return std::get<0>(tensor.to(at::kDouble).flatten().sort()); };
   if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "samples in the wrong order";
@@ -47,15 +55,16 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
     return "computed in or rounded to a narrower dtype";
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return "BatchNorm's statistics do not cover the samples of all ranks";
-  const auto stores_rows = [](const std::string& axis) { return axis_has(&KnownAxis::stores_rows, axis); };
-  if (std::ranges::any_of(trial.bench.strategy.axes, stores_rows))
-    return "parameters that were gathered wrongly, freed too early or stale, samples of another rank, or the wrong "
-           "dropout mask or mode";
-  return std::string("samples of another rank or replica, or the wrong model, dropout mask or mode") +
-         (trial.shares_replicas()
-              ? ", or between the ranks of one replica: a sum that is missing, averaged or made twice, or an "
-                "activation of another rank"
-              : "");
+  std::string text = shards_parameters(trial.bench)
+                         ? "parameters that were gathered wrongly, freed too early or stale, samples of another rank, "
+                           "or the wrong dropout mask or mode"
+                         : "samples of another rank or replica, or the wrong model, dropout mask or mode";
+  if (trial.shares_replicas())
+    text +=
+        ", or between the ranks of one replica: a sum that is missing, averaged or made twice, or an activation of "
+        "another rank";
+  const bool cuts_tokens = size_of(trial.bench.distribution.mesh, &KnownAxis::cuts_layers) > 1 && expected.dim() == 3;
+  return text + (cuts_tokens ? ", or pieces of the sequence that were gathered in the wrong order or not at all" : "");
 }
 
 std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {
@@ -95,7 +104,8 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
       [&] { return first_difference(seen.output, output) + where; },
       [&, bound = bound] {
         const at::Tensor input = trial.workload().batch(at::cat(seen.ids)).input;
-        const std::string part = output_pattern(seen.output, output, input, 1e3 * bound);
+        if (std::string order = token_order(seen.output, output, bound); !order.empty()) return order;
+        const std::string part = output_pattern(seen.output, output, input, trial.bench.distribution.mesh, 1e3 * bound);
         return part + (part.empty() ? "" : ": ") + output_mistake(trial, seen.output, output, bound);
       });
   const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));

@@ -35,7 +35,10 @@ void judge_learning(const Trial& trial, Rows& rows);    // the fall of the loss
 void judge_rows(const Trial& trial, Rows& rows);        // samples, which the strategy must not change
 void judge_ending(const Trial& trial, Rows& rows);      // the state after the strategy's last call
 
-// All judges that check a single run of a scenario other than `unwatched`, in order of execution.
+// Gradients of the scenario `perturbed`, in which one replica has another sample.
+void judge_perturbation(const Trial& trial, Rows& rows);
+
+// All judges that check a single run of a scenario other than `unwatched` and `perturbed`, in order of execution.
 inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
                                    judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
                                    judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,

@@ -1,6 +1,10 @@
 #include "harness/conform/judges/output_pattern.h"
 
+#include <limits>
+
 #include <ATen/ATen.h>
+
+#include "workloads/api/tensor_split.h"
 
 namespace dpbench {
 namespace {
@@ -28,26 +32,66 @@ std::string some_samples(const at::Tensor& wrong) {
          " are wrong";
 }
 
-std::string some_indices(const at::Tensor& wrong, int64_t dim) {
+std::string range_text(int64_t first, int64_t last) {
+  return std::to_string(first) + (first == last ? "" : " to " + std::to_string(last));
+}
+
+// Returns which ranks of the axis tp have these tokens as their pieces of the sequence; empty if they are not whole
+// pieces.
+std::string owners_of_tokens(int64_t first, int64_t last, int64_t tokens, const MeshShape& mesh) {
+  const int ranks = size_of(mesh, "tp");
+  if (ranks == 1 || size_of(mesh, "cp") > 1) return "";
+  int from = -1, to = -1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Piece piece = piece_of(even_pieces(tokens, ranks), rank);
+    if (piece.first == first) from = rank;
+    if (piece.first + piece.size - 1 == last) to = rank;
+  }
+  if (from < 0 || to < from) return "";
+  return std::string(", the tokens of rank") + (from == to ? " " : "s ") + range_text(from, to) +
+         " of the axis tp: a piece of the sequence that is missing, or another piece";
+}
+
+std::string some_indices(const at::Tensor& wrong, int64_t dim, const MeshShape& mesh) {
   const at::Tensor along = wrong.transpose(0, dim).flatten(1).any(1), places = along.nonzero().flatten();
   const auto first = places[0].item<int64_t>(), last = places[-1].item<int64_t>();
   if (last - first + 1 != places.numel() || places.numel() == along.numel()) return "";
-  const std::string which = first == last ? "index " + std::to_string(first)
-                                          : "indices " + std::to_string(first) + " to " + std::to_string(last);
-  return "only " + which + " of dimension " + std::to_string(dim) + (first == last ? " is wrong" : " are wrong");
+  const std::string which = (first == last ? "index " : "indices ") + range_text(first, last);
+  const bool of_tokens = dim == 1 && wrong.dim() == 3;
+  return "only " + which + " of dimension " + std::to_string(dim) + (first == last ? " is wrong" : " are wrong") +
+         (of_tokens ? owners_of_tokens(first, last, along.numel(), mesh) : "");
 }
 
 }  // namespace
 
 std::string output_pattern(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& input,
-                           double tolerance) {
+                           const MeshShape& mesh, double tolerance) {
   const at::Tensor due = expected.to(at::kDouble);
   const at::Tensor wrong = (found.to(at::kDouble) - due).abs().le(due.abs().max() * tolerance).logical_not();
   if (wrong.dim() < 2 || !wrong.any().item<bool>()) return "";
   if (auto text = from_a_token(wrong, input); !text.empty()) return text;
   std::string text = some_samples(wrong);
-  for (int64_t dim = 1; dim < wrong.dim() && text.empty(); ++dim) text = some_indices(wrong, dim);
+  for (int64_t dim = 1; dim < wrong.dim() && text.empty(); ++dim) text = some_indices(wrong, dim, mesh);
   return text;
+}
+
+std::string token_order(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
+  constexpr int64_t most_tokens = 512;  // the time of the comparison grows with their square
+  if (expected.dim() != 3 || expected.size(1) > most_tokens || found.sizes() != expected.sizes()) return "";
+  const auto by_token = [](const at::Tensor& x) { return x.to(at::kDouble).transpose(0, 1).flatten(1).contiguous(); };
+  const at::Tensor due = by_token(expected);
+  const at::Tensor distances = at::cdist(by_token(found), due, std::numeric_limits<double>::infinity());
+  const auto [distance, token] = distances.min(1);
+  const at::Tensor in_order = at::arange(expected.size(1));
+  if (!distance.le(due.abs().max() * tolerance).all().item<bool>() || token.equal(in_order)) return "";
+  std::string spans;
+  const auto* of = token.const_data_ptr<int64_t>();
+  for (int64_t i = 0, end = 0; i < token.numel(); i = end) {
+    for (end = i + 1; end < token.numel() && of[end] == of[end - 1] + 1;) ++end;
+    spans += (i ? ", " : "") + range_text(of[i], of[end - 1]);
+  }
+  const bool each_once = std::get<0>(token.sort()).equal(in_order);
+  return (each_once ? "tokens in the wrong order: " : "tokens are missing, others are there twice: ") + spans;
 }
 
 }  // namespace dpbench

@@ -5,12 +5,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "workloads/base/mesh_shape.h"
+
 namespace dpbench {
 
 // Returns the part of the outputs that is wrong: the outputs from a token on, some samples, or some indices of another
 // dimension, e.g. "only indices 4 to 10 of dimension 1 are wrong". Returns an empty string if no such part is.
-// input: the samples. tolerance: allowed difference of an output, as a share of the largest expected output.
+// Tokens that are whole pieces of the sequence name the ranks of tp that have them. input: the samples. tolerance:
+// allowed difference of an output, as a share of the largest expected output.
 std::string output_pattern(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& input,
-                           double tolerance);
+                           const MeshShape& mesh, double tolerance);
+
+// Returns the order of the tokens, e.g. "tokens in the wrong order: 4 to 10, 0 to 3", if the outputs [samples, tokens,
+// ..] are right but those of other positions. Returns an empty string otherwise.
+std::string token_order(const at::Tensor& found, const at::Tensor& expected, double tolerance);
 
 }  // namespace dpbench

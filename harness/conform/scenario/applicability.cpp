@@ -43,7 +43,7 @@ UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
 
 std::optional<std::string> why_not_applicable(const Scenario& scenario, const StrategyInfo& strategy,
                                               const Workload& workload, const Workload& twin) {
-  if (scenario.smooth && strategy.reduced_in)
+  if ((scenario.smooth || scenario.perturbed) && strategy.reduced_in)
     return "gradients are communicated in " + std::string(at::toString(*strategy.reduced_in)) + ", as requested";
   if (scenario.poison && !can_be_poisoned(workload)) return "the samples are whole numbers, which cannot be NaN";
   if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";

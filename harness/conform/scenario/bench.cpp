@@ -8,12 +8,26 @@
 #include "harness/conform/evidence/widened.h"
 
 namespace dpbench {
+namespace {
+
+// Returns the batch with another sample in place of its first one, which keeps its id.
+Batch with_another_sample(const Workload& workload, const Batch& batch) {
+  const int64_t samples = workload.samples();
+  const Batch other = workload.batch((batch.ids.narrow(0, 0, 1) + samples / 2).remainder(samples));
+  Batch changed{batch.input.clone(), batch.target.clone(), batch.ids};
+  changed.input.narrow(0, 0, 1).copy_(other.input);
+  changed.target.narrow(0, 0, 1).copy_(other.target);
+  return changed;
+}
+
+}  // namespace
 
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
                const at::Tensor& ids, int owner, int64_t step) {
   Batch batch = workload.batch(ids);
-  if (!scenario.poison || poisoned(scenario, distribution) != std::pair(distribution.replica_of(owner), step))
-    return batch;
+  if (altered(scenario, distribution) != std::pair(distribution.replica_of(owner), step)) return batch;
+  if (scenario.perturbed) return with_another_sample(workload, batch);
+  if (!scenario.poison) return batch;
   // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
   // give NaN.
   const bool of_target = !batch.input.is_floating_point() ||

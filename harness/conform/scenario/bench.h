@@ -29,8 +29,8 @@ struct Bench {
   uint64_t step_seed() const { return step_seed_of(seed); }
 };
 
-// Returns the batch of these sample ids for `owner` (a rank, or 0 for one process), including the NaN or infinity of a
-// poisoned sample.
+// Returns the batch of these sample ids for `owner` (a rank, or 0 for one process), including an altered sample: one
+// with a NaN or infinity, or another sample.
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
                const at::Tensor& ids, int owner, int64_t step);
 

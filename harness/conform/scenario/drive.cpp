@@ -235,7 +235,8 @@ class Driver {
         strategy->load({last.parameters, last.buffers, last.state});
       }
       one_step(*strategy, step);
-      if (step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
+      const bool last = step + 1 == scenario_.steps && !scenario_.perturbed;
+      if (last || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
     }
     enter("finish()");
     strategy->finish();

@@ -109,6 +109,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .dtype = working,
        .steps = 2,
        .poison = infinite_value},
+      {.name = "perturbed", .gradient_check = "perturbation", .steps = 1, .perturbed = true, .revealing = true},
       {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
       {.name = "late", .gradient_check = "late-collectives", .late = true, .revealing = true, .costly = true},
       {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
@@ -231,6 +232,12 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& 
   return micro;
 }
 
+// True if the scenario's collectives are compared with the strategy's formula. Debug values of its parameters, such as
+// tp.verify, add collectives that the formula does not have.
+bool judges_bytes(const Scenario& scenario) {
+  return std::ranges::count(scenario.further_checks, "collective-bytes") > 0;
+}
+
 }  // namespace
 
 int64_t drawn_rows(uint64_t seed) { return drawn(seed, 0, 2, 7); }
@@ -241,8 +248,10 @@ std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType
     if (scenario.costly && !costly) continue;
     if (distribution.world == 1 && (scenario.rows != Split::even || scenario.huge)) continue;
     if (distribution.owners() == 1 && scenario.late) continue;
+    if (distribution.owners() == 1 && distribution.world == 1 && scenario.perturbed) continue;
     if (distribution.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
     if (distribution.world > 1 || distribution.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
+    if (size_of(distribution.mesh, "tp") > 1 && !judges_bytes(scenario)) scenario.revealing = true;
     chosen.push_back(std::move(scenario));
   }
   return chosen;
@@ -284,7 +293,7 @@ std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
   return sizes;
 }
 
-std::pair<int, int64_t> poisoned(const Scenario& scenario, const Distribution& distribution) {
+std::pair<int, int64_t> altered(const Scenario& scenario, const Distribution& distribution) {
   return {distribution.parallelism == Parallelism::ranks && distribution.world > 1 ? 1 : 0, scenario.steps - 1};
 }
 

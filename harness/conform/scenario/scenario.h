@@ -32,6 +32,8 @@ struct Scenario {
   bool same_rows = false;
   double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0 means no clipping
   std::optional<double> poison = {};  // NaN or infinity that is put into one sample of one rank in the last step
+  // If true, one sample of one replica is replaced by another sample, under the same id. Only the gradients are judged.
+  bool perturbed = false;
   // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but no rank's gradient
   // does.
   bool huge = false;
@@ -76,7 +78,8 @@ struct Distribution {
 };
 
 // Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios. The numbers
-// of micro-batches depend on the seed.
+// of micro-batches depend on the seed. On a mesh with the axis tp, every scenario is revealing, but for those that
+// judge the bytes of collectives and are not revealing on other meshes.
 std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed);
 // Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
 int64_t drawn_rows(uint64_t seed);
@@ -96,7 +99,8 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
 // one. There may be fewer pieces than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
-// Returns the replica (0 for a single process) and the step of the poisoned sample, which contains a NaN or infinity.
-std::pair<int, int64_t> poisoned(const Scenario& scenario, const Distribution& distribution);
+// Returns the replica (0 for a single process) and the step of the altered sample, which contains a NaN or infinity, or
+// is replaced by another one.
+std::pair<int, int64_t> altered(const Scenario& scenario, const Distribution& distribution);
 
 }  // namespace dpbench

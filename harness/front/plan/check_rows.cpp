@@ -1,6 +1,7 @@
 #include "harness/front/plan/check_rows.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -28,6 +29,18 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
                      const WorkloadEntry& workload) {
   if (draws_worlds(selection, places) && place.world == places.back().world) return false;
   return place.world > 1 && (!workload.probe || workload.thorough);
+}
+
+// Returns the model of a case on a mesh: `model`, with experts if the mesh divides them. Returns nullopt if no model of
+// the workload is known to have experts that the mesh can divide. named: the user gave the model, so nothing is added.
+std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& workload, const std::string& model,
+                                    bool named) {
+  if (size_of(mesh, &KnownAxis::cuts_experts) == 1) return model;
+  if (workload.drawn_sizes.empty())  // a workload of one model, which may have experts as probe-experts does
+    return size_of(mesh, &KnownAxis::cuts_layers) == 1 ? std::optional(model) : std::nullopt;
+  const std::string experts = named ? "" : sizes_with_experts(workload, mesh);
+  if (experts.empty()) return std::nullopt;
+  return model.empty() ? experts : model + "," + experts;
 }
 
 }  // namespace
@@ -75,25 +88,22 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   return {places[turn % 3], places[(turn + 1) % 3]};
 }
 
-std::vector<Place> products_of(const Selection& selection, const StrategyEntry& strategy,
-                               const WorkloadEntry& workload) {
-  std::vector<Place> places;
+std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
+                                 const WorkloadEntry& workload, const std::string& model) {
+  std::vector<Product> products;
   const int most_axes = selection.check ? selection.check->products : 0;
   const bool divides = !workload.drawn_sizes.empty() || !selection.workloads.empty();
-  if (most_axes < 2 || !strategy.cpu || !divides) return places;
+  if (most_axes < 2 || !strategy.cpu || !divides) return products;
   const size_t axes = strategy.axes.size();
   for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
     MeshShape mesh;
     for (size_t axis = 0; axis < axes; ++axis)
       if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
     if (mesh.size() < 2 || static_cast<int>(mesh.size()) > most_axes) continue;
-    // An axis that cuts experts needs a model with experts. The models that `check` runs by default have none, and axes
-    // that cut layers cannot divide experts.
-    const bool may_have_experts = workload.drawn_sizes.empty() && size_of(mesh, &KnownAxis::cuts_layers) == 1;
-    if (size_of(mesh, &KnownAxis::cuts_experts) > 1 && !may_have_experts) continue;
-    places.push_back({Device::cpu, ranks_of(mesh), text_of(mesh), true});
+    if (const auto fitting = model_on(mesh, workload, model, !selection.model.empty()))
+      products.push_back({{Device::cpu, ranks_of(mesh), text_of(mesh), true}, *fitting});
   }
-  return places;
+  return products;
 }
 
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,

@@ -24,11 +24,16 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);
 
+struct Product {
+  Place place;
+  std::string model;
+};
+
 // Returns CPU meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks
 // for them (CheckSelection::products). Returns none if the user named no workload and this workload's model has no
-// layers and blocks to divide.
-std::vector<Place> products_of(const Selection& selection, const StrategyEntry& strategy,
-                               const WorkloadEntry& workload);
+// layers and blocks to divide. model: the workload's model; on a mesh that divides experts, the case's model has some.
+std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
+                                 const WorkloadEntry& workload, const std::string& model);
 
 // Returns every backend that fits the place, or only the preferred one if the backend hardly matters there.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,

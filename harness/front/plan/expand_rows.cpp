@@ -59,8 +59,11 @@ class Expansion {
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, added);
-    for (const auto& place : products_of(selection_, strategy, *base.workload))
-      for (const auto& params : values) add_row(base, strategy, place, params, resolved_.backends.front(), added);
+    for (const auto& [place, model] : products_of(selection_, strategy, *base.workload, base.spec.model)) {
+      Row row = base;
+      row.spec.model = model;
+      for (const auto& params : values) add_row(row, strategy, place, params, resolved_.backends.front(), added);
+    }
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the

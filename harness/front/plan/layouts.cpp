@@ -1,6 +1,7 @@
 #include "harness/front/plan/layouts.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "harness/front/text/text.h"
 #include "harness/report/text/shell.h"
@@ -49,13 +50,19 @@ std::vector<std::string> other_values(const ParamEntry& param) {
   return values;
 }
 
-// False for model sizes such as "experts=4,top_k=2" that the mesh cannot divide. An axis that cuts experts needs an
-// expert for each rank; axes that cut layers need a model without experts.
-bool fits(const std::string& sizes, const MeshShape& mesh) {
+// Returns the number of experts in model sizes such as "experts=4,top_k=2"; nullopt if they set none.
+std::optional<int> experts_in(const std::string& sizes) {
   const std::string key = "experts=";
-  if (!sizes.starts_with(key)) return true;
-  const int experts = std::stoi(sizes.substr(key.size())), ranks = size_of(mesh, &KnownAxis::cuts_experts);
-  return size_of(mesh, &KnownAxis::cuts_layers) > 1 ? experts == 0 : ranks == 1 || experts >= ranks;
+  return sizes.starts_with(key) ? std::optional(std::stoi(sizes.substr(key.size()))) : std::nullopt;
+}
+
+// False for model sizes with experts that the mesh cannot divide. An axis that cuts experts needs an expert for each
+// rank; axes that cut layers need a model without experts.
+bool fits(const std::string& sizes, const MeshShape& mesh) {
+  const std::optional<int> experts = experts_in(sizes);
+  if (!experts) return true;
+  const int ranks = size_of(mesh, &KnownAxis::cuts_experts);
+  return size_of(mesh, &KnownAxis::cuts_layers) > 1 ? *experts == 0 : ranks == 1 || *experts >= ranks;
 }
 
 std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, const MeshShape& mesh) {
@@ -91,6 +98,14 @@ void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const W
     if (!values.empty() && below(random, 8) == 0) spec.params[param.name] = one_of(random, values);
   }
   if (below(random, 3) == 0) spec.recompute = 1 + static_cast<int64_t>(below(random, 2));
+}
+
+std::string sizes_with_experts(const WorkloadEntry& workload, const MeshShape& mesh) {
+  std::string found;
+  for (const auto& choices : workload.drawn_sizes)
+    for (const std::string& choice : choices)
+      if (experts_in(choice).value_or(0) > experts_in(found).value_or(0) && fits(choice, mesh)) found = choice;
+  return found;
 }
 
 std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload) {

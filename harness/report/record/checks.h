@@ -49,6 +49,7 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
      proof("gradient-later", "gradient-replay after 19 steps"),
      proof("accumulation", "micro-batches add up to the declared gradient"),
      proof("accumulation-replay", "the replay of accumulated micro-batches matches"),
+     proof("perturbation", "another sample on one rank changes the gradients of all ranks, as the oracle's"),
      {"two-backwards", "a step of two identical micro-batches has the declared gradient"},
      {"clip", "the gradient is clipped by its global norm, and only above the limit"},
      {"clip-replay", "the replay of a clipped step matches"},

@@ -98,6 +98,8 @@ std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> context_mutants();
 std::vector<Mutant> expert_mutants();
+// Wrong parts, each in a layout that is drawn at random, and a layout without one. The seed does not change the names.
+std::vector<Mutant> composed_mutants(uint64_t seed);
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty

@@ -2,6 +2,7 @@
 // the combinations of axes that `check` adds.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "harness/front/plan/check_rows.h"
@@ -150,6 +151,28 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   EXPECT_EQ(meshes(0), std::set<std::string>{});
   EXPECT_EQ(meshes(2), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2"}));
   EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
+}
+
+TEST(Layouts, ThatDivideExpertsAreAddedToACheckWithAModelThatHasExperts) {
+  Catalogue all = with_layouts();
+  all.strategies.back().axes = {"dp", "ep", "pp", "tp"};
+  all.workloads.back().check_model = "small";
+  all.workloads.back().drawn_sizes.push_back({"experts=0", "experts=5,top_k=2", "experts=3,top_k=1"});
+  const auto models = [&](const std::string& named) {
+    Selection what = of_grid(all);
+    what.check->products = 2;
+    what.model = named;
+    std::map<std::string, std::string> found;
+    for (const CaseSpec& one : make_plan(what, all, machine(4)).cases)
+      if (parse_mesh(one.mesh).size() > 1) found[one.mesh] = one.model;
+    return found;
+  };
+  EXPECT_EQ(models(""), (std::map<std::string, std::string>{{"dp=2,ep=2", "small,experts=5,top_k=2"},
+                                                            {"ep=2,pp=2", "small,experts=5,top_k=2"},
+                                                            {"dp=2,pp=2", "small"},
+                                                            {"dp=2,tp=2", "small"},
+                                                            {"pp=2,tp=2", "small"}}));
+  EXPECT_EQ(models("large").count("dp=2,ep=2"), 0u) << "a named model may have no experts";
 }
 
 TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {

@@ -38,6 +38,7 @@ enum class Mistake {
   // mistakes in the choice of samples
   masks_of_replica_0,
   targets_of_replica_0,
+  samples_read_again_by_id,
 };
 
 class WrongLayout : public layout::Layout {
@@ -49,6 +50,7 @@ class WrongLayout : public layout::Layout {
     std::vector<Batch> batches(micro.begin(), micro.end());
     for (Batch& batch : batches) {
       if (is(Mistake::masks_of_replica_0)) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
+      if (is(Mistake::samples_read_again_by_id)) batch = workload_.batch(batch.ids);
       if (!is(Mistake::targets_of_replica_0)) continue;
       std::vector<at::Tensor> target = {batch.target.clone()};
       axes_.replicas.group->broadcast(target)->wait();
@@ -172,6 +174,7 @@ std::vector<Mutant> layout_mutants() {
       mutant(both, "clips-the-tie-twice", clips_the_tie_twice, "clip", "clipped below the limit"),
       mutant(dp_pp, "masks-of-replica-0", masks_of_replica_0, "output-value", "dropout mask"),
       mutant(dp_tp, "targets-of-replica-0", targets_of_replica_0, "loss-value", "wrong targets"),
+      mutant(dp_tp, "samples-read-again-by-id", samples_read_again_by_id, "perturbation", "read again by its id"),
       mutant(both, "right", none, "", ""),
       mutant(shard_tp, "right-in-rows", none, "", "", sharded),
       mutant(shard_pp, "right-integers", none, "", "", sharded, "gpt-exact"),

@@ -25,6 +25,10 @@ enum class Mistake {
   border_token_embedded_twice,
   first_chunk_again,
   sequence_gather_loses_its_sum,
+  sequence_gathered_in_reverse,
+  sequence_of_the_head_gathered_in_reverse,
+  last_piece_not_gathered,
+  first_piece_gathered_for_all,
   // mistakes in sequence parallelism
   masks_of_the_first_piece,
   last_norm_not_summed,
@@ -78,6 +82,7 @@ class WrongExchange : public Exchange {
     if (is(Mistake::column_input_summed_in_attention_only) && !attention) return x;
     if (is(Mistake::sequence_gather_loses_its_sum) && options_.sequence) return gathered_without_sum(x);
     at::Tensor whole = Exchange::enter(x);
+    if (options_.sequence) whole = wrongly_joined(whole);
     if (is(Mistake::column_input_averaged)) divide_gradient(whole);
     return whole;
   }
@@ -126,6 +131,17 @@ class WrongExchange : public Exchange {
 
   // A mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
   at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
+
+  // Returns the gathered sequence with its pieces in the wrong order, or with a piece missing.
+  at::Tensor wrongly_joined(const at::Tensor& whole) const {
+    auto pieces = whole.split_with_sizes(tokens_.sizes, 1);
+    const bool of_head = is(Mistake::sequence_of_the_head_gathered_in_reverse) && block_ == "lm_head";
+    if (of_head || is(Mistake::sequence_gathered_in_reverse)) std::ranges::reverse(pieces);
+    if (is(Mistake::last_piece_not_gathered)) pieces.back() = pieces.back() * 0;
+    if (is(Mistake::first_piece_gathered_for_all) && block_ == "lm_head")
+      for (at::Tensor& piece : pieces) piece = pieces.front().narrow(1, 0, piece.size(1));
+    return at::cat(pieces, 1);
+  }
 
   at::Tensor with_biases(const at::Tensor& sum, int number) const {
     const std::string layer = number == 0 ? ".self_attn.o_proj.bias" : ".mlp.down_proj.bias";
@@ -294,8 +310,16 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-first-chunk-again", first_chunk_again, "output-value", "only samples", chunks),
       mutant("tensor-sequence-gradient-not-summed", sequence_gather_loses_its_sum, "gradient-meaning",
              "the backward pass is not", sequence),
+      mutant("tensor-sequence-gathered-in-reverse", sequence_gathered_in_reverse, "output-value",
+             "pieces of the sequence that were gathered in the wrong order", sequence),
+      mutant("tensor-sequence-of-the-head-gathered-in-reverse", sequence_of_the_head_gathered_in_reverse,
+             "output-value", "tokens in the wrong order: 8 to 10, 4 to 7, 0 to 3", sequence),
+      mutant("tensor-last-piece-not-gathered", last_piece_not_gathered, "output-value",
+             "the tokens of rank 2 of the axis tp: a piece of the sequence that is missing", sequence),
+      mutant("tensor-first-piece-gathered-for-all", first_piece_gathered_for_all, "output-value",
+             "tokens are missing, others are there twice: 0 to 3, 0 to 3, 0 to 2", sequence),
       mutant("tensor-masks-of-the-first-piece", masks_of_the_first_piece, "output-value",
-             "only indices 4 to 10 of dimension 1 are wrong", sequence),
+             "only indices 4 to 10 of dimension 1 are wrong, the tokens of ranks 1 to 2 of the axis tp", sequence),
       mutant("tensor-last-norm-not-summed", last_norm_not_summed, "gradient-meaning", "not summed over the axis tp",
              sequence),
       mutant("tensor-norms-not-summed", norms_not_summed, "gradient-meaning", "not summed over the axis tp", sequence),

@@ -1,0 +1,62 @@
+// Checks that another sample on one replica changes the gradients of all ranks as it must.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/signatures.h"
+
+namespace dpbench {
+namespace {
+
+// Allowed relative error of a gradient's change. It is larger than exact_bound, because the change may be a small part
+// of the gradient.
+constexpr double change_bound = 1e-6;
+// The error of a change is divided by at least this fraction of the norm of all changes together. If nothing changes on
+// a rank, because its gradients are its own, the error is divided by the square of this fraction of the gradients'
+// norm.
+constexpr double change_floor = 1e-3;
+
+std::string why_wrongly_changed(const Trial& trial, int rank, size_t p, const at::Tensor& before) {
+  if (relative_error(trial.reported(0, p, rank), before, std::numeric_limits<double>::min()) > exact_bound)
+    return likely_mistake(trial, 0, rank, {p});
+  return "the gradient is that of the sample with this id, not of the sample that replica " +
+         std::to_string(altered(trial.scenario, trial.bench.distribution).first) +
+         " was given: a sample read again by its id, a stale batch, or a replica whose gradient is not reduced";
+}
+
+}  // namespace
+
+void judge_perturbation(const Trial& trial, Rows& rows) {
+  Scenario plain = trial.scenario;
+  plain.perturbed = false;
+  const ExpectedStep before = make_trial(trial.bench, plain, trial.clip_norm, trial.ranks).expected.at(0);
+  const ExpectedStep& after = trial.expected.at(0);
+  for (int rank = 0; rank < static_cast<int>(trial.ranks.size()); ++rank) {
+    const auto &due = after.gradient_of(rank), &old = before.gradient_of(rank);
+    std::vector<at::Tensor> changes;
+    for (size_t p = 0; p < due.size(); ++p) changes.push_back(due[p] - old[p]);
+    const double floor = change_floor * std::max(norm(changes), change_floor * norm(due));
+    for (size_t p = 0; p < due.size(); ++p) {
+      if (!after.used[p]) continue;
+      const at::Tensor found = trial.reported(0, p, rank);
+      const bool shaped = found.defined() && found.sizes() == due[p].sizes();
+      rows.measured(
+          trial.scenario.gradient_check,
+          "change of each gradient by another sample on one replica, with the float64 oracle's",
+          shaped ? relative_error(found - old[p], changes[p], floor) : std::numeric_limits<double>::infinity(),
+          change_bound,
+          [&] {
+            return "parameter " + trial.names[p] + ", " + first_difference(found, due[p]) + ", rank " +
+                   std::to_string(rank) + ", scenario " + trial.scenario.name;
+          },
+          [&] { return shaped ? why_wrongly_changed(trial, rank, p, old[p]) : std::string(); });
+    }
+  }
+}
+
+}  // namespace dpbench
