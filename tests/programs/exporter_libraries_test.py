@@ -1,5 +1,6 @@
-"""exporter_libraries_test.py [RUN.json]: exports a run for MLflow, W&B and TensorBoard with their libraries, offline, and
-reads it back with them. Exits 77 if one of the libraries is missing. RUN.json: a real run; else a made-up one."""
+"""exporter_libraries_test.py [RUN.json]: exports a run for MLflow, W&B and TensorBoard with their libraries,
+offline, and reads it back with them. Exits 77 if one of the libraries is missing. RUN.json: a real run; without it, a
+made-up one is exported."""
 import importlib.util
 import json
 import os

@@ -50,9 +50,9 @@ class Exporters(unittest.TestCase):
         """Returns the exit code and the line on stderr."""
         errors = io.StringIO()
         loaded = {name: module for name, module in sys.modules.items() if not name.startswith("dpbench.export.to_")}
-        with mock.patch.dict(sys.modules, loaded | modules, clear=True), contextlib.redirect_stderr(errors):
-            with mock.patch.dict("os.environ"):
-                code = program.main([tool, str(self.put(report)), str(self.folder / "out")])
+        with mock.patch.dict(sys.modules, loaded | modules, clear=True), mock.patch.dict("os.environ"), \
+                contextlib.redirect_stderr(errors):
+            code = program.main([tool, str(self.put(report)), str(self.folder / "out")])
         return code, errors.getvalue()
 
     def test_a_case_has_its_figures_with_their_intervals_and_its_parameters(self):
@@ -122,7 +122,7 @@ class Exporters(unittest.TestCase):
         del torn["cases"][1]["status"]
         duel = json.loads((ROOT / "tests/golden/duel-1.1.json").read_text(encoding="utf-8"))
         whole = json.dumps(sample_runs.usual())
-        for content, why in ((whole[:len(whole) // 2], "not JSON"), ("[" * 100000, "not JSON"), ("[]", "not the report"),
+        for content, why in ((whole[:len(whole) // 2], "not JSON"), ("[" * 99999, "not JSON"), ("[]", "not the report"),
                              (duel, "not the report of a run"), (newer, "major version 1"), (elsewhere, "<UTC time>"),
                              (torn, "'status'"), (sample_runs.conformance(), "<UTC time>")):
             with self.subTest(why=why):
