@@ -25,9 +25,14 @@ def rows_of(group, has):
 
 
 def row_axes(chart, rows, above=0.0):
-    axes = chart.axes(FRAME + above + ROW * len(rows))
-    axes.set_yticks(range(len(rows)), [f"{words.short(case.series, 26)} × {case.world}" for case in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    return labelled_axes(chart, [f"{words.short(case.series, 26)} × {case.world}" for case in rows], above)
+
+
+def labelled_axes(chart, labels, above=0.0):
+    """Returns axes with a horizontal row for each label, the first on top."""
+    axes = chart.axes(FRAME + above + ROW * len(labels))
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
     axes.spines["left"].set_visible(False)

@@ -4,7 +4,7 @@ import math
 import statistics
 
 import words
-from data import Interval, ceiling, speedup_over
+from data import Interval, ceiling, count, speedup_over
 
 MOST_NAMES = 3
 MEMORY_ERROR = 0.01  # of host memory, as in harness/report/answer/members.cpp
@@ -227,3 +227,14 @@ def bandwidth(sizes):
         return ""
     reached = [f"{arm} {words.from_to([size / us / 1e3 for us in values])}" for arm, values in times.items()]
     return f"{words.size(size)}: {', '.join(reached)} GB/s"
+
+
+def changes(rows, labels):
+    """Returns the cases of a verdict that fail, else those that are unclear. labels: one per row."""
+    chosen = [row for row in rows if row.bad] or [row for row in rows if row.verdict == "unclear"]
+    if not chosen:
+        return "No case fails"
+    word = chosen[0].verdict.lower()
+    if len(chosen) == 1:
+        return f"{labels[rows.index(chosen[0])]} is {word} ({chosen[0].change_text})"
+    return f"{len(chosen)} of {count(len(rows), 'case')} are {word}"

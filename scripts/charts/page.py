@@ -100,19 +100,26 @@ def page(runs, charts, version, note=""):
              ("Collectives of a step", "One rank's calls and bytes per step, beside the bytes of the strategy's own formula.",
               tables.ledger(runs)),
              ("Remarks", "", tables.remarks(runs)), ("How it was measured", "", how(runs))]
+    newest = max(runs, key=lambda run: run.id)
+    summary = join([el("p", run.disturbance, class_="amber") for run in runs if run.disturbance],
+                   el("p", words.origin(set(runs)), class_="lead"), tiles(runs), el("p", note, class_="lead") if note else None)
+    return assembled(join("dpbench · ", newest.id if len(runs) == 1 else count(len(runs), "run")), summary, parts, version)
+
+
+def assembled(title, summary, parts, version):
+    """Returns the HTML of a page. parts: (heading, introduction, content) of each section; one without content is left
+    out."""
     parts = [part for part in parts if part[2]]
     sections = [el("section", el("h2", heading, id=f"part-{number}"), el("p", lead, class_="lead") if lead else None, content)
                 for number, (heading, lead, content) in enumerate(parts)]
     style = palette.style_sheet() + (PARTS / "style.css").read_text(encoding="utf-8")
     script = (PARTS / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    newest = max(runs, key=lambda run: run.id)
     values = {
-        "TITLE": join("dpbench · ", newest.id if len(runs) == 1 else count(len(runs), "run")),
+        "TITLE": title,
         "POLICY": Html(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"),
         "STYLE": Html(style), "SCRIPT": Html(script),
-        "SUMMARY": join([el("p", run.disturbance, class_="amber") for run in runs if run.disturbance],
-                        el("p", words.origin(set(runs)), class_="lead"), tiles(runs), el("p", note, class_="lead") if note else None),
+        "SUMMARY": summary,
         "LINKS": join([el("li", el("a", heading, href=f"#part-{number}")) for number, (heading, *_) in enumerate(parts)]),
         "MAIN": join(sections),
         "VERSION": join(version),

@@ -1,5 +1,6 @@
-"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE] --version V RUN..:
-writes the HTML page and the charts of runs. `dpbench report` calls this script after it has validated the files."""
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE] --version V
+RUN..|--verdict FILE: writes the HTML page and the charts of runs, or of a duel or a comparison. `dpbench report` calls
+this script after it has validated the files."""
 import argparse
 import os
 import sys
@@ -17,7 +18,8 @@ def arguments(words):
     parser.add_argument("--plan")
     parser.add_argument("--version", default="unknown")
     parser.add_argument("--drawing", action="store_true", help="this Python belongs to the drawing environment")
-    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--verdict")
+    parser.add_argument("runs", nargs="*")
     return parser.parse_args(words)
 
 

@@ -1,7 +1,7 @@
 """Chart of `dpbench tune`: the speed of each candidate, as a multiple of the default values' speed."""
 import words
 from canvas import Chart
-from cases import MOST_ROWS, bar_with_interval, row_axes
+from cases import MOST_ROWS, bar_with_interval, labelled_axes
 from data import Interval, count, of
 from palette import LIGHT, role_of
 
@@ -31,8 +31,7 @@ def candidates(default, members, judged):
     message = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
     chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
                   message=message)
-    axes = row_axes(chart, rows)
-    axes.set_yticks(range(len(rows)), [values(case, default) for case in rows])
+    axes = labelled_axes(chart, [values(case, default) for case in rows])
     for row, case in enumerate(rows):
         span = spans[case.raw["id"]]
         kept = case is default or case.raw["id"] in judged

@@ -6,6 +6,7 @@ import re
 import tempfile
 
 import cases as of_cases
+import changes
 import collectives
 import data
 import history
@@ -15,6 +16,7 @@ import scaling
 import svg
 import training
 import tuning
+import verdict
 
 
 MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to open
@@ -79,8 +81,39 @@ def umask():
     return old
 
 
+def put_on_page(chart, number):
+    chart.drawing = svg.for_page(chart.svg(), f"c{number}", chart.attributes, chart.description)
+
+
+def save(chart, folder):
+    """Writes a chart's files to `folder`, if there is one, and frees the figure's memory."""
+    if folder:
+        chart.sign()
+        replace(pathlib.Path(folder) / f"{chart.name}.svg", chart.svg().encode())
+        replace(pathlib.Path(folder) / f"{chart.name}.png", chart.png())
+    chart.figure = chart.key = None
+
+
+def places(options):
+    return " and ".join([options.html] * bool(options.html) + [f"{options.charts}/"] * bool(options.charts))
+
+
+def write_verdict(options):
+    """Writes the page and the charts of a duel or a comparison. Returns a summary line."""
+    shown = verdict.read(options.verdict)
+    charts = list(named_apart(changes.changes(shown)))
+    for number, chart in enumerate(charts, 1):
+        put_on_page(chart, number)
+        save(chart, options.charts)
+    if options.html:
+        replace(options.html, verdict.html(shown, charts, options.version).encode())
+    return f"{data.count(len(charts), 'chart')} of the {shown.kind} in {places(options)}"
+
+
 def write(options):
     """Writes the requested page and charts. Returns a summary line."""
+    if options.verdict:
+        return write_verdict(options)
     runs = data.read_runs(options.runs)
     if options.projection:
         data.add_projection(runs, options.projection)
@@ -90,15 +123,10 @@ def write(options):
     for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS, options.plan):
         drawn += 1
         if subjects.setdefault((chart.subject, chart.setting), len(subjects)) < MOST_SETTINGS or not chart.setting:
-            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.attributes, chart.description)
+            put_on_page(chart, drawn)
             shown.append(chart)
-        if options.charts:
-            chart.sign()
-            replace(pathlib.Path(options.charts) / f"{chart.name}.svg", chart.svg().encode())
-            replace(pathlib.Path(options.charts) / f"{chart.name}.png", chart.png())
-        chart.figure = chart.key = None  # frees the figure's memory
+        save(chart, options.charts)
     if options.html:
         replace(options.html, page.page(runs, shown, options.version, note).encode())
-    places = [options.html] * bool(options.html) + [f"{options.charts}/"] * bool(options.charts)
-    summary = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {' and '.join(places)}"
+    summary = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {places(options)}"
     return f"{summary}; {note}" if note and options.html else summary

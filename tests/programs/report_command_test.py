@@ -70,6 +70,34 @@ class ReportCommand(unittest.TestCase):
         plan = self.put("plan.json", {"layouts": []})
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--plan", "plan.json")[2:], ["--plan", plan, self.run_file])
 
+    def test_a_duel_and_a_comparison_are_passed_to_the_drawing_script_as_a_verdict(self):
+        for made in (sample_runs.duel(), sample_runs.comparison()):
+            file = self.put("verdict.json", made)
+            self.assertEqual(self.arguments_of_script("verdict.json", "--html", "x.html")[2:], ["--verdict", file])
+
+    def test_a_damaged_verdict_or_one_beside_other_files_is_refused_by_name(self):
+        duel, comparison = sample_runs.duel(), sample_runs.comparison()
+        whole = json.dumps(duel)
+        bad = {"torn.json": whole[:len(whole) // 2], "foreign.json": {"schema": "other"}, "number.json": {"schema": 3},
+               "untrue.json": duel | {"gate": "passed"}, "short.json": comparison | {"judged": [{"case": "a"}]},
+               "word.json": comparison | {"gate": "fine"}, "newer.json": comparison | {"schema_version": {"major": 2}},
+               "bare.json": {key: value for key, value in comparison.items() if key != "gone"}}
+        for name, content in bad.items():
+            with self.subTest(name=name):
+                file = self.put(name, content)
+                self.assertIn(f"{file}: ", self.dpbench(name, "--html", "x.html", code=2).stderr)
+        self.put("duel.json", duel)
+        self.put("comparison.json", comparison)
+        self.put("plan.json", {"layouts": []})
+        for words, why in ((("latest", "duel.json"), "duel.json is a duel"), (("duel.json", "latest"), "duel.json is a duel"),
+                           (("comparison.json", "duel.json"), "comparison.json is a comparison"),
+                           (("duel.json", "--plan", "plan.json"), "--plan is for runs"),
+                           (("duel.json",), "one of the files to show")):
+            with self.subTest(words=words):
+                page = "x.html" if len(words) > 1 else "duel.json"
+                self.assertIn(why, self.dpbench("--html", page, *words, code=2).stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
+
     def test_report_answers_wrong_arguments_with_one_error_line_and_exit_2(self):
         broken, newer = self.put("broken.json", "{"), sample_runs.usual()
         newer["schema_version"]["major"] = 2

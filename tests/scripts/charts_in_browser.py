@@ -26,10 +26,10 @@ REPORTS = {"usual": [sample_runs.proven(sample_runs.usual())], "troubled": [samp
            "hostile": [sample_runs.hostile()],
            "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
-           "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
+           "duel": [sample_runs.duel()], "comparison": [sample_runs.comparison()], "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
            "empty": [sample_runs.report([], status="interrupted")]}
 CHARTS = {"usual": 7, "troubled": 6, "hostile": 16, "one": 4, "many": 14, "settings": 84, "everything": 13,
-          "training": 9, "tuned": 21, "wide": 6, "empty": 0}
+          "duel": 1, "comparison": 2, "training": 9, "tuned": 21, "wide": 6, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping

@@ -170,6 +170,31 @@ def trained():
     return made
 
 
+def duel():
+    """Returns a duel of three cases, as dpbench wrote it: inconclusive, each case is unclear."""
+    return json.loads((GOLDEN.parent / "duel-1.1.json").read_text(encoding="utf-8"))
+
+
+def judgement(case_id, change, verdict, metric="median", unit="percent", bounded=True, failed=False):
+    """Returns a case of a comparison with the change and an interval of 2 to both sides."""
+    return {"case": case_id, "metric": metric, "rule": f"{metric}:5%", "unit": "ms", "base": 0.5, "limit": None,
+            "new": 0.5 * (1 + change / 100), f"change_{unit}": change, f"ci95_low_{unit}": change - 2 if bounded else None,
+            f"ci95_high_{unit}": change + 2 if bounded else None, "base_launches": 5, "new_launches": 5, "verdict": verdict,
+            "failed": failed}
+
+
+def comparison():
+    """Returns a comparison like the output of `dpbench compare -o json`, with a case of every kind."""
+    ids = [f"{name}/toy/cpu:2/shm/weak/b64/f32" for name in ("ddp", "dp", "fsdp", "zero1", "zero2")]
+    judged = [judgement(ids[0], 9.0, "SLOWER", failed=True), judgement(ids[1], 0.1, "same"),
+              judgement(ids[0], -4.0, "unclear", metric="efficiency", unit="points", bounded=False)]
+    return {"schema": "dpbench.compare", "schema_version": {"major": 1, "minor": 1}, "base": "20261121T063057Z-a-m",
+            "new": "20261122T063057Z-b-m", "gate": "failed", "judged": judged,
+            "broken": [{"case": ids[2], "why": "rank 1 was killed by signal 9 (SIGKILL)"}], "unmeasured": [],
+            "added": [{"case": ids[3], "why": "not in the base run"}], "gone": [{"case": ids[4], "why": "not in the new run"}],
+            "differences": [{"field": "torch", "base": "2.10.0", "new": "2.11.0"}]}
+
+
 def scaled(worlds=(1, 2, 3)):
     """Returns a run of ddp on 64 cores with one gradient bucket of 4 MB. No computation overlaps the reduction of this
     bucket.

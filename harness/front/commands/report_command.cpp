@@ -1,10 +1,12 @@
-// dpbench report: reads and validates stored runs, then execs the script in scripts/charts that draws their charts.
+// dpbench report: reads and validates stored runs, a duel or a comparison, then execs the script in scripts/charts that
+// draws their charts.
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,10 @@
 #include "harness/front/text/paths.h"
 #include "harness/front/text/text.h"
 #include "harness/report/machine/tool.h"
+#include "harness/report/record/fields.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
+#include "harness/report/validate/duel_validate.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -28,7 +32,7 @@ struct ReportOptions {
 };
 
 void add_flags(CLI::App& app, ReportOptions& o) {
-  add_runs(app, o.stored, "the runs to show [latest]");
+  add_runs(app, o.stored, "the runs to show, or one duel.json, or the JSON of\n`compare -o json` [latest]");
   const auto grouped = in_group("Page and charts");
   grouped(app.add_option("--html", o.html, "a self-contained page with charts and tables"), "FILE");
   grouped(app.add_option("--charts", o.charts, "each chart as SVG and PNG"), "DIR");
@@ -43,13 +47,74 @@ std::string quoted_path(const char* flag, const fs::path& path) {
   return std::string(flag) + " '" + one_line(path.string(), 200) + "'";
 }
 
-std::vector<fs::path> checked_runs(const StoredRuns& options) {
+// Throws UsageError unless the document has the keys of `compare -o json` that the page shows.
+void check_comparison(const Json& document) {
+  const Fields fields(document, "comparison");
+  if (const int major = Fields(fields.at("schema_version"), "comparison.schema_version").get<int>("major"); major != 1)
+    throw UsageError("the comparison has major version " + std::to_string(major) + ". This dpbench reads version 1");
+  const auto texts = [](const Json& json, const std::string& path, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) Fields(json, path).get<std::string>(key);
+  };
+  texts(document, "comparison", {"base", "new"});
+  const std::string gate = fields.get<std::string>("gate");
+  if (gate != "failed" && gate != "inconclusive" && gate != "passed")
+    throw UsageError("comparison.gate is '" + gate + "', not failed, inconclusive or passed");
+  for (const char* key : {"judged", "broken", "unmeasured", "added", "gone", "differences"}) fields.at(key);
+  fields.each("judged", [&](const Json& one, const std::string& path) {
+    texts(one, path, {"case", "rule", "unit", "verdict"});
+    const Fields judged(one, path);
+    const std::string unit = judged.find("change_points") ? "points" : "percent";
+    for (const std::string& key : {std::string("new"), "change_" + unit}) judged.get<double>(key.c_str());
+    for (const std::string& key : {std::string("base"), std::string("limit"), "ci95_low_" + unit, "ci95_high_" + unit})
+      if (!judged.at(key.c_str()).is_null()) judged.get<double>(key.c_str());
+    for (const char* key : {"base_launches", "new_launches"}) judged.get<int64_t>(key);
+    judged.get<bool>("failed");
+  });
+  for (const char* key : {"broken", "unmeasured", "added", "gone"})
+    fields.each(key, [&](const Json& one, const std::string& path) { texts(one, path, {"case", "why"}); });
+  fields.each("differences",
+              [&](const Json& one, const std::string& path) { texts(one, path, {"field", "base", "new"}); });
+}
+
+void check_duel(const Json& document) {
+  if (const auto problems = duel_problems_of(document); !problems.empty())
+    throw UsageError(problems.front() + ". `dpbench validate` shows all problems");
+}
+
+enum class Shown { runs, duel, comparison };
+
+// Reads and checks a file to show. Throws UsageError with its name if it is damaged or something else.
+Shown checked_file(const fs::path& file) {
+  const Json document = read_document(file);
+  return name_file_in_errors(file, [&] {
+    const std::string schema = Fields(document, "the document").get_or<std::string>("schema", "");
+    const Shown kind = schema == duel_document       ? Shown::duel
+                       : schema == "dpbench.compare" ? Shown::comparison
+                                                     : Shown::runs;
+    if (kind == Shown::duel) check_duel(document);
+    if (kind == Shown::comparison) check_comparison(document);
+    if (kind == Shown::runs) report_from_json(document);
+    return kind;
+  });
+}
+
+struct Checked {
   std::vector<fs::path> files;
+  bool verdict = false;  // true: the only file is a duel or a comparison
+};
+
+Checked checked_files(const StoredRuns& options) {
+  Checked checked;
   for (const auto& run : options.runs.empty() ? std::vector<std::string>{"latest"} : options.runs) {
-    files.push_back(fs::absolute(find_run(run, options.results)));
-    read_report(files.back());
+    const fs::path file = fs::absolute(find_run(run, options.results));
+    const Shown kind = checked_file(file);
+    if (kind != Shown::runs && options.runs.size() > 1)
+      throw UsageError(file.string() + " is a " + (kind == Shown::duel ? "duel" : "comparison") +
+                       ", which has a page of its own: " + shell_command("report FILE --html report.html"));
+    checked.files.push_back(file);
+    checked.verdict = kind != Shown::runs;
   }
-  return files;
+  return checked;
 }
 
 // Returns the absolute path of the HTML page. Throws UsageError if the page cannot be written or would overwrite one of
@@ -63,7 +128,7 @@ fs::path checked_page(const std::string& file, const std::vector<fs::path>& show
   if (::access(page.parent_path().c_str(), W_OK) != 0) throw UsageError(flag + ": " + std::strerror(errno));
   for (const auto& run : shown)
     if (fs::equivalent(page, run, failed))
-      throw UsageError(flag + ": this is one of the runs to show. Use another file");
+      throw UsageError(flag + ": this is one of the files to show. Use another file");
   return page;
 }
 
@@ -101,8 +166,8 @@ int draw(const ReportOptions& options) {
   if (options.html.empty() && options.charts.empty())
     throw UsageError("report needs --html FILE, --charts DIR or both: " +
                      shell_command("report latest --html report.html"));
-  std::vector<fs::path> shown = checked_runs(options.stored);
-  const size_t runs = shown.size();
+  const auto [files, verdict] = checked_files(options.stored);
+  std::vector<fs::path> shown = files;
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
   std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version()};
@@ -117,13 +182,15 @@ int draw(const ReportOptions& options) {
         Beside{"--projection", options.projection, "series", "not what `dpbench project -o json` writes"},
         Beside{"--plan", options.plan, "layouts", "not what `dpbench plan -o json` writes"}}) {
     if (one.file.empty()) continue;
+    if (verdict) throw UsageError(std::string(one.flag) + " is for runs. A duel or a comparison has a page of its own");
     shown.push_back(checked_beside(one.flag, one.file, one.key, one.otherwise));
     beside.insert(beside.end(), {one.flag, shown.back()});
   }
   if (!options.html.empty()) words.insert(words.end(), {"--html", checked_page(options.html, shown)});
   if (!options.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(options.charts)});
   words.insert(words.end(), beside.begin(), beside.end());
-  words.insert(words.end(), shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(runs));
+  if (verdict) words.push_back("--verdict");
+  words.insert(words.end(), files.begin(), files.end());
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -137,8 +204,9 @@ int draw(const ReportOptions& options) {
 Command report_command() {
   return reading_command({.name = "report",
                           .arguments = "[RUN..] [FLAGS]",
-                          .summary = "draw charts and a page of stored runs",
+                          .summary = "draw charts and a page of stored runs, a duel or a comparison",
                           .examples = {{"report latest --html report.html", "one page, no network needed"},
+                                       {"report duel.json --html duel.html", "the verdict on top"},
                                        {"report latest --charts charts/", "each chart as SVG and PNG"}},
                           .exit_codes = {}},
                          add_flags, draw);

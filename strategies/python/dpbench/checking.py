@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 from dpbench import program
+from dpbench.export import cases
 
 
 class Wrong(AssertionError):
@@ -82,6 +83,4 @@ def run(plugin=None, **flags):
 def frame(report):
     """Returns a report's cases as a pandas frame: a row per case, with its settings and derived figures."""
     import pandas
-    rows = [{**{key: value for key, value in case.items() if not isinstance(value, (list, dict))}, **(case.get("derived") or {})}
-            for case in report["cases"]]
-    return pandas.DataFrame(rows)
+    return pandas.DataFrame([{**cases.plain(case), **(case.get("derived") or {})} for case in report["cases"]])

@@ -1,0 +1,97 @@
+"""Tests the page of a duel and of a comparison without matplotlib: the verdict on top, the table and what it says."""
+import html.parser
+import pathlib
+import re
+import sys
+import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+
+import data
+import messages
+import sample_runs
+import verdict
+
+
+def slower_duel():
+    """Returns a duel in which one case is slower, one is the same, one failed and one is only in the new build."""
+    made = sample_runs.duel()
+    same, slower, failed = made["cases"]
+    same |= {"verdict": "same", "reason": None}
+    slower |= {"verdict": "slower", "reason": None}
+    slower["look"] |= {"change_percent": 20.0, "ci95_low_percent": 18.0, "ci95_high_percent": 21.5}
+    slower["steps_per_block"] = 2
+    for launch in slower["launches"]:
+        launch["pairs"] = [{"first": "base", "base_ns": 2_000_000, "new_ns": 9_000_000}]
+    failed |= {"verdict": None, "look": None, "launches": [], "status": "failed", "reason": "rank 1 <b>died</b>"}
+    return made | {"gate": "failed", "added": ["dp/toy/cpu:2"]}
+
+
+def shown(document):
+    return verdict.Verdict(data.cleaned(document))
+
+
+def text_of(page):
+    """Returns the texts of the page's body."""
+    reader = html.parser.HTMLParser()
+    texts = []
+    reader.handle_data = texts.append
+    reader.feed(page[page.index("<body>"):page.index("<script>")])
+    return [text.strip() for text in texts if text.strip()]
+
+
+class Verdicts(unittest.TestCase):
+    def test_the_verdict_of_a_duel_stands_on_top_before_the_table(self):
+        page = verdict.html(shown(slower_duel()), [], "0.1.0")
+        texts = text_of(page)
+        self.assertIn('<p class="verdict failed">', page)
+        self.assertLess(texts.index("1 slower, 1 failed, 1 same, 1 new. Gate: FAILED"), texts.index("case"))
+
+    def test_a_row_of_a_duel_has_the_time_of_a_step_of_the_base_and_the_base_with_the_change(self):
+        texts = text_of(verdict.html(shown(slower_duel()), [], "0.1.0"))
+        place = texts.index(sample_runs.duel()["cases"][1]["id"])
+        self.assertEqual(texts[place + 1:place + 8],
+                         ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "slower"])
+
+    def test_a_reason_is_shown_and_never_markup(self):
+        page = verdict.html(shown(slower_duel()), [], "0.1.0")
+        self.assertIn("rank 1 <b>died</b>", text_of(page))
+        self.assertNotIn("<b>died", page)
+
+    def test_a_comparison_has_its_rules_its_differences_and_a_row_for_each_case(self):
+        page = verdict.html(shown(sample_runs.comparison()), [], "0.1.0")
+        texts = text_of(page)
+        self.assertIn("1 slower, 1 failed, 1 same, 1 unclear, 1 new, 1 gone. Gate: FAILED", texts)
+        self.assertIn("torch: 2.10.0 → 2.11.0", texts)
+        self.assertEqual(len(re.findall('<th scope="row"', page)), 6)
+        place = texts.index("efficiency:5%")
+        self.assertEqual(texts[place + 1:place + 7], ["0.5 ms", "0.48 ms", "-4.0 points", "-", "5 / 5", "unclear"])
+
+    def test_a_column_without_a_value_is_left_out(self):
+        texts = text_of(verdict.html(shown(sample_runs.comparison()), [], "0.1.0"))
+        self.assertIn("launches", texts)
+        self.assertNotIn("noise", texts)
+        self.assertNotIn("rule", text_of(verdict.html(shown(sample_runs.duel()), [], "0.1.0")))
+
+    def test_a_label_has_the_parts_of_an_id_that_differ(self):
+        self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2/b64", "ddp/toy/cpu:4/b64", "dp/toy/cpu:4/b64"]),
+                         (["ddp/cpu:2", "ddp/cpu:4", "dp/cpu:4"], "toy · b64"))
+        self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2"]), (["ddp"], "ddp · toy · cpu:2"))
+
+    def test_the_title_of_a_chart_names_the_cases_that_fail_else_those_that_are_unclear(self):
+        rows = shown(sample_runs.comparison()).rows[:3]
+        slow, same, unclear = rows
+        self.assertEqual(messages.changes(rows, ["a", "b", "c"]), "a is slower (+9.0 %)")
+        self.assertEqual(messages.changes([slow, same, slow], ["a", "b", "c"]), "2 of 3 cases are slower")
+        self.assertEqual(messages.changes([same, unclear], ["b", "c"]), "c is unclear (-4.0 points)")
+        self.assertEqual(messages.changes([same], ["b"]), "No case fails")
+
+    def test_every_gate_has_its_own_words_and_colour(self):
+        for gate, words, style in (("failed", "FAILED", "failed"), ("inconclusive", "inconclusive", "disturbed"),
+                                   ("passed", "passed", "passed")):
+            page = verdict.html(shown(sample_runs.duel() | {"gate": gate}), [], "0.1.0")
+            self.assertRegex(page, f'<p class="verdict {style}">3 unclear. Gate: {words}</p>')
+
+
+if __name__ == "__main__":
+    unittest.main()
