@@ -44,7 +44,7 @@ def require_even_parts(setup, shape):
                                      f"divide {size}={count}: use --model with a multiple of {setup.world}")
 
 
-@dpbench.strategy("py-tp", collective_evaluation=True, axes=["tp"])
+@dpbench.strategy("py-tp", cuda=False, collective_evaluation=True, axes=["tp"])
 class TensorParallel(DividedStrategy, OneReplica):
     """PyTorch's parallelize_module, with its loss over a divided vocabulary"""
 
@@ -113,7 +113,7 @@ class Stages(nn.ModuleList):
         return (item for stage in self for item in stage.named_parameters(*args, **options))
 
 
-@dpbench.strategy("py-pp", collective_evaluation=True, axes=["pp"],
+@dpbench.strategy("py-pp", cuda=False, collective_evaluation=True, axes=["pp"],
                   params=[("schedule", "1f1b", "PyTorch's schedule", "|".join(SCHEDULES)),
                           ("stages", "2", "stages of each rank; for interleaved alone", "integer"),
                           ("microbatches", "8", "parts into which each micro-batch of a step (--accumulate) is cut; "
