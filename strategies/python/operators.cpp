@@ -74,6 +74,20 @@ int64_t number_in_python(int64_t id) {
   return own ? own->id() : 0;
 }
 
+// Returns sizes that a model's parameters do not show: tokens of a sample, heads, heads of keys and values, layers.
+std::vector<int64_t> sequence_plan_of(int64_t id) {
+  const SequencePlan plan = model_of(id)->sequence_plan();
+  return {plan.tokens, plan.heads, plan.kv_heads, plan.layers};
+}
+
+// Returns the rate of each of a model's dropout layers.
+std::vector<double> dropout_rates_of(int64_t id) {
+  std::vector<double> rates;
+  for (const auto& module : model_of(id)->modules())
+    if (const auto* dropout = dynamic_cast<const Dropout*>(module.get())) rates.push_back(dropout->rate());
+  return rates;
+}
+
 at::Tensor loss_of_workload(int64_t strategy, const at::Tensor& output, const at::Tensor& target) {
   return strategy_of(strategy).setup().workload.loss(output, target);
 }
@@ -149,6 +163,8 @@ TORCH_LIBRARY(dpbench, library) {
   library.def("tensors", tensors_of_model);
   library.def("train", [](int64_t id, bool on) { model_of(id)->train(on); });
   library.def("number_in_python", number_in_python);
+  library.def("sequence_plan", sequence_plan_of);
+  library.def("dropout_rates", dropout_rates_of);
   library.def("forward(int model, Tensor input, Tensor ids, int step, int seed) -> Tensor",
               composite(forward_of_model));
   library.def("loss(int strategy, Tensor output, Tensor target) -> Tensor", composite(loss_of_workload));

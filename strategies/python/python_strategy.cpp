@@ -83,7 +83,10 @@ StepResult PythonStrategy::step(int64_t step, std::span<const Batch> micro, Phas
   frame.phases = &phases;
   const Frame done = call("step", id_, step, std::move(frame));
   check(done.answer.size() == 2, "a step must return its output and its loss");
-  return {done.answer[0].second, done.answer[1].second};
+  StepResult result{done.answer[0].second, done.answer[1].second};
+  if (!result.output.defined())  // Python has a function that gathers the output
+    result.gather_output = [this] { return only_tensor(call("gather_output", id_)); };
+  return result;
 }
 
 at::Tensor PythonStrategy::forward(const Batch& mine) {

@@ -82,6 +82,16 @@ class Right(unittest.TestCase):
         self.assert_no_failure(*checked(None, "py-ddp,py-zero1,py-fsdp2", "--workload", "convnet", "--cpus", "2", "--backend",
                                         "gloo,shm"), 200)
 
+    def test_pytorchs_tensor_parallelism_and_pipelines_pass_their_checks(self):
+        llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,dropout=0.2"
+        gpt2 = "layers=2,hidden=12,heads=2,mlp=16,vocab=128,seq=5"
+        for strategy, model, params in (("py-tp", gpt2, []), ("py-tp", llama + ",tied=off", []), ("py-pp", gpt2 + ",tied=off", []),
+                                        ("py-pp", llama + ",tied=off", ["--param", "py-pp.schedule=interleaved"]),
+                                        ("py-pp", llama + ",tied=off", ["--param", "py-pp.schedule=zbv"])):
+            with self.subTest(strategy, model=model, params=params):
+                self.assert_no_failure(*checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm",
+                                                *params), 30)
+
     def test_strategies_in_cpp_and_python_train_models_in_python(self):
         code, report = checked(MODELS, "cpu,dp,ddp,zero1,fsdp,py-ddp", "--workload", "py-transformer,py-squares,py-named", "--cpus", "2")
         self.assert_no_failure(code, report, 300)
@@ -99,6 +109,24 @@ class Right(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         hashes = {rank["parameters_hash"] for case in report["cases"] for launch in case["launches"] for rank in launch["ranks"]}
         self.assertEqual((len(report["cases"]), len(hashes)), (4, 1))
+
+
+class Refused(unittest.TestCase):
+    def test_a_model_that_pytorchs_layouts_cannot_divide_is_refused_with_the_remedy(self):
+        for strategy, model, words in (("py-tp", "layers=1,heads=3,hidden=18", "2 ranks do not divide kv_heads=3: use --model"),
+                                       ("py-tp", "layers=1,heads=2,hidden=18,mlp=35", "2 ranks do not divide mlp=35: use --model"),
+                                       ("py-tp", "layers=1,experts=3", "use --model with experts=0"),
+                                       ("py-pp", "layers=2", "use --model with tied=off"),
+                                       ("py-pp", "layers=1,tied=off", "use --model with layers=2 or more")):
+            with self.subTest(strategy, model=model):
+                code, report, errors = call("run", "--strategy", strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--no-baseline",
+                                            "--launches", "1", "--samples", "1", "--steps", "2", "--check", "off")
+                self.assertEqual(code, 2, errors)
+                self.assertIn(words, errors)
+        code, _, errors = call("run", "--strategy", "py-tp", "--workload", "mnist-mlp", "--cpus", "2", "--no-baseline", "--launches", "1",
+                               "--samples", "1", "--steps", "2", "--check", "off")
+        self.assertEqual(code, 2, errors)
+        self.assertIn("py-tp divides the model of the workload gpt alone: use --workload gpt", errors)
 
 
 class Launched(unittest.TestCase):

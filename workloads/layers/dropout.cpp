@@ -64,7 +64,10 @@ at::Tensor& RecordedStep::current() {
 }
 
 Dropout::Dropout(double rate, uint64_t layer)
-    : layer_(layer), threshold_(static_cast<int32_t>(std::lround(rate * (1 << 24)))), factor_(1 / (1 - rate)) {
+    : rate_(rate),
+      layer_(layer),
+      threshold_(static_cast<int32_t>(std::lround(rate * (1 << 24)))),
+      factor_(1 / (1 - rate)) {
   check(rate >= 0 && rate < 1, "a dropout rate must be in [0, 1)");
 }
 

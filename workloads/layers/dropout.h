@@ -14,6 +14,7 @@ class Dropout : public torch::nn::Module {
  public:
   // rate: fraction of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
   Dropout(double rate, uint64_t layer);
+  double rate() const { return rate_; }
 
   // Applies dropout to `input`; row i belongs to the sample context.ids[i]. Returns the input unchanged in evaluation
   // mode. first: number of the row's first feature, if `input` is a piece of the layer's whole input.
@@ -34,6 +35,7 @@ class Dropout : public torch::nn::Module {
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 
+  double rate_;
   uint64_t layer_;
   int32_t threshold_;  // a feature is dropped if its 24 random bits are below this number
   double factor_;

@@ -1,14 +1,15 @@
-"""PyTorch's own strategies (DDP, ZeroRedundancyOptimizer, FSDP2), run over dpbench's process groups."""
+"""PyTorch's own strategies (here DDP, ZeroRedundancyOptimizer and FSDP2), run over dpbench's process groups."""
 import contextlib
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import dpbench
+from dpbench import pytorch_layouts  # noqa: F401 - registers py-tp and py-pp
+from dpbench.dtensors import DividedStrategy
 
 SWITCH = "on|off"
 DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not use", SWITCH),
@@ -99,7 +100,7 @@ class Zero1(Ddp):
                   params=[("reshard", "on", "free the parameters after the forward pass", SWITCH),
                           ("gather", "as_stored", "dtype in which parameters are gathered and used", "as_stored|bf16"),
                           ("reduce", "as_gathered", "dtype in which gradients are reduced", "as_gathered|fp32")])
-class Fsdp2(dpbench.Strategy):
+class Fsdp2(DividedStrategy):
     """PyTorch's fully_shard (FSDP2), the whole model as one unit"""
 
     def __init__(self, setup):
@@ -132,31 +133,8 @@ class Fsdp2(dpbench.Strategy):
 
     def parameters(self):
         self.model.reshard()
-        return {name: whole(tensor) for name, tensor in super().parameters().items()}
-
-    def gradients(self):
-        return {name: None if tensor is None else whole(tensor) for name, tensor in super().gradients().items()}
-
-    def state(self):
-        return {name: whole(tensor) for name, tensor in super().state().items()}
+        return super().parameters()
 
     def load(self, parameters, buffers, state):
         self.model.reshard()
-        own = dict(self.model.named_parameters(remove_duplicate=False))
-        with torch.no_grad():
-            for name, tensor in parameters.items():
-                own[name].to_local().copy_(divided(tensor, own[name]).to_local())
-            for name, tensor in self.model.named_buffers(remove_duplicate=False):
-                tensor.copy_(buffers[name])
-        for name, tensor in state.items():
-            parameter, slot = name.rsplit(".", 1)
-            entry = tensor.clone() if slot == "step" else divided(tensor, own[parameter])
-            self.optimizer.state[own[parameter]][self.slots()[slot]] = entry
-
-
-def divided(tensor, like):
-    return distribute_tensor(tensor, like.device_mesh, like.placements)
-
-
-def whole(tensor):
-    return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
+        super().load(parameters, buffers, state)

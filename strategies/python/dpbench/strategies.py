@@ -122,13 +122,15 @@ class Strategy:
     """Base class of strategies. A strategy sets self.model and self.optimizer and implements step(). A strategy that
     divides tensors between ranks also overrides the methods that return whole tensors."""
 
-    model = optimizer = None
+    model = optimizer = gather_output = None
 
     def __init__(self, setup):
         self.setup = setup
 
     def step(self, step, micro):
-        """Trains one step on the micro-batches of this rank. Returns the output of all samples, and the loss."""
+        """Trains one step on the micro-batches of this rank. Returns the output of all samples, and the loss. If no rank
+        has the whole output, returns a function in its place, which gathers it. dpbench calls the function on all ranks,
+        at most once, before the next step, and never in a timed step."""
         raise NotImplementedError("step(self, step, micro)")
 
     def passes(self, step, micro, model=None, quiet=contextlib.nullcontext):
@@ -155,9 +157,13 @@ class Strategy:
     def update(self, step):
         """Clips the gradients to --clip-norm, sets the step's learning rate, and steps the optimizer."""
         phase("optimizer")
-        self.setup.clip(self.model.parameters())
+        self.clip()
         self.setup.schedule(self.optimizer, step)
         self.optimizer.step()
+
+    def clip(self):
+        """Limits the norm of all gradients to --clip-norm, if it is given."""
+        self.setup.clip(self.model.parameters())
 
     def forward(self, batch):
         """Returns the output in evaluation mode, without gradients."""
@@ -245,9 +251,17 @@ def micro_batches(setup):
 def step(number, step_number):
     strategy = alive[number]
     result = strategy.step(step_number, micro_batches(strategy.setup))
-    if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(part, torch.Tensor) for part in result)):
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], torch.Tensor) and
+            (isinstance(result[0], torch.Tensor) or callable(result[0]))):
         raise TypeError(f"step() must return two tensors, the output and the loss, not {described(result)}")
-    bridge.answer([part.detach() for part in result])
+    output, loss = result
+    strategy.gather_output = None if isinstance(output, torch.Tensor) else output
+    bridge.answer([output.detach() if strategy.gather_output is None else None, loss.detach()])
+
+
+@bridge.handler
+def gather_output(number, _):
+    bridge.answer([alive[number].gather_output().detach()])
 
 
 def described(result):

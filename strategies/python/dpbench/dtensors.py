@@ -1,0 +1,43 @@
+"""Strategies whose parameters PyTorch divides among ranks as DTensors."""
+import torch
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+import dpbench
+
+
+def whole(tensor):
+    return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
+
+
+def divided(tensor, like):
+    """Returns a copy of a whole tensor that is divided as `like` is."""
+    return distribute_tensor(tensor, like.device_mesh, like.placements) if isinstance(like, DTensor) else tensor.clone()
+
+
+def local(tensor):
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+class DividedStrategy(dpbench.Strategy):
+    """Base class of strategies whose parameters are DTensors, or DTensors and plain tensors."""
+
+    def parameters(self):
+        return {name: whole(tensor) for name, tensor in super().parameters().items()}
+
+    def gradients(self):
+        return {name: whole(tensor) for name, tensor in super().gradients().items()}
+
+    def state(self):
+        return {name: whole(tensor) for name, tensor in super().state().items()}
+
+    def load(self, parameters, buffers, state):
+        own = dict(self.model.named_parameters(remove_duplicate=False))
+        with torch.no_grad():
+            for name, tensor in parameters.items():
+                local(own[name]).copy_(local(divided(tensor, own[name])))
+            for name, tensor in self.model.named_buffers(remove_duplicate=False):
+                tensor.copy_(buffers[name])
+        for name, tensor in state.items():
+            parameter, slot = name.rsplit(".", 1)
+            entry = tensor.clone() if slot == "step" else divided(tensor, own[parameter])
+            self.optimizer.state[own[parameter]][self.slots()[slot]] = entry

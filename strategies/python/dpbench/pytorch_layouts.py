@@ -1,0 +1,253 @@
+"""PyTorch's own strategies that divide a model between ranks: tensor parallelism (parallelize_module) and pipelines
+(torch.distributed.pipelining). They run the model of the workload gpt, written as torch.nn modules."""
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import pipelining
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
+
+import dpbench
+from dpbench import gpt_modules
+from dpbench.dtensors import DividedStrategy, whole
+
+NO_TARGET = -100  # the label of padding, which has no loss
+
+
+class OneReplica(dpbench.Strategy):
+    """Base class of strategies in which all ranks compute one model together. They implement evaluate()."""
+
+    def share(self, tensor, source):
+        """Returns the tensor of the rank `source`, whose shape may differ from this rank's."""
+        form = [(tensor.shape, tensor.dtype)]
+        dist.broadcast_object_list(form, src=source, group=self.setup.group)
+        shape, dtype = form[0]
+        mine = self.setup.rank == source
+        tensor = tensor.detach().clone() if mine else torch.zeros(shape, dtype=dtype, device=self.setup.device)
+        dist.broadcast(tensor, src=source, group=self.setup.group)
+        return tensor
+
+    def forward(self, batch):
+        with torch.no_grad():
+            outputs = [self.evaluate(self.share(batch.input, rank)) for rank in range(self.setup.world)]
+        return outputs[self.setup.rank]
+
+    def clip_to(self, parameters, norm):
+        """Limits the norm of all gradients to --clip-norm. norm: their norm over all ranks."""
+        nn.utils.clip_grads_with_norm_(parameters, self.setup.clip_norm, norm, foreach=False)
+
+
+def require_even_parts(setup, shape):
+    for size, count in (("kv_heads", shape.kv_heads), ("mlp", shape.mlp)):
+        if count % setup.world:
+            raise dpbench.UsageError(f"py-tp cuts heads and MLPs into equal parts, and {setup.world} ranks do not "
+                                     f"divide {size}={count}: use --model with a multiple of {setup.world}")
+
+
+@dpbench.strategy("py-tp", cuda=False, collective_evaluation=True, axes=["tp"])
+class TensorParallel(DividedStrategy, OneReplica):
+    """PyTorch's parallelize_module, with its loss over a divided vocabulary"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        shape, weights = gpt_modules.read(setup)
+        require_even_parts(setup, shape)
+        self.model = gpt_modules.Gpt(setup, shape, weights)
+        plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate()),
+                "lm_head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)}
+        for name, _ in self.model.named_modules():
+            if name.endswith(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")):
+                plan[name] = ColwiseParallel()
+            if name.endswith(("o_proj", "down_proj")):
+                plan[name] = RowwiseParallel()
+        parallelize_module(self.model, setup.device_mesh(), plan)
+        if shape.tied:  # parallelize_module has divided the weight twice
+            self.model.lm_head.weight = self.model.model.embed_tokens.weight
+        self.optimizer = setup.optimizer(self.model.parameters(), fused=False, foreach=False)
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        self.model.step = step
+        outputs, losses = [], []
+        for batch in micro:
+            dpbench.phase("forward")
+            output = self.model(batch.input, batch.ids)
+            with loss_parallel():
+                loss = nn.functional.cross_entropy(output.flatten(0, 1), batch.target.flatten()) / len(micro)
+                dpbench.phase("backward")
+                loss.backward()
+            outputs.append(output.detach())
+            losses.append(loss.detach())
+        self.update(step)
+        return lambda: torch.cat([whole(output) for output in outputs]), whole(sum(losses))
+
+    def clip(self):
+        if self.setup.clip_norm is not None:
+            parameters = list(self.model.parameters())
+            norms = [whole(torch.linalg.vector_norm(tensor.grad)) for tensor in parameters]
+            self.clip_to(parameters, torch.linalg.vector_norm(torch.stack(norms)))
+
+    def evaluate(self, words):
+        self.model.eval()
+        output = whole(self.model(words))
+        self.model.train()
+        return output
+
+    def parameters(self):
+        return {name: whole(tensor) for name, tensor in self.model.named_parameters()}
+
+
+SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
+             "interleaved": pipelining.ScheduleInterleaved1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}
+
+
+def terms(target):
+    """Returns the number of tokens over which the loss averages; padding has no target."""
+    return int(target.ne(NO_TARGET).sum())
+
+
+class Stages(nn.ModuleList):
+    """The stages of a rank as one module. Its parameters have their names in the whole model."""
+
+    def named_parameters(self, *args, **options):
+        return (item for stage in self for item in stage.named_parameters(*args, **options))
+
+
+@dpbench.strategy("py-pp", cuda=False, collective_evaluation=True, axes=["pp"],
+                  params=[("schedule", "1f1b", "PyTorch's schedule", "|".join(SCHEDULES)),
+                          ("stages", "2", "stages of each rank; for interleaved alone", "integer"),
+                          ("microbatches", "8", "parts into which each micro-batch of a step (--accumulate) is cut; "
+                           "fewer if they would be uneven", "integer")])
+class Pipeline(OneReplica):
+    """PyTorch's torch.distributed.pipelining"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.kind, world = setup.params["schedule"], setup.world
+        self.dtype = torch.float32 if setup.dtype == torch.bfloat16 else setup.dtype
+        self.shape, weights = gpt_modules.read(setup)
+        several = {"interleaved": self.positive("stages"), "zbv": 2}
+        self.count = count = world * several.get(self.kind, 1)
+        if count > self.shape.layers:
+            raise dpbench.UsageError(f"py-pp: {count} stages need {count} layers, and the model has "
+                                     f"{self.shape.layers}: use --model with layers={count} or more")
+        if self.shape.tied and count > 1:
+            raise dpbench.UsageError("py-pp: the head is in the last stage and cannot share the weight of the "
+                                     "embedding, which is in the first: use --model with tied=off")
+        cuts = [number * self.shape.layers // count for number in range(count + 1)]
+        self.stages = {number: gpt_modules.Gpt(setup, self.shape, weights, range(cuts[number], cuts[number + 1]),
+                                               first=number == 0, last=number == count - 1)
+                       for number in range(count) if self.owner(number) == setup.rank}
+        self.model, self.schedules = Stages(self.stages.values()), {}
+        self.limit = self.positive("microbatches")
+        self.optimizer = self.setup.optimizer(self.model.parameters())
+
+    def positive(self, name):
+        value = int(self.setup.params[name])
+        if value < 1:
+            raise dpbench.UsageError(f"py-pp.{name}={value} must be 1 or more")
+        return value
+
+    def owner(self, stage):
+        """Returns the rank of a stage. With zbv, the first rank has the first and the last stage."""
+        return min(stage, 2 * self.setup.world - 1 - stage) if self.kind == "zbv" else stage % self.setup.world
+
+    def micro_batches(self, batches, rows):
+        """Returns the number of micro-batches for this many batches of `rows` samples."""
+        world = self.setup.world
+        allowed = {"1f1b": lambda n: n >= world, "interleaved": lambda n: n < world or n % (n // world) == 0}
+        counts = [batches * parts for parts in range(1, min(rows, self.limit) + 1) if rows % parts == 0]
+        counts = list(filter(allowed.get(self.kind), counts)) if self.kind in allowed else counts
+        if not counts:
+            raise dpbench.UsageError(f"py-pp.schedule={self.kind} cannot cut {batches} times {rows} samples into "
+                                     f"micro-batches for {world} ranks: use --batch or --accumulate with a multiple of "
+                                     f"{world}, or --param py-pp.schedule=gpipe")
+        return counts[-1]
+
+    def schedule_of(self, batches, rows):
+        """Returns the schedule for this many batches of `rows` samples. Its stages have buffers of fixed sizes."""
+        if (batches, rows) not in self.schedules:
+            setup, shape, count = self.setup, self.shape, self.micro_batches(batches, rows)
+            words, hidden, logits = (
+                torch.zeros(batches * rows // count, shape.seq, *width, dtype=kind, device="meta")
+                for width, kind in (((), torch.long), ((shape.hidden,), self.dtype), ((shape.vocab,), self.dtype)))
+            stages = [pipelining.PipelineStage(stage, number, self.count, setup.device, group=setup.group,
+                                               input_args=words if number == 0 else hidden,
+                                               output_args=logits if number == self.count - 1 else hidden)
+                      for number, stage in self.stages.items()]
+            for stage in stages:  # the first messages of zbv are from a rank to itself, which gloo does not carry
+                stage._get_init_p2p_neighbors_ops = list
+            several = self.kind in ("interleaved", "zbv")
+            self.schedules[batches, rows] = SCHEDULES[self.kind](
+                stages if several else stages[0], count, loss_fn=self.loss, scale_grads=False)
+        return self.schedules[batches, rows]
+
+    def loss(self, output, target):
+        """Returns a micro-batch's part of the loss. The last stage has its micro-batches in their order."""
+        return self.setup.loss(output, target) * next(self.weights)
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        for stage in self.model:
+            stage.step = step
+        dpbench.phase("forward")
+        even = len({len(batch.ids) for batch in micro}) == 1
+        groups = [micro] if even else [[batch] for batch in micro]
+        results = [self.run(batches, len(micro)) for batches in groups]
+        dpbench.phase("communication")
+        last, setup = self.owner(self.count - 1), self.setup
+        loss = sum((loss for _, loss in results), torch.zeros((), dtype=self.dtype, device=setup.device))
+        dist.broadcast(loss, src=last, group=setup.group)
+        self.update(step)
+        output = torch.cat([output for output, _ in results]) if setup.rank == last else torch.zeros(())
+        return lambda: self.share(output, last), loss
+
+    def run(self, batches, of):
+        """Runs the schedule on batches of one size, among `of` batches of the step. Returns output and loss, if this
+        rank has the last stage."""
+        schedule, losses = self.schedule_of(len(batches), len(batches[0].ids)), []
+        words, targets, ids = (torch.cat(parts) for parts in zip(*batches))
+        count = self.micro_batches(len(batches), len(batches[0].ids)) // len(batches)
+        self.weights = iter([terms(part) / terms(batch.target) / of for batch in batches
+                             for part in batch.target.tensor_split(count)])
+        last = self.count - 1 in self.stages
+        output = schedule.step(*([words] if 0 in self.stages else []), ids=ids,
+                               **({"target": targets, "losses": losses} if last else {}))
+        return (output.detach(), torch.stack(losses).sum().detach()) if last else (None, 0)
+
+    def clip(self):
+        if self.setup.clip_norm is not None:
+            squares = sum(tensor.grad.double().square().sum() for tensor in self.model.parameters())
+            dist.all_reduce(squares, group=self.setup.group)
+            self.clip_to(self.model.parameters(), squares.sqrt())
+
+    def evaluate(self, words):
+        x = words
+        for number in range(self.count):
+            if number in self.stages:
+                stage = self.stages[number].eval()
+                x = stage(x)
+                stage.train()
+            x = self.share(x, self.owner(number))
+        return x
+
+    def everywhere(self, mine):
+        """Returns the tensors of all ranks, by name, on every rank."""
+        names = [None] * self.setup.world
+        dist.all_gather_object(names, list(mine), group=self.setup.group)
+        return {name: self.share(mine.get(name, torch.zeros(())), rank)
+                for rank in range(self.setup.world) for name in names[rank]}
+
+    def parameters(self):
+        return self.everywhere(super().parameters())
+
+    def gradients(self):
+        return self.everywhere(super().gradients())
+
+    def state(self):
+        return self.everywhere(super().state())
+
+    def load(self, parameters, buffers, state):
+        own = dict(self.model.named_parameters())
+        super().load({name: parameters[name] for name in own}, {},
+                     {name: tensor for name, tensor in state.items() if name.rsplit(".", 1)[0] in own})
