@@ -1,7 +1,7 @@
 #!/bin/sh
 # scripts/check.sh [FILE..]: runs the static checks: format, layers of includes, plug-in headers compiled one by one,
-# and clang-tidy on all sources except four slow files (scripts/parts/tidy checks those). Given files, format and
-# clang-tidy check only those files. scripts/test runs this first.
+# clang-tidy on all sources except four slow files (scripts/parts/tidy checks those), and ruff's errors in Python files.
+# Given files, format and clang-tidy check only those files. scripts/test runs this first.
 set -eu
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 scripts/build tidy build/tidy dpbench_commit
@@ -40,7 +40,18 @@ run_tidy() {
   xargs -r -n 1 -P "$jobs" "$tidy" -p build/tidy --quiet <build/tidy/units
 }
 
+# Finds mistakes in Python files: unused imports and variables, undefined names.
+check_python() {
+  find scripts strategies tests -type f -not -name '*.pyc' | while read -r file; do
+    case $file in
+      *.py) echo "$file" ;;
+      *) if head -c 40 "$file" | grep -aq '^#!.*python'; then echo "$file"; fi ;;
+    esac
+  done | xargs "$(scripts/find-tool ruff)" check --isolated --quiet --select F,E9
+}
+
 part format check_format "$@"
+part python check_python
 part layers scripts/layers.py
 part headers scripts/build tidy build/tidy api-headers
 part tidy run_tidy "$@"

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, PLUGIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 from mounts import own_mounts
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")

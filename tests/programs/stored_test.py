@@ -18,7 +18,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 from terminals import read_terminal
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
 

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 import leftovers
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 from watched_run import WatchedRun
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])

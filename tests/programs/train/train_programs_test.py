@@ -17,7 +17,7 @@ import unittest
 
 from mounts import own_mounts
 from terminals import read_terminal
-import reports  # importing this module validates every report that dpbench writes
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
 TRAIN_ROWS, TEST_ROWS = 640, 200
