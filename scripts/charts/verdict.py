@@ -64,7 +64,7 @@ def of_duel(case):
 
 
 def of_judgement(one):
-    unit = "points" if "change_points" in one else "percent"
+    unit = "percent" if one.get("change_points") is None else "points"
     base, new = (None if one[side] is None else (one[side], f"{words.significant(one[side], 4)} {one['unit']}".strip())
                  for side in ("base", "new"))
     return Row(one["case"], one["verdict"], one["failed"], rule=one["rule"], base=base, new=new,

@@ -177,9 +177,11 @@ def duel():
 
 def judgement(case_id, change, verdict, metric="median", unit="percent", bounded=True, failed=False):
     """Returns a case of a comparison with the change and an interval of 2 to both sides."""
+    changes = {f"{key}_{of}": None for of in ("percent", "points") for key in ("change", "ci95_low", "ci95_high")}
+    changes |= {f"change_{unit}": change, f"ci95_low_{unit}": change - 2 if bounded else None,
+                f"ci95_high_{unit}": change + 2 if bounded else None}
     return {"case": case_id, "metric": metric, "rule": f"{metric}:5%", "unit": "ms", "base": 0.5, "limit": None,
-            "new": 0.5 * (1 + change / 100), f"change_{unit}": change, f"ci95_low_{unit}": change - 2 if bounded else None,
-            f"ci95_high_{unit}": change + 2 if bounded else None, "base_launches": 5, "new_launches": 5, "verdict": verdict,
+            "new": 0.5 * (1 + change / 100), **changes, "base_launches": 5, "new_launches": 5, "verdict": verdict,
             "failed": failed}
 
 
@@ -188,7 +190,7 @@ def comparison():
     ids = [f"{name}/toy/cpu:2/shm/weak/b64/f32" for name in ("ddp", "dp", "fsdp", "zero1", "zero2")]
     judged = [judgement(ids[0], 9.0, "SLOWER", failed=True), judgement(ids[1], 0.1, "same"),
               judgement(ids[0], -4.0, "unclear", metric="efficiency", unit="points", bounded=False)]
-    return {"schema": "dpbench.compare", "schema_version": {"major": 1, "minor": 1}, "base": "20261121T063057Z-a-m",
+    return {"schema": "dpbench.compare", "schema_version": {"major": 1, "minor": 2}, "base": "20261121T063057Z-a-m",
             "new": "20261122T063057Z-b-m", "gate": "failed", "judged": judged,
             "broken": [{"case": ids[2], "why": "rank 1 was killed by signal 9 (SIGKILL)"}], "unmeasured": [],
             "added": [{"case": ids[3], "why": "not in the base run"}], "gone": [{"case": ids[4], "why": "not in the new run"}],

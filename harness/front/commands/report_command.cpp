@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
 #include "harness/report/validate/duel_validate.h"
+#include "harness/report/validate/schema.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -47,38 +47,8 @@ std::string quoted_path(const char* flag, const fs::path& path) {
   return std::string(flag) + " '" + one_line(path.string(), 200) + "'";
 }
 
-// Throws UsageError unless the document has the keys of `compare -o json` that the page shows.
-void check_comparison(const Json& document) {
-  const Fields fields(document, "comparison");
-  if (const int major = Fields(fields.at("schema_version"), "comparison.schema_version").get<int>("major"); major != 1)
-    throw UsageError("the comparison has major version " + std::to_string(major) + ". This dpbench reads version 1");
-  const auto texts = [](const Json& json, const std::string& path, std::initializer_list<const char*> keys) {
-    for (const char* key : keys) Fields(json, path).get<std::string>(key);
-  };
-  texts(document, "comparison", {"base", "new"});
-  const std::string gate = fields.get<std::string>("gate");
-  if (gate != "failed" && gate != "inconclusive" && gate != "passed")
-    throw UsageError("comparison.gate is '" + gate + "', not failed, inconclusive or passed");
-  for (const char* key : {"judged", "broken", "unmeasured", "added", "gone", "differences"}) fields.at(key);
-  fields.each("judged", [&](const Json& one, const std::string& path) {
-    texts(one, path, {"case", "rule", "unit", "verdict"});
-    const Fields judged(one, path);
-    const std::string unit = judged.find("change_points") ? "points" : "percent";
-    for (const std::string& key : {std::string("new"), "change_" + unit}) judged.get<double>(key.c_str());
-    for (const std::string& key : {std::string("base"), std::string("limit"), "ci95_low_" + unit, "ci95_high_" + unit})
-      if (!judged.at(key.c_str()).is_null()) judged.get<double>(key.c_str());
-    for (const char* key : {"base_launches", "new_launches"}) judged.get<int64_t>(key);
-    judged.get<bool>("failed");
-  });
-  for (const char* key : {"broken", "unmeasured", "added", "gone"})
-    fields.each(key, [&](const Json& one, const std::string& path) { texts(one, path, {"case", "why"}); });
-  fields.each("differences",
-              [&](const Json& one, const std::string& path) { texts(one, path, {"field", "base", "new"}); });
-}
-
-void check_duel(const Json& document) {
-  if (const auto problems = duel_problems_of(document); !problems.empty())
-    throw UsageError(problems.front() + ". `dpbench validate` shows all problems");
+void refuse(const std::vector<std::string>& problems, const std::string& hint = "") {
+  if (!problems.empty()) throw UsageError(problems.front() + hint);
 }
 
 enum class Shown { runs, duel, comparison };
@@ -91,8 +61,8 @@ Shown checked_file(const fs::path& file) {
     const Shown kind = schema == duel_document       ? Shown::duel
                        : schema == "dpbench.compare" ? Shown::comparison
                                                      : Shown::runs;
-    if (kind == Shown::duel) check_duel(document);
-    if (kind == Shown::comparison) check_comparison(document);
+    if (kind == Shown::duel) refuse(duel_problems_of(document), ". `dpbench validate` shows all problems");
+    if (kind == Shown::comparison) refuse(schema_problems(document, compare_schema()));
     if (kind == Shown::runs) report_from_json(document);
     return kind;
   });
