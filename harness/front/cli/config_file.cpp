@@ -7,14 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
-// toml++ asserts, and with NDEBUG assumes, that "[[" is followed by a key. Without both it reports the error.
-#pragma push_macro("NDEBUG")
-#undef NDEBUG
-#define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
-#pragma pop_macro("NDEBUG")
+#include <CLI/CLI.hpp>
 
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"

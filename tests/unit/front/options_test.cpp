@@ -403,7 +403,8 @@ TEST_F(Config, FileWithInvalidValuesFlagsOrSyntaxIsRefused) {
   refused("max_time = 3\n", {"line 1", "'max_time'", "'max-time'"});
   refused("config = \"other.toml\"\n", {"line 1", "'config'"});
   refused("[check]\nseeds = 3\n", {"line 1", "'check'"});
-  refused("[[[", {"line 1", "'['"});
+  refused("[[[", {"line 1"});
+  refused("\xC3\xA9 = 1\n", {"line 1"});
   refused("# first\nquick\n", {"line 2", "'='"});
   refused("strategy = ddp\n", {"line 1", "strategy = \"ddp\""});
   refused("strategy = [\"ddp\"\n", {"line 1", "array"});
