@@ -29,15 +29,15 @@ enum class Mistake {
 };
 
 // A mistake in the part of a layout that uses `axis`, the check that must catch it, and a term of that check's message.
-struct WrongPart {
+struct WrongLayoutPart {
   const char* name;
   Mistake mistake;
   const char *axis, *killed_by, *key_term;
 };
 
-const std::vector<WrongPart>& wrong_parts() {
+const std::vector<WrongLayoutPart>& wrong_parts() {
   using enum Mistake;
-  static const std::vector<WrongPart> parts = {
+  static const std::vector<WrongLayoutPart> parts = {
       {"summand-lost", summand_lost, "tp", "output-value", "samples of another rank"},
       {"input-gradient-not-summed", input_gradient_not_summed, "tp", "gradient-meaning", "parameter"},
       {"averaged-twice", averaged_twice, "dp", "gradient-meaning", "0.5 times"},
@@ -151,7 +151,7 @@ std::vector<Mutant> composed_mutants(uint64_t seed) {
   using namespace composed;
   Draw draw(seed);
   std::vector<Mutant> all;
-  for (const WrongPart& part : wrong_parts()) {
+  for (const WrongLayoutPart& part : wrong_parts()) {
     const std::string mesh = draw.mesh_with(part.axis);
     const std::string model = draw.model(part.mistake == Mistake::tie_not_summed);
     const auto info = [options = draw.options(mesh), mistake = part.mistake] {
