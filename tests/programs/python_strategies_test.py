@@ -15,6 +15,7 @@ import torch_python
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
 MISTAKES, FAULTY, MODELS = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py"))
 EXAMPLE = ROOT / "tests/plugin_example/plain_average.py"
 
@@ -214,17 +215,68 @@ class Files(unittest.TestCase):
         self.assertEqual(skipped, {"plain-average": "Python runs under --runtime torch alone"})
 
     def test_a_different_torch_version_is_rejected_naming_both_versions(self):
-        library = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
-        done = subprocess.run([torch_python.interpreter(), library / "dpbench/host.py", library / "libdpbench_python.so", "2.9.1", "--catalogue"],
+        done = subprocess.run([torch_python.interpreter(), PACKAGE / "dpbench/host.py", PACKAGE / "libdpbench_python.so", "2.9.1", "--catalogue"],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)
         for words in ("has torch 2.11.0", "built with 2.9.1", "--python"):
             self.assertIn(words, done.stderr)
 
 
+CLASSES = """
+import torch
+from torch import nn
+import torch.distributed as dist
+import dpbench
+
+start = 0
+
+class Mean(dpbench.Strategy):
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.model = setup.model()
+        self.optimizer = setup.optimizer(self.model.parameters())
+        for tensor in self.model.parameters():
+            dist.broadcast(tensor.data, src=start)
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        result = self.passes(step, micro)
+        for parameter in self.model.parameters():
+            dist.all_reduce(parameter.grad)
+            self.mean(parameter.grad)
+        self.update(step)
+        return result
+
+    def mean(self, gradient):
+        gradient /= self.setup.world
+
+class Sum(Mean):
+    def mean(self, gradient):
+        pass
+
+@dpbench.workload("line", batch=4, samples=32)
+class Line:
+    def model(self):
+        return nn.Linear(2, 1)
+
+    def loss(self, output, target):
+        return nn.functional.mse_loss(output, target)
+
+    def batch(self, ids):
+        return torch.stack([ids / 32, 1 - ids / 32], 1), (ids / 16).view(-1, 1)
+"""
+
+
 class FromPython(unittest.TestCase):
+    def printed(self, program):
+        """Runs a Python program that imports dpbench. Returns the words that it prints."""
+        done = subprocess.run([torch_python.interpreter(), "-c", program], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(PACKAGE)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.split()
+
     def test_dpbench_check_raises_with_the_diagnosis_and_dpbench_run_returns_a_report(self):
-        program = f"""
+        self.assertEqual(self.printed(f"""
 import dpbench
 flags = dict(workload="random-linear", cpus=2, backend="shm")
 dpbench.check({str(EXAMPLE)!r}, "plain-average", **flags)
@@ -232,13 +284,49 @@ try:
     dpbench.check({str(EXAMPLE)!r}, "plain-sum", **flags)
 except dpbench.Wrong as wrong:
     print("summed over 2 ranks" in str(wrong))
+try:
+    dpbench.check({str(EXAMPLE)!r}, "no-such", **flags)
+except RuntimeError as error:
+    print("ended with 2" in str(error) and "no-such" in str(error))
 report = dpbench.run(strategy="cpu", workload="random-linear", quick=True, cpus=[1])
-print(report["cases"][0]["strategy"])
-"""
-        folder = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
-        done = subprocess.run([torch_python.interpreter(), "-c", program], capture_output=True, text=True, timeout=300,
-                              env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(folder)})
-        self.assertEqual(done.stdout.split(), ["True", "cpu"], done.stderr)
+print(report["cases"][0]["strategy"], report.cases[0].stats.step_time_ns.median > 0)
+"""), ["True", "True", "cpu", "True"])
+
+    def test_classes_of_the_calling_program_are_checked_and_measured(self):
+        self.assertEqual(self.printed(CLASSES + """
+flags = dict(workload=Line, backend="shm")
+dpbench.check(Mean, world=3, **flags)
+try:
+    dpbench.check(Sum, world=3, **flags)
+except dpbench.Wrong as wrong:
+    print("summed over 3 ranks" in str(wrong), wrong.report.cases[0].strategy)
+report = dpbench.run(Mean, strategy="ddp", world=2, quick=True, no_baseline=True, **flags)
+print(*sorted(case.strategy + case.workload + case.status for case in report.cases))
+"""), ["True", "Sum", "Meanlineok", "ddplineok"])
+
+    def test_a_class_that_cannot_be_passed_to_the_ranks_is_refused_by_name(self):
+        self.assertEqual(self.printed("""
+import sys
+import threading
+import dpbench
+lock = threading.Lock()
+class Held:
+    def step(self, step, micro):
+        return lock
+try:
+    dpbench.check(Held, world=2)
+except TypeError as error:
+    print("Held: cannot be passed to the ranks" in str(error))
+try:
+    dpbench.check(Held, world=2, python="/usr/bin/python3")
+except ValueError as error:
+    print("in the interpreter that defines it" in str(error))
+sys.modules["cloudpickle"] = None
+try:
+    dpbench.check(Held, world=2)
+except ImportError as error:
+    print("the package cloudpickle: install it" in str(error))
+"""), ["True"] * 3)
 
 
 if __name__ == "__main__":
