@@ -44,6 +44,19 @@ FOUND = {
     "m-sends-bfloat16": ("gradient-meaning", "bfloat16"),
     "m-divides-twice": ("gradient-meaning", ""),
     "m-reduces-twice": ("gradient-meaning", "3 times"),
+    "m-no-set-epoch": ("output-value", "samples of another"),
+    "m-no-sync-around-backward": ("collective-count", "every micro-batch is reduced"),
+    "m-no-sync-for-the-last-pass": ("ranks-agree-gradients", "not reduced on every rank"),
+    "m-zeroes-in-each-micro-batch": ("accumulation", "overwrote"),
+    "m-hook-sums": ("gradient-meaning", "summed over 3 ranks"),
+    "m-steps-twice": ("optimizer-replay", "updated twice"),
+    "m-never-steps": ("optimizer-replay", "not updated"),
+    "m-only-rank-0-steps": ("ranks-agree-parameters", "alone"),
+    "m-targets-in-reverse": ("loss-value", "targets"),
+    "m-loss-of-rank-0": ("loss-value", "another rank"),
+    "m-broadcasts-rank-0": ("gradient-meaning", "rank 0's own"),
+    "m-takes-the-maximum": ("gradient-meaning", "maximum"),
+    "m-adds-in-place-later": ("gradient-meaning", "step before"),
 }
 
 BUFFERS = {"m-no-buffers", "m-evaluates-in-training-mode"}  # these need a model with BatchNorm
