@@ -115,6 +115,66 @@ class Right(unittest.TestCase):
         self.assertEqual((len(report["cases"]), len(hashes)), (4, 1))
 
 
+MODULE = """
+import torch
+from torch import nn
+
+samples = 64
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(16, 8), nn.Linear(8, 16)
+
+    def forward(self, words):
+        return self.head(self.embed(words)).flatten(0, 1)
+
+def loss(output, target):
+    return nn.functional.cross_entropy(output, target.flatten())
+
+def batch(ids):
+    words = (ids.view(-1, 1) + torch.arange(5)) % 16
+    return words[:, :-1], words[:, 1:]
+"""
+
+
+class Models(unittest.TestCase):
+    """Models of importable modules, by --model MODULE:CLASS."""
+
+    def called(self, folder, command, *flags):
+        more = {"run": ["--out", folder, "--batch", "8", "--no-baseline", "--launches", "1", "--samples", "2", "--steps",
+                        "5"], "check": []}[command]
+        done = subprocess.run([DPBENCH, command, "--python", torch_python.interpreter(), "--cpus", "2", "--backend", "shm", *more, *flags,
+                               "--progress", "none", "-o", "json"], capture_output=True, text=True, timeout=600, cwd=folder)
+        return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
+
+    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "mypkg")
+            package.mkdir()
+            package.joinpath("mymodel.py").write_text(MODULE, encoding="utf-8")
+            code, report, errors = self.called(folder, "run", "--model", "mypkg.mymodel:GPT", "--strategy", "ddp,py-ddp")
+            self.assertEqual(code, 0, errors)
+            self.assertEqual([(case["workload"], case["batch"], case["status"]) for case in report["cases"]], [("GPT", 8, "ok")] * 2)
+            for model, words in {"mypkg.mymodel:Gone": "the module has no Gone",
+                                 "mypkg.gone:GPT": "No module named 'mypkg.gone'"}.items():
+                with self.subTest(model):
+                    code, _, errors = self.called(folder, "run", "--model", model, "--strategy", "ddp")
+                    self.assertEqual(code, 2, errors)
+                    self.assertIn(words, errors)
+
+    def test_models_of_transformers_pass_their_checks(self):
+        if subprocess.run([torch_python.interpreter(), "-c", "import transformers"], capture_output=True).returncode:
+            self.skipTest("the library transformers is not installed; scripts/parts/transformers installs it")
+        for model in ("Gpt2", "Bert"):
+            with self.subTest(model):
+                code, report, errors = self.called(ROOT / "tests/python", "check", "--model", "hub_models:" + model, "--strategy",
+                                                   "ddp,fsdp,py-ddp")
+                failed = [(case["id"], row) for case in (report or {"cases": ()})["cases"] for row in case["checks"] if row["status"] == "failed"]
+                self.assertEqual((code, failed), (0, []), errors)
+                self.assertEqual([case["status"] for case in report["cases"]], ["ok"] * 3)
+
+
 class Launched(unittest.TestCase):
     def test_a_python_strategy_runs_on_every_rank_that_torchrun_starts(self):
         with tempfile.TemporaryDirectory() as folder:
