@@ -221,7 +221,8 @@ class Faults(unittest.TestCase):
     def test_a_python_exception_or_a_wrong_return_value_fails_the_case_with_its_message(self):
         for strategy, words in {"raises": "ValueError: on purpose (faulty.py:", "raises-on-rank-1": "rank 1 failed: ValueError: only here",
                                 "exits": "SystemExit: 5", "returns-a-number": "must return two tensors, the output and the loss, not float",
-                                "returns-three": "not (int, int, int)"}.items():
+                                "returns-three": "not (int, int, int)", "returns-nothing": "not NoneType", "returns-a-list": "not list",
+                                "returns-the-loss-as-a-number": "not (Tensor, float)"}.items():
             with self.subTest(strategy):
                 code, reason, errors = self.reason(strategy)
                 self.assertEqual(code, 3, errors)
@@ -241,6 +242,23 @@ class Faults(unittest.TestCase):
                 code, reason, errors = self.reason(strategy, "--timeout", "8")
                 self.assertEqual(code, 3, errors)
                 self.assertIn("no rank made progress", reason)
+
+    def test_a_check_fails_if_a_step_ends_its_rank_hangs_or_returns_a_wrong_shape_or_type(self):
+        # {strategy: (the check that fails, or "" if the case ends without verdicts; words of its detail or reason)}
+        expected = {"exits": ("run-completes", "SystemExit: 5"), "exits-at-once": ("", "ended with exit code 7 in step 3"),
+                    "crashes": ("", "was killed by signal 11 (SIGSEGV) in step 3"), "sleeps": ("", "no rank made progress"),
+                    "returns-nothing": ("run-completes", "not NoneType"), "one-row-short": ("output-shape", "expected ["),
+                    "output-in-float16": ("output-dtype", "found Half"), "output-of-integers": ("output-dtype", "found Long"),
+                    "a-loss-per-sample": ("loss-finite", "no single number"), "a-loss-of-integers": ("loss-replay", "found ")}
+        code, report = checked(FAULTY, ",".join(expected), "--workload", "random-linear", "--cpus", "2", "--backend", "shm", "--filter",
+                               "^(run-completes|output-.*|loss-.*)$", "--timeout", "10")
+        self.assertEqual(code, 3)
+        for case in report["cases"]:
+            check, words = expected.pop(case["strategy"])
+            details = {row["name"]: row["detail"] for row in case["checks"] if row["status"] == "failed"}
+            with self.subTest(case["strategy"]):
+                self.assertIn(words, details[check] if check else case["reason"])
+        self.assertEqual(expected, {})
 
     def test_out_of_memory_exits_3_and_a_strategy_that_refuses_exits_2(self):
         code, reason, _ = self.reason("out-of-memory")
