@@ -5,18 +5,25 @@ usage: python_strategies_test.py DPBENCH
 import json
 import os
 import pathlib
+import pty
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+import leftovers
 import reports
 import torch_python
+from terminals import read_terminal
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
-MISTAKES, FAULTY, MODELS = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py"))
+MISTAKES, FAULTY, MODELS, INTERPRETER = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py",
+                                                                                   "interpreter.py"))
 EXAMPLE = ROOT / "tests/plugin_example/plain_average.py"
 
 # {strategy with a mistake: (a check that must fail, words of its diagnosis)}
@@ -269,6 +276,92 @@ class Faults(unittest.TestCase):
         self.assertIn("not today", errors)
 
 
+class Interpreter(unittest.TestCase):
+    words = [DPBENCH, "--python", torch_python.interpreter(), "--plugin", INTERPRETER, "--workload", "random-linear", "--backend", "shm",
+             "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "8", "--warmup", "1", "--check", "off", "--audit", "off"]
+
+    def test_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*self.words, "--strategy", "waits-in-all-reduce,waits-in-backward", "--backend", "shm,gloo", "--cpus", "2",
+                                   "--out", folder, "-q", "-o", "json"], capture_output=True, text=True, timeout=600)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([case["status"] for case in json.loads(done.stdout)["cases"]], ["ok"] * 4)
+
+    def test_breakpoint_opens_a_debugger_on_the_terminal_of_a_run_of_one_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = list(map(str, [*self.words, "--strategy", "stops", "--cpus", "1", "--timeout", "300", "--out", folder]))
+            process, terminal = pty.fork()
+            if process == 0:
+                os.execv(DPBENCH, words)
+            printed = self.read_until(terminal, b"(Pdb) ")
+            os.write(terminal, b"p 'step', 7 * step\n")
+            printed += self.read_until(terminal, b"(Pdb) ")
+            os.write(terminal, b"c\n")
+            printed += read_terminal(terminal)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), 0, printed.decode())
+            self.assertIn(b"now in step 3", printed)
+            self.assertIn(b"('step', 21)", printed)
+
+    def read_until(self, terminal, words):
+        printed = b""
+        while words not in printed:
+            self.assertTrue(select.select([terminal], [], [], 120)[0], printed.decode())
+            printed += os.read(terminal, 65536)
+        return printed
+
+    def test_breakpoint_in_a_run_of_two_ranks_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*self.words, "--strategy", "stops", "--cpus", "2", "--out", folder], capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("breakpoint() needs a run of one rank, such as --cpus 1", done.stderr)
+
+
+class Interrupts(unittest.TestCase):
+    """Signals end dpbench and all its Python ranks within seconds."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="dpbench-python-")
+        self.addCleanup(holder.cleanup)
+        self.folder, self.mark = holder.name, f"DPBENCH_PYTHON_TEST={holder.name}"
+
+    def interrupted(self, *words):
+        """Starts a program, sends it SIGINT once steps have begun, and waits until all processes have ended. Returns the
+        exit code."""
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(PACKAGE), **dict([self.mark.split("=")])})
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.assertTrue(leftovers.wait_until(self.steps_have_begun, 120), "the ranks never began")
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 3), leftovers.processes_of(self.mark))
+        self.assertLess(time.monotonic() - sent, 10)
+        return code
+
+    def steps_have_begun(self):
+        folders = {leftovers.directory_of(pid) for pid in leftovers.processes_of(self.mark)} - {""}
+        return any(any(leftovers.read(folder + "/progress")[:8]) for folder in folders)
+
+    def test_an_interrupt_ends_python_ranks_that_work_or_hold_the_interpreter_and_saves_the_report(self):
+        for plugin, strategy in ((EXAMPLE, "plain-average"), (FAULTY, "hangs")):
+            with self.subTest(strategy):
+                folder = pathlib.Path(self.folder, strategy)
+                code = self.interrupted(DPBENCH, "--python", torch_python.interpreter(), "--plugin", plugin, "--strategy", strategy, "--workload",
+                                        "random-linear", "--cpus", "2", "--backend", "shm", "--no-baseline", "--check", "off", "--launches", "1",
+                                        "--samples", "10", "--steps", "100000", "--warmup", "1", "--timeout", "60", "--out", folder)
+                self.assertEqual(code, 130)
+                (report,) = folder.glob("*/run.json")
+                self.assertEqual(json.loads(report.read_text())["status"], "interrupted")
+
+    def test_an_interrupt_of_a_program_that_calls_dpbench_ends_the_ranks(self):
+        code = self.interrupted(torch_python.interpreter(), "-c", f"""
+import dpbench
+dpbench.run({str(EXAMPLE)!r}, strategy="plain-average", workload="random-linear", world=2, no_baseline=True, check="off", launches=1,
+            samples=10, steps=100000)
+""")
+        self.assertEqual(code, -signal.SIGINT)
+
+
 class Files(unittest.TestCase):
     def refused(self, text, *flags):
         """Returns the exit code and the message for a Python file of this text."""
@@ -391,7 +484,7 @@ try:
     dpbench.check(Sum, world=3, **flags)
 except dpbench.Wrong as wrong:
     print("summed over 3 ranks" in str(wrong), wrong.report.cases[0].strategy)
-report = dpbench.run(Mean, strategy="ddp", world=2, quick=True, no_baseline=True, **flags)
+report = dpbench.run(Mean, strategy="ddp", world=2, launches=1, samples=2, steps=5, no_baseline=True, **flags)
 print(*sorted(case.strategy + case.workload + case.status for case in report.cases))
 """), ["True", "Sum", "Meanlineok", "ddplineok"])
 
