@@ -15,7 +15,8 @@ class Gpt2(GPT2LMHeadModel):
     """GPT-2 with two layers, tied embeddings and dropout, on inputs by name"""
 
     def __init__(self):
-        super().__init__(GPT2Config(vocab_size=WORDS, n_positions=TOKENS, n_embd=16, n_layer=2, n_head=2, attn_pdrop=0.0, use_cache=False))
+        super().__init__(GPT2Config(vocab_size=WORDS, n_positions=TOKENS, n_embd=16, n_layer=2, n_head=2, attn_pdrop=0.0,
+                                    use_cache=False))
 
     @staticmethod
     def batch(ids):
@@ -32,8 +33,8 @@ class Bert(BertForSequenceClassification):
     workload = {"optimizer": "adam", "weight_decay": 0.01}
 
     def __init__(self):
-        super().__init__(BertConfig(vocab_size=WORDS, max_position_embeddings=TOKENS, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-                                    num_attention_heads=2, attention_probs_dropout_prob=0.0, num_labels=3))
+        super().__init__(BertConfig(vocab_size=WORDS, max_position_embeddings=TOKENS, hidden_size=16, intermediate_size=32,
+                                    num_hidden_layers=2, num_attention_heads=2, attention_probs_dropout_prob=0.0, num_labels=3))
 
     @staticmethod
     def batch(ids):

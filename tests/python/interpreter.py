@@ -1,4 +1,4 @@
-"""Strategies that need more of the interpreter than their steps: a thread beside a waiting rank, breakpoint(), print()."""
+"""Strategies that need more of the interpreter than their steps: a thread beside a waiting rank, breakpoint()."""
 import threading
 import time
 

@@ -267,7 +267,8 @@ class HookSums(Right):
 
     @staticmethod
     def summed(group, bucket):
-        return dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future().then(lambda done: done.value()[0])
+        summed = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+        return summed.then(lambda done: done.value()[0])
 
 
 @mistake("m-steps-twice")

@@ -48,7 +48,8 @@ def rows_of(case, kind):
 
 def words_of(case, row):
     """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
-    return f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
+    likely = f"; looks like: {row['likely']}" if row.get("likely") else ""
+    return f"{case['id']}: {row['name']}: {row.get('detail', '')}{likely}"
 
 
 def flags_of(flags):
@@ -93,8 +94,8 @@ def called(command, plugin, flags):
 
 
 def finished(process):
-    """Shows the program's stderr in sys.stderr, as a notebook and pytest expect. Returns the exit code and the last line.
-    An interrupt of this program interrupts dpbench, which ends its ranks."""
+    """Copies the program's stderr to sys.stderr, as a notebook and pytest expect. Returns the exit code and the last
+    line. An interrupt of this program interrupts dpbench, which ends its ranks."""
     last = ""
     try:
         for line in process.stderr:
@@ -108,8 +109,8 @@ def finished(process):
 
 
 def check(plugin, strategy=None, **flags):
-    """check("mine.py", "mine", workload="mnist-mlp", world=3) or check(Mine, workload="mnist-mlp", world=3), with a class,
-    raises Wrong if a check fails, and RuntimeError if dpbench ends with another error. Returns the report."""
+    """check("mine.py", "mine", workload="mnist-mlp", world=3) or, with a class, check(Mine, workload="mnist-mlp",
+    world=3). Raises Wrong if a check fails, and RuntimeError if dpbench ends with another error. Returns the report."""
     report, error = called("check", plugin, {"strategy": strategy, **flags})
     if report is not None and report.failures():
         raise Wrong(report)
@@ -135,8 +136,8 @@ class Checks:
 
 
 def run(plugin=None, **flags):
-    """run("mine.py", strategy="mine,ddp", cpus=2) or run(Mine, strategy="ddp", workload=MyModel, world=2), with classes,
-    measures and returns the report."""
+    """run("mine.py", strategy="mine,ddp", cpus=2) or, with classes, run(Mine, strategy="ddp", workload=MyModel,
+    world=2). Measures and returns the report."""
     report, error = called("run", plugin, flags)
     if report is None:
         raise error
@@ -144,7 +145,7 @@ def run(plugin=None, **flags):
 
 
 def frame(report, rows="cases"):
-    """Returns a pandas frame of a report or of a run.json: a row per case, with its settings, median step time and derived
-    figures; or a row per check, with rows="checks"."""
+    """Returns a pandas frame of a report or of a run.json: a row per case, with its settings, median step time and
+    derived figures; or a row per check, with rows="checks"."""
     import pandas
     return pandas.DataFrame([row for case in report["cases"] for row in rows_of(case, rows)])

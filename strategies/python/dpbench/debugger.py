@@ -10,7 +10,8 @@ from dpbench.errors import UsageError
 class Debugger(pdb.Pdb):
     def __init__(self):
         self.terminal = os.open("/dev/tty", os.O_RDWR)
-        super().__init__(stdin=open(self.terminal, closefd=False), stdout=open(self.terminal, "w", closefd=False), nosigint=True)
+        super().__init__(stdin=open(self.terminal, closefd=False), stdout=open(self.terminal, "w", closefd=False),
+                         nosigint=True)
 
     def interaction(self, *arguments):
         """Takes the terminal from dpbench while the user types: only one process group may read from it."""

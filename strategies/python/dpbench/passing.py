@@ -44,8 +44,8 @@ class Passed:
         try:
             import cloudpickle
         except ImportError:
-            raise ImportError("a class is passed to the ranks by the package cloudpickle: install it, or write the class to a file and "
-                              "give the file") from None
+            raise ImportError("a class is passed to the ranks by the package cloudpickle: install it, or write the class "
+                              "to a file and give the file") from None
         classes = [entry.cls for entries in self.entries.values() for entry in entries]
         modules = {cls.__module__: sys.modules[cls.__module__] for cls in classes if cls.__module__ in sys.modules}
         for module in modules.values():  # the ranks must not import a module of tests, which pytest rewrites
@@ -54,8 +54,8 @@ class Passed:
             return cloudpickle.dumps(self.entries)
         except Exception as error:
             names = ", ".join(cls.__name__ for cls in classes)
-            raise TypeError(f"{names}: cannot be passed to the ranks ({error}). Create such objects in a method, or write the class to a "
-                            "file and give the file") from error
+            raise TypeError(f"{names}: cannot be passed to the ranks ({error}). Create such objects in a method, or "
+                            "write the class to a file and give the file") from error
         finally:
             for module in modules.values():
                 cloudpickle.unregister_pickle_by_value(module)
