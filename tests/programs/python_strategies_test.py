@@ -5,17 +5,25 @@ usage: python_strategies_test.py DPBENCH
 import json
 import os
 import pathlib
+import pty
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+import leftovers
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 import torch_python
+from terminals import read_terminal
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MISTAKES, FAULTY, MODELS = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py"))
+PACKAGE = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
+MISTAKES, FAULTY, MODELS, INTERPRETER = (ROOT / "tests/python" / name for name in ("mistakes.py", "faulty.py", "transformer.py",
+                                                                                   "interpreter.py"))
 EXAMPLE = ROOT / "tests/plugin_example/plain_average.py"
 
 # {strategy with a mistake: (a check that must fail, words of its diagnosis)}
@@ -43,6 +51,19 @@ FOUND = {
     "m-sends-bfloat16": ("gradient-meaning", "bfloat16"),
     "m-divides-twice": ("gradient-meaning", ""),
     "m-reduces-twice": ("gradient-meaning", "3 times"),
+    "m-no-set-epoch": ("output-value", "samples of another"),
+    "m-no-sync-around-backward": ("collective-count", "every micro-batch is reduced"),
+    "m-no-sync-for-the-last-pass": ("ranks-agree-gradients", "not reduced on every rank"),
+    "m-zeroes-in-each-micro-batch": ("accumulation", "overwrote"),
+    "m-hook-sums": ("gradient-meaning", "summed over 3 ranks"),
+    "m-steps-twice": ("optimizer-replay", "updated twice"),
+    "m-never-steps": ("optimizer-replay", "not updated"),
+    "m-only-rank-0-steps": ("ranks-agree-parameters", "alone"),
+    "m-targets-in-reverse": ("loss-value", "targets"),
+    "m-loss-of-rank-0": ("loss-value", "another rank"),
+    "m-broadcasts-rank-0": ("gradient-meaning", "rank 0's own"),
+    "m-takes-the-maximum": ("gradient-meaning", "maximum"),
+    "m-adds-in-place-later": ("gradient-meaning", "step before"),
 }
 
 BUFFERS = {"m-no-buffers", "m-evaluates-in-training-mode"}  # these need a model with BatchNorm
@@ -129,6 +150,66 @@ class Refused(unittest.TestCase):
         self.assertIn("py-tp divides the model of the workload gpt alone: use --workload gpt", errors)
 
 
+MODULE = """
+import torch
+from torch import nn
+
+samples = 64
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(16, 8), nn.Linear(8, 16)
+
+    def forward(self, words):
+        return self.head(self.embed(words)).flatten(0, 1)
+
+def loss(output, target):
+    return nn.functional.cross_entropy(output, target.flatten())
+
+def batch(ids):
+    words = (ids.view(-1, 1) + torch.arange(5)) % 16
+    return words[:, :-1], words[:, 1:]
+"""
+
+
+class Models(unittest.TestCase):
+    """Models of importable modules, by --model MODULE:CLASS."""
+
+    def called(self, folder, command, *flags):
+        more = {"run": ["--out", folder, "--batch", "8", "--no-baseline", "--launches", "1", "--samples", "2", "--steps",
+                        "5"], "check": []}[command]
+        done = subprocess.run([DPBENCH, command, "--python", torch_python.interpreter(), "--cpus", "2", "--backend", "shm", *more, *flags,
+                               "--progress", "none", "-o", "json"], capture_output=True, text=True, timeout=600, cwd=folder)
+        return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
+
+    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "mypkg")
+            package.mkdir()
+            package.joinpath("mymodel.py").write_text(MODULE, encoding="utf-8")
+            code, report, errors = self.called(folder, "run", "--model", "mypkg.mymodel:GPT", "--strategy", "ddp,py-ddp")
+            self.assertEqual(code, 0, errors)
+            self.assertEqual([(case["workload"], case["batch"], case["status"]) for case in report["cases"]], [("GPT", 8, "ok")] * 2)
+            for model, words in {"mypkg.mymodel:Gone": "the module has no Gone",
+                                 "mypkg.gone:GPT": "No module named 'mypkg.gone'"}.items():
+                with self.subTest(model):
+                    code, _, errors = self.called(folder, "run", "--model", model, "--strategy", "ddp")
+                    self.assertEqual(code, 2, errors)
+                    self.assertIn(words, errors)
+
+    def test_models_of_transformers_pass_their_checks(self):
+        if subprocess.run([torch_python.interpreter(), "-c", "import transformers"], capture_output=True).returncode:
+            self.skipTest("the library transformers is not installed; scripts/parts/transformers installs it")
+        for model in ("Gpt2", "Bert"):
+            with self.subTest(model):
+                code, report, errors = self.called(ROOT / "tests/python", "check", "--model", "hub_models:" + model, "--strategy",
+                                                   "ddp,fsdp,py-ddp")
+                failed = [(case["id"], row) for case in (report or {"cases": ()})["cases"] for row in case["checks"] if row["status"] == "failed"]
+                self.assertEqual((code, failed), (0, []), errors)
+                self.assertEqual([case["status"] for case in report["cases"]], ["ok"] * 3)
+
+
 class Launched(unittest.TestCase):
     def test_a_python_strategy_runs_on_every_rank_that_torchrun_starts(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +256,8 @@ class Faults(unittest.TestCase):
     def test_a_python_exception_or_a_wrong_return_value_fails_the_case_with_its_message(self):
         for strategy, words in {"raises": "ValueError: on purpose (faulty.py:", "raises-on-rank-1": "rank 1 failed: ValueError: only here",
                                 "exits": "SystemExit: 5", "returns-a-number": "must return two tensors, the output and the loss, not float",
-                                "returns-three": "not (int, int, int)"}.items():
+                                "returns-three": "not (int, int, int)", "returns-nothing": "not NoneType", "returns-a-list": "not list",
+                                "returns-the-loss-as-a-number": "not (Tensor, float)"}.items():
             with self.subTest(strategy):
                 code, reason, errors = self.reason(strategy)
                 self.assertEqual(code, 3, errors)
@@ -196,6 +278,23 @@ class Faults(unittest.TestCase):
                 self.assertEqual(code, 3, errors)
                 self.assertIn("no rank made progress", reason)
 
+    def test_a_check_fails_if_a_step_ends_its_rank_hangs_or_returns_a_wrong_shape_or_type(self):
+        # {strategy: (the check that fails, or "" if the case ends without verdicts; words of its detail or reason)}
+        expected = {"exits": ("run-completes", "SystemExit: 5"), "exits-at-once": ("", "ended with exit code 7 in step 3"),
+                    "crashes": ("", "was killed by signal 11 (SIGSEGV) in step 3"), "sleeps": ("", "no rank made progress"),
+                    "returns-nothing": ("run-completes", "not NoneType"), "one-row-short": ("output-shape", "expected ["),
+                    "output-in-float16": ("output-dtype", "found Half"), "output-of-integers": ("output-dtype", "found Long"),
+                    "a-loss-per-sample": ("loss-finite", "no single number"), "a-loss-of-integers": ("loss-replay", "found ")}
+        code, report = checked(FAULTY, ",".join(expected), "--workload", "random-linear", "--cpus", "2", "--backend", "shm", "--filter",
+                               "^(run-completes|output-.*|loss-.*)$", "--timeout", "10")
+        self.assertEqual(code, 3)
+        for case in report["cases"]:
+            check, words = expected.pop(case["strategy"])
+            details = {row["name"]: row["detail"] for row in case["checks"] if row["status"] == "failed"}
+            with self.subTest(case["strategy"]):
+                self.assertIn(words, details[check] if check else case["reason"])
+        self.assertEqual(expected, {})
+
     def test_out_of_memory_exits_3_and_a_strategy_that_refuses_exits_2(self):
         code, reason, _ = self.reason("out-of-memory")
         self.assertEqual(code, 3)
@@ -203,6 +302,92 @@ class Faults(unittest.TestCase):
         code, reason, errors = self.reason("refuses")
         self.assertEqual(code, 2)
         self.assertIn("not today", errors)
+
+
+class Interpreter(unittest.TestCase):
+    words = [DPBENCH, "--python", torch_python.interpreter(), "--plugin", INTERPRETER, "--workload", "random-linear", "--backend", "shm",
+             "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "8", "--warmup", "1", "--check", "off", "--audit", "off"]
+
+    def test_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*self.words, "--strategy", "waits-in-all-reduce,waits-in-backward", "--backend", "shm,gloo", "--cpus", "2",
+                                   "--out", folder, "-q", "-o", "json"], capture_output=True, text=True, timeout=600)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([case["status"] for case in json.loads(done.stdout)["cases"]], ["ok"] * 4)
+
+    def test_breakpoint_opens_a_debugger_on_the_terminal_of_a_run_of_one_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = list(map(str, [*self.words, "--strategy", "stops", "--cpus", "1", "--timeout", "300", "--out", folder]))
+            process, terminal = pty.fork()
+            if process == 0:
+                os.execv(DPBENCH, words)
+            printed = self.read_until(terminal, b"(Pdb) ")
+            os.write(terminal, b"p 'step', 7 * step\n")
+            printed += self.read_until(terminal, b"(Pdb) ")
+            os.write(terminal, b"c\n")
+            printed += read_terminal(terminal)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), 0, printed.decode())
+            self.assertIn(b"now in step 3", printed)
+            self.assertIn(b"('step', 21)", printed)
+
+    def read_until(self, terminal, words):
+        printed = b""
+        while words not in printed:
+            self.assertTrue(select.select([terminal], [], [], 120)[0], printed.decode())
+            printed += os.read(terminal, 65536)
+        return printed
+
+    def test_breakpoint_in_a_run_of_two_ranks_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([*self.words, "--strategy", "stops", "--cpus", "2", "--out", folder], capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("breakpoint() needs a run of one rank, such as --cpus 1", done.stderr)
+
+
+class Interrupts(unittest.TestCase):
+    """Signals end dpbench and all its Python ranks within seconds."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="dpbench-python-")
+        self.addCleanup(holder.cleanup)
+        self.folder, self.mark = holder.name, f"DPBENCH_PYTHON_TEST={holder.name}"
+
+    def interrupted(self, *words):
+        """Starts a program, sends it SIGINT once steps have begun, and waits until all processes have ended. Returns the
+        exit code."""
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(PACKAGE), **dict([self.mark.split("=")])})
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.assertTrue(leftovers.wait_until(self.steps_have_begun, 120), "the ranks never began")
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 3), leftovers.processes_of(self.mark))
+        self.assertLess(time.monotonic() - sent, 10)
+        return code
+
+    def steps_have_begun(self):
+        folders = {leftovers.directory_of(pid) for pid in leftovers.processes_of(self.mark)} - {""}
+        return any(any(leftovers.read(folder + "/progress")[:8]) for folder in folders)
+
+    def test_an_interrupt_ends_python_ranks_that_work_or_hold_the_interpreter_and_saves_the_report(self):
+        for plugin, strategy in ((EXAMPLE, "plain-average"), (FAULTY, "hangs")):
+            with self.subTest(strategy):
+                folder = pathlib.Path(self.folder, strategy)
+                code = self.interrupted(DPBENCH, "--python", torch_python.interpreter(), "--plugin", plugin, "--strategy", strategy, "--workload",
+                                        "random-linear", "--cpus", "2", "--backend", "shm", "--no-baseline", "--check", "off", "--launches", "1",
+                                        "--samples", "10", "--steps", "100000", "--warmup", "1", "--timeout", "60", "--out", folder)
+                self.assertEqual(code, 130)
+                (report,) = folder.glob("*/run.json")
+                self.assertEqual(json.loads(report.read_text())["status"], "interrupted")
+
+    def test_an_interrupt_of_a_program_that_calls_dpbench_ends_the_ranks(self):
+        code = self.interrupted(torch_python.interpreter(), "-c", f"""
+import dpbench
+dpbench.run({str(EXAMPLE)!r}, strategy="plain-average", workload="random-linear", world=2, no_baseline=True, check="off", launches=1,
+            samples=10, steps=100000)
+""")
+        self.assertEqual(code, -signal.SIGINT)
 
 
 class Files(unittest.TestCase):
@@ -242,17 +427,68 @@ class Files(unittest.TestCase):
         self.assertEqual(skipped, {"plain-average": "Python runs under --runtime torch alone"})
 
     def test_a_different_torch_version_is_rejected_naming_both_versions(self):
-        library = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
-        done = subprocess.run([torch_python.interpreter(), library / "dpbench/host.py", library / "libdpbench_python.so", "2.9.1", "--catalogue"],
+        done = subprocess.run([torch_python.interpreter(), PACKAGE / "dpbench/host.py", PACKAGE / "libdpbench_python.so", "2.9.1", "--catalogue"],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)
         for words in ("has torch 2.11.0", "built with 2.9.1", "--python"):
             self.assertIn(words, done.stderr)
 
 
+CLASSES = """
+import torch
+from torch import nn
+import torch.distributed as dist
+import dpbench
+
+start = 0
+
+class Mean(dpbench.Strategy):
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.model = setup.model()
+        self.optimizer = setup.optimizer(self.model.parameters())
+        for tensor in self.model.parameters():
+            dist.broadcast(tensor.data, src=start)
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        result = self.passes(step, micro)
+        for parameter in self.model.parameters():
+            dist.all_reduce(parameter.grad)
+            self.mean(parameter.grad)
+        self.update(step)
+        return result
+
+    def mean(self, gradient):
+        gradient /= self.setup.world
+
+class Sum(Mean):
+    def mean(self, gradient):
+        pass
+
+@dpbench.workload("line", batch=4, samples=32)
+class Line:
+    def model(self):
+        return nn.Linear(2, 1)
+
+    def loss(self, output, target):
+        return nn.functional.mse_loss(output, target)
+
+    def batch(self, ids):
+        return torch.stack([ids / 32, 1 - ids / 32], 1), (ids / 16).view(-1, 1)
+"""
+
+
 class FromPython(unittest.TestCase):
+    def printed(self, program):
+        """Runs a Python program that imports dpbench. Returns the words that it prints."""
+        done = subprocess.run([torch_python.interpreter(), "-c", program], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(PACKAGE)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.split()
+
     def test_dpbench_check_raises_with_the_diagnosis_and_dpbench_run_returns_a_report(self):
-        program = f"""
+        self.assertEqual(self.printed(f"""
 import dpbench
 flags = dict(workload="random-linear", cpus=2, backend="shm")
 dpbench.check({str(EXAMPLE)!r}, "plain-average", **flags)
@@ -260,13 +496,49 @@ try:
     dpbench.check({str(EXAMPLE)!r}, "plain-sum", **flags)
 except dpbench.Wrong as wrong:
     print("summed over 2 ranks" in str(wrong))
+try:
+    dpbench.check({str(EXAMPLE)!r}, "no-such", **flags)
+except RuntimeError as error:
+    print("ended with 2" in str(error) and "no-such" in str(error))
 report = dpbench.run(strategy="cpu", workload="random-linear", quick=True, cpus=[1])
-print(report["cases"][0]["strategy"])
-"""
-        folder = pathlib.Path(DPBENCH).parent.parent / "libexec/dpbench/python"
-        done = subprocess.run([torch_python.interpreter(), "-c", program], capture_output=True, text=True, timeout=300,
-                              env={**os.environ, "DPBENCH": DPBENCH, "PYTHONPATH": str(folder)})
-        self.assertEqual(done.stdout.split(), ["True", "cpu"], done.stderr)
+print(report["cases"][0]["strategy"], report.cases[0].stats.step_time_ns.median > 0)
+"""), ["True", "True", "cpu", "True"])
+
+    def test_classes_of_the_calling_program_are_checked_and_measured(self):
+        self.assertEqual(self.printed(CLASSES + """
+flags = dict(workload=Line, backend="shm")
+dpbench.check(Mean, world=3, **flags)
+try:
+    dpbench.check(Sum, world=3, **flags)
+except dpbench.Wrong as wrong:
+    print("summed over 3 ranks" in str(wrong), wrong.report.cases[0].strategy)
+report = dpbench.run(Mean, strategy="ddp", world=2, launches=1, samples=2, steps=5, no_baseline=True, **flags)
+print(*sorted(case.strategy + case.workload + case.status for case in report.cases))
+"""), ["True", "Sum", "Meanlineok", "ddplineok"])
+
+    def test_a_class_that_cannot_be_passed_to_the_ranks_is_refused_by_name(self):
+        self.assertEqual(self.printed("""
+import sys
+import threading
+import dpbench
+lock = threading.Lock()
+class Held:
+    def step(self, step, micro):
+        return lock
+try:
+    dpbench.check(Held, world=2)
+except TypeError as error:
+    print("Held: cannot be passed to the ranks" in str(error))
+try:
+    dpbench.check(Held, world=2, python="/usr/bin/python3")
+except ValueError as error:
+    print("in the interpreter that defines it" in str(error))
+sys.modules["cloudpickle"] = None
+try:
+    dpbench.check(Held, world=2)
+except ImportError as error:
+    print("the package cloudpickle: install it" in str(error))
+"""), ["True"] * 3)
 
 
 if __name__ == "__main__":

@@ -14,19 +14,29 @@ class Faulty(dpbench.Strategy):
 
     def step(self, step, micro):
         if step == 3:
-            if (answer := self.fail()) is not None:
-                return answer
+            self.fail()
         self.optimizer.zero_grad()
         result = self.passes(step, micro)
         self.update(step)
-        return result
+        return self.returned(*result) if step == 3 else result
 
     def fail(self):
-        raise NotImplementedError
+        pass
+
+    def returned(self, output, loss):
+        return output, loss
+
+
+def register(name, **methods):
+    dpbench.strategy(name, gradient="local", average_every=1 << 20)(type(name, (Faulty,), {**methods, "__doc__": name}))
 
 
 def fault(name, fail):
-    dpbench.strategy(name, gradient="local", average_every=1 << 20)(type(name, (Faulty,), {"fail": fail, "__doc__": name}))
+    register(name, fail=fail)
+
+
+def returns(name, returned):
+    register(name, returned=returned)
 
 
 def raises(self):
@@ -54,7 +64,15 @@ fault("exits-at-once", lambda self: os._exit(7))
 fault("crashes", lambda self: ctypes.string_at(0))
 fault("sleeps", lambda self: time.sleep(1000))
 fault("hangs", hangs_with_the_lock)
-fault("returns-a-number", lambda self: 3.5)
-fault("returns-three", lambda self: (1, 2, 3))
+returns("returns-a-number", lambda self, output, loss: 3.5)
+returns("returns-three", lambda self, output, loss: (1, 2, 3))
+returns("returns-nothing", lambda self, output, loss: None)
+returns("returns-a-list", lambda self, output, loss: [output, loss])
+returns("returns-the-loss-as-a-number", lambda self, output, loss: (output, loss.item()))
+returns("one-row-short", lambda self, output, loss: (output[1:], loss))
+returns("output-in-float16", lambda self, output, loss: (output.half(), loss))
+returns("output-of-integers", lambda self, output, loss: (output.long(), loss))
+returns("a-loss-per-sample", lambda self, output, loss: (output, loss.expand(len(output))))
+returns("a-loss-of-integers", lambda self, output, loss: (output, loss.long()))
 fault("out-of-memory", lambda self: bytearray(1 << 60))
 fault("refuses", refuses)

@@ -1,5 +1,7 @@
 """Strategies on PyTorch's DistributedDataParallel or with all-reduces of their own, each with one mistake that people
 make, and the right ones. The test python_strategies names the check that must fail for each mistake."""
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -199,6 +201,121 @@ class EvaluatesInTrainingMode(Right):
         return output.float() if self.setup.dtype == torch.bfloat16 else output
 
 
+@mistake("m-no-set-epoch")
+class NoSetEpoch(Right):
+    """trains the first epoch's batches in every epoch, as a DistributedSampler does without set_epoch"""
+
+    def step(self, step, micro):
+        self.epoch = getattr(self, "epoch", {})
+        return super().step(step, self.epoch.setdefault(step % 2, micro))
+
+
+@mistake("m-no-sync-around-backward")
+class NoSyncAroundBackward(Right):
+    """enters no_sync for the backward pass alone, but the forward pass decides what is reduced"""
+
+    def backward(self, step, micro):
+        self.model.step = step
+        outputs, losses = [], []
+        for batch in micro:
+            outputs.append(self.ddp(batch.input, batch.ids))
+            losses.append(self.setup.loss(outputs[-1], batch.target) / len(micro))
+            with contextlib.nullcontext() if batch is micro[-1] else self.ddp.no_sync():
+                losses[-1].backward()
+        return torch.cat([output.detach() for output in outputs]), sum(loss.detach() for loss in losses)
+
+
+@mistake("m-no-sync-for-the-last-pass")
+class NoSyncForTheLastPass(Right):
+    """reduces all micro-batches but the last"""
+
+    def backward(self, step, micro):
+        if len(micro) == 1:
+            return self.passes(step, micro, self.ddp)
+        first, loss = self.passes(step, micro[:-1], self.ddp)
+        with self.ddp.no_sync():
+            last, last_loss = self.passes(step, micro[-1:], self.ddp)
+        share = 1 / len(micro)
+        for parameter in self.trained():
+            parameter.grad *= share
+        return torch.cat([first, last]), loss * (1 - share) + last_loss * share
+
+
+@mistake("m-zeroes-in-each-micro-batch")
+class ZeroesInEachMicroBatch(Right):
+    """zeroes the gradients before each micro-batch, so the last one overwrites the others"""
+
+    def backward(self, step, micro):
+        outputs, losses = [], []
+        for batch in micro:
+            self.optimizer.zero_grad()
+            output, loss = self.passes(step, [batch], self.ddp)
+            outputs.append(output)
+            losses.append(loss)
+        for parameter in self.trained():
+            parameter.grad /= len(micro)
+        return torch.cat(outputs), sum(losses) / len(micro)
+
+
+@mistake("m-hook-sums")
+class HookSums(Right):
+    """a communication hook sums gradients without dividing"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.ddp.register_comm_hook(setup.group, self.summed)
+
+    @staticmethod
+    def summed(group, bucket):
+        summed = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+        return summed.then(lambda done: done.value()[0])
+
+
+@mistake("m-steps-twice")
+class StepsTwice(Right):
+    """steps the optimizer twice"""
+
+    def update(self, step):
+        super().update(step)
+        self.optimizer.step()
+
+
+@mistake("m-never-steps")
+class NeverSteps(Right):
+    """forgets optimizer.step()"""
+
+    def update(self, step):
+        self.setup.clip(self.model.parameters())
+
+
+@mistake("m-only-rank-0-steps")
+class OnlyRank0Steps(Right):
+    """steps the optimizer on rank 0 alone"""
+
+    def update(self, step):
+        if self.setup.rank == 0:
+            super().update(step)
+
+
+@mistake("m-targets-in-reverse")
+class TargetsInReverse(Right):
+    """compares the outputs with targets in another order"""
+
+    def step(self, step, micro):
+        return super().step(step, [batch._replace(target=batch.target.flip(0)) for batch in micro])
+
+
+@mistake("m-loss-of-rank-0")
+class LossOfRank0(Right):
+    """returns the loss of rank 0"""
+
+    def backward(self, step, micro):
+        output, loss = super().backward(step, micro)
+        loss = loss.clone()
+        dist.broadcast(loss, src=0)
+        return output, loss
+
+
 class ByHand(Right):
     """all-reduces each gradient itself"""
 
@@ -240,6 +357,37 @@ class ForgetsToDivide(ByHand):
     def reduce(self, gradients):
         for gradient in gradients:
             dist.all_reduce(gradient)
+
+
+@mistake("m-broadcasts-rank-0")
+class BroadcastsRank0(ByHand):
+    """broadcasts rank 0's gradients instead of averaging"""
+
+    def reduce(self, gradients):
+        for gradient in gradients:
+            dist.broadcast(gradient, src=0)
+
+
+@mistake("m-takes-the-maximum")
+class TakesTheMaximum(ByHand):
+    """all-reduces with the maximum"""
+
+    def reduce(self, gradients):
+        for gradient in gradients:
+            dist.all_reduce(gradient, op=dist.ReduceOp.MAX)
+
+
+@mistake("m-adds-in-place-later")
+class AddsInPlaceLater(ByHand):
+    """adds the step before to the averaged gradients, in place"""
+    before = None
+
+    def reduce(self, gradients):
+        super().reduce(gradients)
+        now = [gradient.clone() for gradient in gradients]
+        for gradient, old in zip(gradients, self.before or ()):
+            gradient.add_(old)
+        self.before = now
 
 
 @mistake("m-sends-bfloat16")

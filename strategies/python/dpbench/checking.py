@@ -1,16 +1,56 @@
 """Calls dpbench from a test program or a notebook: runs the program and returns its report. Needs no torch."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 
-from dpbench import program
+from dpbench import passing, program
 from dpbench.export import cases
 
 
 class Wrong(AssertionError):
     """Raised by check() if a check of the strategy has failed. The text describes each failed check."""
+
+    def __init__(self, report):
+        super().__init__("\n".join(report.failures()))
+        self.report = report
+
+
+class Record(dict):
+    """A part of a report. Its fields are attributes too: report.cases[0].derived.speedup."""
+
+    def __getattr__(self, name):
+        if name in self:
+            return self[name]
+        raise AttributeError(f"no field '{name}'. The fields are {', '.join(self)}")
+
+
+class Report(Record):
+    """A report of dpbench (results/schema). Every object in it is a Record."""
+
+    def failures(self):
+        """Returns each failed check in a line."""
+        return [words_of(case, row) for case in self.cases for row in case.get("checks", []) if row.status == "failed"]
+
+    def frame(self, rows="cases"):
+        """Returns a pandas frame. See frame() below."""
+        return frame(self, rows)
+
+
+def rows_of(case, kind):
+    settings = {name: value for name, value in case.items() if not isinstance(value, (list, dict))}
+    if kind == "checks":
+        return [{"case": case["id"], **settings, **row} for row in case.get("checks", [])]
+    step = case["stats"]["step_time_ns"]
+    return [{**settings, "step_time_ns": step and step["median"], **(case.get("derived") or {})}]
+
+
+def words_of(case, row):
+    """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
+    likely = f"; looks like: {row['likely']}" if row.get("likely") else ""
+    return f"{case['id']}: {row['name']}: {row.get('detail', '')}{likely}"
 
 
 def flags_of(flags):
@@ -25,62 +65,88 @@ def flags_of(flags):
 
 
 def called(command, plugin, flags):
-    """Calls dpbench with a report as its output. plugin: a file, or None. Returns the exit code and the report, or None
-    as the report if dpbench printed none."""
-    flags = {"python": sys.executable, **flags}
-    if plugin is not None:
-        flags["plugin"] = os.path.abspath(plugin)
-    else:
-        del flags["python"]
+    """Calls dpbench with a report as its output. plugin: a file, a class, or None. Returns the report, and the error
+    that describes the exit code."""
+    flags, passed = {"python": sys.executable, **flags}, passing.Passed()
+    if isinstance(plugin, type):
+        given = flags.get("strategy") or []
+        plugin, flags["strategy"] = None, [plugin, *(given if isinstance(given, (list, tuple)) else [given])]
+    for flag in passing.KINDS:
+        if flags.get(flag) is not None:
+            flags[flag] = passed.names_of(flag, flags[flag])
+    if passed and flags["python"] != sys.executable:
+        raise ValueError("python: ranks that are given a class run in the interpreter that defines it")
+    if "world" in flags:
+        flags["cpus"] = flags.pop("world")
     with tempfile.TemporaryDirectory(prefix="dpbench-") as directory:
+        plugins = [os.path.abspath(plugin)] if plugin is not None else []
+        if passed:
+            plugins.append(os.path.join(directory, "passed.py"))
+            passed.write(plugins[-1])
         if command == "run":
             flags.setdefault("out", os.path.join(directory, "run"))
-        done = subprocess.run([program.find(), command, "-o", "json", *flags_of(flags)], stdout=subprocess.PIPE, text=True)
-    return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None
+        words = [program.find(), command, "-o", "json", *flags_of(flags)]
+        words += [word for file in plugins for word in ("--plugin", file)]
+        with open(os.path.join(directory, "report.json"), "w+", encoding="utf-8") as output:
+            code, last = finished(subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True))
+            output.seek(0)
+            report = json.loads(output.read() or "null", object_hook=Record)
+    return report and Report(report), RuntimeError(f"dpbench {command} ended with {code}: {last}") if code else None
 
 
-def words_of(case, row):
-    """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
-    return f"{case['id']}: {row['name']}: {row.get('detail', '')}" + (f"; looks like: {row['likely']}" if row.get("likely") else "")
+def finished(process):
+    """Copies the program's stderr to sys.stderr, as a notebook and pytest expect. Returns the exit code and the last
+    line. An interrupt of this program interrupts dpbench, which ends its ranks."""
+    last = ""
+    try:
+        for line in process.stderr:
+            sys.stderr.write(line)
+            last = line.strip() or last
+        return process.wait(), last
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        raise
 
 
-def check(plugin, strategy, **flags):
-    """check("mine.py", "mine", workload="mnist-mlp", cpus=3) raises Wrong if a check fails, and RuntimeError if dpbench
-    ends with another error. Returns the report."""
-    code, report = called("check", plugin, {"strategy": strategy, **flags})
-    failed = [words_of(case, row) for case in (report or {}).get("cases", []) for row in case["checks"] if row["status"] == "failed"]
-    if failed:
-        raise Wrong("\n".join(failed))
-    if code:
-        raise RuntimeError(f"dpbench check ended with {code}")
+def check(plugin, strategy=None, **flags):
+    """check("mine.py", "mine", workload="mnist-mlp", world=3) or, with a class, check(Mine, workload="mnist-mlp",
+    world=3). Raises Wrong if a check fails, and RuntimeError if dpbench ends with another error. Returns the report."""
+    report, error = called("check", plugin, {"strategy": strategy, **flags})
+    if report is not None and report.failures():
+        raise Wrong(report)
+    if error:
+        raise error
     return report
 
 
 class Checks:
     """The checks of a strategy as pytest tests (dpbench.pytest_plugin). Takes the same arguments as check()."""
 
-    def __init__(self, plugin, strategy, **flags):
+    def __init__(self, plugin, strategy=None, **flags):
         self.plugin, self.flags, self.found = plugin, {"strategy": strategy, **flags}, None
 
     def report(self, folder):
         """Returns the report. Runs dpbench on the first call only. folder: the base of a relative plug-in path."""
         if self.found is None:
-            plugin = os.path.join(folder, self.plugin) if self.plugin is not None else None
-            code, self.found = called("check", plugin, self.flags)
+            plugin = os.path.join(folder, self.plugin) if isinstance(self.plugin, (str, os.PathLike)) else self.plugin
+            self.found, error = called("check", plugin, self.flags)
             if self.found is None:
-                raise RuntimeError(f"dpbench check ended with {code}")
+                raise error
         return self.found
 
 
 def run(plugin=None, **flags):
-    """run("mine.py", strategy="mine,ddp", cpus=2) measures and returns the report."""
-    code, report = called("run", plugin, flags)
+    """run("mine.py", strategy="mine,ddp", cpus=2) or, with classes, run(Mine, strategy="ddp", workload=MyModel,
+    world=2). Measures and returns the report."""
+    report, error = called("run", plugin, flags)
     if report is None:
-        raise RuntimeError(f"dpbench run ended with {code}")
+        raise error
     return report
 
 
-def frame(report):
-    """Returns a report's cases as a pandas frame: a row per case, with its settings and derived figures."""
+def frame(report, rows="cases"):
+    """Returns a pandas frame of a report or of a run.json: a row per case, with its settings, median step time and
+    derived figures; or a row per check, with rows="checks"."""
     import pandas
-    return pandas.DataFrame([{**cases.plain(case), **(case.get("derived") or {})} for case in report["cases"]])
+    return pandas.DataFrame([row for case in report["cases"] for row in rows_of(case, rows)])

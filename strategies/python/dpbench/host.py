@@ -15,8 +15,10 @@ def main():
     os.dup2(2, 1)  # stdout carries only the worker's own output, which dpbench reads: prints of plug-ins go to stderr
     require_torch(built_with)
     files, arguments = python_files(arguments)
-    from dpbench import bridge
+    from dpbench import bridge, debugger
     bridge.connect(library)
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = debugger.stop
     try:
         for file in files:
             bridge.run_file(file)

@@ -1,5 +1,6 @@
 """The Python interface of a strategy: its arguments (Setup, Batch) and its base class (Strategy)."""
 import contextlib
+import functools
 from collections import namedtuple
 
 import torch
@@ -8,7 +9,6 @@ from dpbench import bridge, groups, hosted_models, models, registration
 
 ops = torch.ops.dpbench
 DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # by the value of at::ScalarType
-PHASES = ops.phases.default()
 
 Batch = namedtuple("Batch", "input target ids")
 Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has one rank
@@ -17,7 +17,12 @@ Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has
 def phase(name):
     """Charges the time from now on to a phase of the step: data, forward, backward, communication, optimizer or
     waiting."""
-    ops.phase.default(PHASES.index(name))
+    ops.phase.default(phases().index(name))
+
+
+@functools.cache
+def phases():
+    return ops.phases.default()
 
 
 class Setup:
