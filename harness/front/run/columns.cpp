@@ -230,6 +230,15 @@ const std::vector<Column>& all_columns() {
       bytes_column<memory_part<&MemoryParts::total>, formula_part<&MemoryFormula::total>>("tensor_bytes", "tensors",
                                                                                           "TENSORS MiB"),
       bytes_column<formula_part<&MemoryFormula::total>>("formula_tensor_bytes", "formula", "FORMULA MiB"),
+      {"flop_per_step", "flop", "GFLOP", true,
+       [](Rp, Rc r) {
+         const Derived& d = r.derived;
+         return beside_formula("%.4g", d.flop_per_step, d.formula_flop_per_step, 1e9);
+       },
+       [](Rp, Rc r) { return exact(r.derived.flop_per_step); }},
+      {"formula_flop_per_step", "formula-flop", "FORMULA GFLOP", true,
+       [](Rp, Rc r) { return beside_formula("%.4g", r.derived.formula_flop_per_step, std::nullopt, 1e9); },
+       [](Rp, Rc r) { return exact(r.derived.formula_flop_per_step); }},
       {"collectives_per_step", "calls", "CALLS", true,
        [](Rp, Rc r) {
          const Derived& d = r.derived;
