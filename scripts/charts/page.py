@@ -97,8 +97,10 @@ def page(runs, charts, version, note=""):
              ("Cases", "One row per case; n: samples / launches. Click a heading to sort.", tables.cases(runs)),
              ("Conformance", "Cells count the worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open for the "
                              "evidence), – skipped.", conformance(runs)),
-             ("Collectives of a step", "One rank's calls and bytes per step, beside the bytes of the strategy's own formula.",
+             ("Collectives of a step", "One rank's calls and bytes per step, beside those of the strategy's own formula.",
               tables.ledger(runs)),
+             ("Memory of tensors", "The largest rank at the peak of a step, beside the closed formulas of the model and its layout.",
+              tables.memory(runs)),
              ("Remarks", "", tables.remarks(runs)), ("How it was measured", "", how(runs))]
     newest = max(runs, key=lambda run: run.id)
     summary = join([el("p", run.disturbance, class_="amber") for run in runs if run.disturbance],

@@ -130,23 +130,47 @@ def ledger_of(case):
 
 
 def ledger_row(case, entry):
-    formula = entry["formula_bytes"]
+    formula, calls = entry["formula_bytes"], entry.get("formula_calls")
     ratio = entry["bytes"] / formula if formula else None
     return el("tr", [el("th", case.series, scope="row", title=case.id), el("td", case.workload), cell(case.world, str(case.world)),
-                     el("td", entry["axis"]), el("td", entry["op"]), cell(entry["calls"], f"{entry['calls']:g}"),
+                     el("td", entry["axis"]), el("td", entry["op"]), cell(entry["calls"], f"{entry['calls']:g}"), cell(calls, f"{calls or 0:g}"),
                      cell(entry["bytes"], f"{entry['bytes']:,.0f}"), cell(formula, f"{formula or 0:,.0f}"),
                      cell(ratio, f"{ratio or 0:.3f}")])
 
 
 def ledger(runs):
-    """Returns a table of the bytes of each collective operation, counted and by the strategy's formula; None if no case has
-    any."""
+    """Returns a table of the calls and bytes of each collective operation, counted and by the strategy's formula; None if no
+    case has any."""
     rows = [ledger_row(case, entry) for run in runs for case in run.cases if case.measured for entry in ledger_of(case)]
     if not rows:
         return None
-    columns = ("strategy", "workload", "world", "axis", "operation", "calls", "bytes", "formula", "ratio")
-    head = el("tr", [el("th", column, scope="col", class_="number" if place in (2, 5, 6, 7, 8) else "") for place, column in enumerate(columns)])
-    return scrolling("Collectives", el("table", el("thead", head), el("tbody", rows)))
+    columns = ("strategy", "workload", "world", "axis", "operation", "calls", "by formula", "bytes", "by formula", "ratio")
+    return with_head("Collectives", columns, (2, 5, 6, 7, 8, 9), rows)
+
+
+def with_head(name, columns, numbers, rows):
+    """Returns a table of rows below the names of its columns. `numbers`: places of the columns with numbers."""
+    head = el("tr", [el("th", column, scope="col", class_="number" if place in numbers else "") for place, column in enumerate(columns)])
+    return scrolling(name, el("table", el("thead", head), el("tbody", rows)))
+
+
+def memory_rows(case):
+    """Returns a row per part of the memory of tensors, and one of the total. Formulas count temporary tensors as activations."""
+    found, formula = dict(case.memory_parts), dict(case.raw.get("memory_formula") or {})
+    if not found or not formula:
+        return []
+    found["activations"] += found.pop("temporary")
+    found["total"], formula["total"] = sum(found.values()), sum(formula.values())
+    return [el("tr", [el("th", case.series, scope="row", title=case.id), el("td", case.workload), cell(case.world, str(case.world)),
+                      el("td", part), cell(found[part], f"{found[part]:,.0f}"), cell(size, f"{size:,.0f}"),
+                      cell(found[part] / size if size else None, f"{found[part] / (size or 1):.3f}")]) for part, size in formula.items()]
+
+
+def memory(runs):
+    """Returns a table of the memory of tensors by part, measured and by the closed formulas; None if no case has a formula."""
+    rows = [row for run in runs for case in run.cases if case.measured for row in memory_rows(case)]
+    columns = ("strategy", "workload", "world", "part", "bytes", "by formula", "ratio")
+    return with_head("Memory", columns, (2, 4, 5, 6), rows) if rows else None
 
 
 def remarks(runs):

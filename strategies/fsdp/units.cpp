@@ -6,19 +6,15 @@
 #include <ATen/ATen.h>
 
 #include "strategies/api/backward.h"
-#include "workloads/base/error.h"
+#include "strategies/api/trained_parameters.h"
 
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensors with their names from `names`. Throws if `names` lacks a tensor.
+// Returns the tensors with their names from `names`, which has all of them.
 std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const NamedTensors& names) {
   std::vector<Parameter> parameters;
-  for (const at::Tensor& tensor : tensors) {
-    const auto name = std::ranges::find_if(names, [&](const auto& one) { return one.second.is_same(tensor); });
-    check(name != names.end(), "a layer of a block is not registered in its model");
-    parameters.push_back({name->first, tensor});
-  }
+  for (const at::Tensor& tensor : tensors) parameters.push_back({first_name(names, tensor), tensor});
   return parameters;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "strategies/parts/parameter_table.h"
+
 namespace dpbench::pipeline {
 namespace {
 
@@ -32,29 +34,17 @@ std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t s
   return sizes;
 }
 
-// Returns each tensor of `items` once, under its first name, with the stages that use it (stage 0 if none does).
-// list_of: returns the tensors of a layer.
-template <class Items, class ListOf>
-std::vector<Placed> placed(const Items& items, const Model& model, const std::vector<Stage>& stages,
-                           const ListOf& list_of) {
+std::vector<Placed> placed(const std::vector<TableRow>& table, const std::vector<Stage>& stages) {
   std::vector<Placed> all;
-  for (const auto& item : items) {
-    const at::Tensor& tensor = item.value();
-    if (std::ranges::any_of(all, [&](const Placed& other) { return other.tensor.is_same(tensor); })) continue;
-    Placed one{.name = item.key(),
-               .tensor = tensor,
-               .sizes = tensor.sizes().vec(),
-               .dtype = tensor.scalar_type(),
-               .stages = {}};
-    for (size_t s = 0; s < stages.size(); ++s) {
-      bool uses = false;
-      for (size_t b = stages[s].first; b < stages[s].last; ++b)
-        for (const auto& layer : model.blocks()[b].layers)
-          for (const at::Tensor& other : list_of(*layer)) uses = uses || other.is_same(tensor);
-      if (uses) one.stages.push_back(static_cast<int>(s));
-    }
-    if (one.stages.empty()) one.stages.push_back(0);
-    all.push_back(std::move(one));
+  for (const TableRow& row : table) {
+    all.push_back({.name = row.name,
+                   .tensor = row.tensor,
+                   .sizes = row.tensor.sizes().vec(),
+                   .dtype = row.tensor.scalar_type(),
+                   .stages = {}});
+    for (size_t s = 0; s < stages.size(); ++s)
+      if (row.used_in(stages[s].first, stages[s].last)) all.back().stages.push_back(static_cast<int>(s));
+    if (all.back().stages.empty()) all.back().stages.push_back(0);
   }
   return all;
 }
@@ -76,11 +66,11 @@ std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_o
 }
 
 std::vector<Placed> placed_parameters(const Model& model, const std::vector<Stage>& stages) {
-  return placed(model.named_parameters(), model, stages, [](const auto& layer) { return layer.parameters(); });
+  return placed(parameter_table(model), stages);
 }
 
 std::vector<Placed> placed_buffers(const Model& model, const std::vector<Stage>& stages) {
-  return placed(model.named_buffers(), model, stages, [](const auto& layer) { return layer.buffers(); });
+  return placed(buffer_table(model), stages);
 }
 
 }  // namespace dpbench::pipeline

@@ -161,6 +161,12 @@ class Memory(unittest.TestCase):
         for strategy, part, share in ((one, part, share) for one in shares for part, share in shares[one].items()):
             self.assertAlmostEqual(parts[strategy][part] / whole, share, delta=0.05, msg=(strategy, part))
         self.assertGreater(parts["cpu"]["activations"], whole / 4)
+        formulas = {case["strategy"]: case["memory_formula"] for case in report["cases"]}
+        self.assertIsNone(formulas.pop("dp"))
+        for strategy, formula in formulas.items():
+            for part in ("parameters", "state"):
+                self.assertAlmostEqual(parts[strategy][part] / formula[part], 1, delta=0.05, msg=(strategy, part))
+            self.assertAlmostEqual(sum(parts[strategy].values()) / sum(formula.values()), 1, delta=0.15, msg=strategy)
         self.assertAlmostEqual(parts["ddp"]["activations"] / parts["cpu"]["activations"], 1, delta=0.05)
 
 

@@ -288,20 +288,34 @@ class Page(unittest.TestCase):
 
     def test_the_collectives_table_has_counted_bytes_formula_bytes_and_their_ratio(self):
         case = sample_runs.case("ddp", world=2)
-        entries = [("allreduce", 2, 3000, 2000), ("broadcast", 1, 40, 0), ("allgather", 1, 8, None)]
+        entries = [("allreduce", 2, 3000, 2000, 1), ("broadcast", 1, 40, 0, 0), ("allgather", 1, 8, None, None)]
         case["launches"][0]["ranks"][0]["profile"] = {"ledger": [
-            {"axis": "dp", "op": op, "calls": calls, "bytes": bytes_, "phase_bytes": {}, "formula_bytes": formula}
-            for op, calls, bytes_, formula in entries]}
+            {"axis": "dp", "op": op, "calls": calls, "bytes": bytes_, "phase_bytes": {}, "formula_bytes": formula,
+             "formula_calls": formula_calls} for op, calls, bytes_, formula, formula_calls in entries]}
         made = page_of(sample_runs.report([case]))
         table = made[made.index("<table", made.index(">Collectives of a step</h2>")):]
         rows = re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]
         cells = [re.findall(">([^<]*)</td>", row)[2:] for row in rows]  # the cells after workload and world
-        self.assertEqual(cells, [["dp", "allreduce", "2", "3,000", "2,000", "1.500"], ["dp", "broadcast", "1", "40", "0", "-"],
-                                 ["dp", "allgather", "1", "8", "-", "-"]])
+        self.assertEqual(cells, [["dp", "allreduce", "2", "1", "3,000", "2,000", "1.500"], ["dp", "broadcast", "1", "0", "40", "0", "-"],
+                                 ["dp", "allgather", "1", "-", "8", "-", "-"]])
+
+    def test_the_memory_table_has_each_part_beside_its_formula(self):
+        case = sample_runs.case("ddp", world=2)
+        case["launches"][0]["ranks"][0]["profile"]["memory"] = {
+            "parameters": 4000, "gradients": 4000, "state": 8000, "activations": 10 << 20, "buffers": 0, "temporary": 10 << 20}
+        case["memory_formula"] = {"parameters": 2000, "gradients": 4000, "state": 8000, "activations": 10 << 20, "buffers": 0}
+        made = page_of(sample_runs.report([case]))
+        table = made[made.index("<table", made.index(">Memory of tensors</h2>")):]
+        cells = [re.findall(">([^<]*)</td>", row)[2:] for row in re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]]
+        self.assertEqual(cells[0], ["parameters", "4,000", "2,000", "2.000"])
+        self.assertEqual(cells[3], ["activations", "20,971,520", "10,485,760", "2.000"])
+        self.assertEqual(cells[4], ["buffers", "0", "0", "-"])
+        self.assertEqual([row[0] for row in cells[5:]], ["total"])
 
     def test_empty_sections_are_omitted(self):
         made = page_of(sample_runs.usual())
         self.assertNotIn(">Collectives of a step<", made)
+        self.assertNotIn(">Memory of tensors<", made)
         self.assertNotIn(">Conformance<", made)
         self.assertNotIn(">Problems<", made)
 

@@ -66,6 +66,7 @@ inline Report full_report() {
   good.spec.params = {{"bucket_mb", "1"}};
   good.spec.id = case_id(good.spec);
   good.means = batch_mean;
+  good.memory_formula = {.parameters = 4096, .gradients = 4096, .state = 8192, .activations = 2048, .buffers = 1024};
   good.checks = {
       {.name = "output-shape", .status = CheckStatus::passed, .compared = "64x10 with 64x10", .error = 0, .bound = 0},
       {.name = "loss-falls", .status = CheckStatus::skipped, .detail = "one step"}};
@@ -100,7 +101,8 @@ inline Report full_report() {
                       .calls = 1,
                       .bytes = 4096,
                       .phase_bytes = {{"backward", 4096}},
-                      .formula_bytes = 4096}},
+                      .formula_bytes = 4096,
+                      .formula_calls = 1}},
           .collectives_per_step = 1,
           .collective_bytes_per_step = 4096,
           .communication_ns = 400,

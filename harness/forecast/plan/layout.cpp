@@ -9,7 +9,6 @@ namespace dpbench::forecast {
 namespace {
 
 constexpr int64_t most_micro_batches = 1 << 16;  // largest allowed --accumulate
-constexpr int64_t least_blocks = 3;              // blocks besides the layers: embed, norm and head
 
 std::vector<int> divisors(int number) {
   std::vector<int> all;

@@ -14,6 +14,9 @@
 
 namespace dpbench::forecast {
 
+inline constexpr const char* planned_workload = "gpt";  // the only workload that plan has formulas for
+inline constexpr int64_t least_blocks = 3;              // blocks of a gpt besides the layers: embed, norm and head
+
 // How the ranks along the data axes dp and shard store tensors. replicated: each rank has all tensors. state: sharded
 // optimizer state (ZeRO 1); gradients: gradients too (ZeRO 2); parameters: parameters too (ZeRO 3).
 enum class Sharding { replicated, state, gradients, parameters };

@@ -11,8 +11,6 @@
 namespace dpbench::forecast {
 namespace {
 
-constexpr const char* planned_workload = "gpt";  // the only workload that plan has formulas for
-
 // A measured step of a gpt model on one device.
 struct Measured {
   gpt::Shape shape;

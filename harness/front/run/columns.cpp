@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "harness/front/text/text.h"
@@ -117,10 +118,23 @@ std::string model_size(const CaseRecord& r, int64_t RankRecord::* size) {
   return value > 0 ? std::to_string(value) : "";
 }
 
-template <int64_t MemoryParts::* part>
+// Returns the bytes of a part of the memory, or its total. part: pointer to a member of MemoryParts.
+template <auto part>
 std::optional<double> memory_part(const CaseRecord& r) {
   const auto parts = largest_memory(r);
-  return parts ? std::optional(static_cast<double>((*parts).*part)) : std::nullopt;
+  return parts ? std::optional(static_cast<double>(std::invoke(part, *parts))) : std::nullopt;
+}
+
+// Same by the closed formula. part: pointer to a member of MemoryFormula.
+template <auto part>
+std::optional<double> formula_part(const CaseRecord& r) {
+  return r.memory_formula ? std::optional(static_cast<double>(std::invoke(part, *r.memory_formula))) : std::nullopt;
+}
+
+// Formats a measured value, followed by its ratio to the formula's value if that is known and not 0: "3.2 (1.00)".
+std::string beside_formula(const char* form, std::optional<double> value, std::optional<double> formula, double unit) {
+  const std::string text = number(form, value ? std::optional(*value / unit) : std::nullopt);
+  return value && formula.value_or(0) > 0 ? text + number(" (%.2f)", *value / *formula) : text;
 }
 
 using Text = std::string (*)(const Report&, const CaseRecord&);
@@ -130,18 +144,24 @@ Column same(const char* name, const char* title, Text text, bool right = false) 
   return {name, "", title, right, text, text};
 }
 
-// Returns the column of a part of the memory: MiB in the table, bytes in the CSV.
-template <int64_t MemoryParts::* part>
-Column memory_column(const char* name, const char* alias, const char* title) {
+std::optional<double> collective_bytes(const CaseRecord& r) { return r.derived.collective_bytes_per_step; }
+std::optional<double> formula_collective_bytes(const CaseRecord& r) {
+  return r.derived.formula_collective_bytes_per_step;
+}
+
+using Figure = std::optional<double> (*)(const CaseRecord&);
+
+std::optional<double> no_formula(const CaseRecord&) { return std::nullopt; }
+
+// Returns a column of bytes: MiB and the ratio to a formula in the table, bytes in the CSV.
+template <Figure measured, Figure formula = no_formula>
+Column bytes_column(const char* name, const char* alias, const char* title) {
   return {name,
           alias,
           title,
           true,
-          [](const Report&, const CaseRecord& r) {
-            const auto bytes = memory_part<part>(r);
-            return number("%.1f", bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt);
-          },
-          [](const Report&, const CaseRecord& r) { return exact(memory_part<part>(r)); }};
+          [](const Report&, const CaseRecord& r) { return beside_formula("%.1f", measured(r), formula(r), 1 << 20); },
+          [](const Report&, const CaseRecord& r) { return exact(measured(r)); }};
 }
 
 const std::vector<Column>& all_columns() {
@@ -204,12 +224,35 @@ const std::vector<Column>& all_columns() {
          return number("%.0f", bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt);
        },
        [](Rp, Rc r) { return exact(peak_memory(r)); }},
-      memory_column<&MemoryParts::parameters>("parameter_bytes", "parameters", "PARAMETERS MiB"),
-      memory_column<&MemoryParts::gradients>("gradient_bytes", "gradients", "GRADIENTS MiB"),
-      memory_column<&MemoryParts::state>("state_bytes", "state", "STATE MiB"),
-      memory_column<&MemoryParts::activations>("activation_bytes", "activations", "ACTIVATIONS MiB"),
-      memory_column<&MemoryParts::buffers>("buffer_bytes", "buffers", "BUFFERS MiB"),
-      memory_column<&MemoryParts::temporary>("temporary_bytes", "temporary", "TEMPORARY MiB"),
+      bytes_column<memory_part<&MemoryParts::parameters>, formula_part<&MemoryFormula::parameters>>(
+          "parameter_bytes", "parameters", "PARAMETERS MiB"),
+      bytes_column<memory_part<&MemoryParts::gradients>, formula_part<&MemoryFormula::gradients>>(
+          "gradient_bytes", "gradients", "GRADIENTS MiB"),
+      bytes_column<memory_part<&MemoryParts::state>, formula_part<&MemoryFormula::state>>("state_bytes", "state",
+                                                                                          "STATE MiB"),
+      bytes_column<memory_part<&MemoryParts::activations>>("activation_bytes", "activations", "ACTIVATIONS MiB"),
+      bytes_column<memory_part<&MemoryParts::buffers>, formula_part<&MemoryFormula::buffers>>("buffer_bytes", "buffers",
+                                                                                              "BUFFERS MiB"),
+      bytes_column<memory_part<&MemoryParts::temporary>>("temporary_bytes", "temporary", "TEMPORARY MiB"),
+      bytes_column<memory_part<&MemoryParts::total>, formula_part<&MemoryFormula::total>>("tensor_bytes", "tensors",
+                                                                                          "TENSORS MiB"),
+      bytes_column<formula_part<&MemoryFormula::total>>("formula_tensor_bytes", "formula", "FORMULA MiB"),
+      {"flop_per_step", "flop", "GFLOP", true,
+       [](Rp, Rc r) {
+         const Derived& d = r.derived;
+         return beside_formula("%.4g", d.flop_per_step, d.formula_flop_per_step, 1e9);
+       },
+       [](Rp, Rc r) { return exact(r.derived.flop_per_step); }},
+      {"formula_flop_per_step", "formula-flop", "FORMULA GFLOP", true,
+       [](Rp, Rc r) { return beside_formula("%.4g", r.derived.formula_flop_per_step, std::nullopt, 1e9); },
+       [](Rp, Rc r) { return exact(r.derived.formula_flop_per_step); }},
+      {"collectives_per_step", "calls", "CALLS", true,
+       [](Rp, Rc r) {
+         const Derived& d = r.derived;
+         return beside_formula("%.4g", d.collectives_per_step, d.formula_collectives_per_step, 1);
+       },
+       [](Rp, Rc r) { return exact(r.derived.collectives_per_step); }},
+      bytes_column<collective_bytes, formula_collective_bytes>("collective_bytes_per_step", "volume", "VOLUME MiB"),
       same(
           "threads", "THREADS", [](Rp, Rc r) { return std::to_string(r.spec.threads); }, true),
       same("runtime", "RUNTIME", [](Rp, Rc r) { return name_of(r.spec.runtime); }),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "harness/forecast/plan/case_memory.h"
 #include "harness/front/run/choose_threads.h"
 #include "harness/front/run/columns.h"
 #include "harness/front/run/duel/paired_runner.h"
@@ -69,6 +70,8 @@ LoopEnding TimedRun::run_cases() {
   if (run_options_.trace) fs::create_directories(traces);
   const auto make_command = [&](int launch) { return order(traces, launch); };
   const LoopEnding ended = run_pairs(make_command);
+  for (CaseRecord& record : report_.cases)
+    if (!record.launches.empty()) record.memory_formula = forecast::formula_memory(record.spec);
   report_.answer = answer_of(report_);
   if (run_options_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
   return ended;

@@ -57,6 +57,16 @@ std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
+// Returns the sum of a figure over all entries; nullopt without entries or if an entry lacks the figure.
+std::optional<double> formula_sum(const std::vector<LedgerEntry>& ledger, std::optional<double> LedgerEntry::* field) {
+  std::optional<double> sum;
+  for (const LedgerEntry& entry : ledger) {
+    if (!(entry.*field)) return std::nullopt;
+    sum = sum.value_or(0) + *(entry.*field);
+  }
+  return sum;
+}
+
 void derive_communication(CaseRecord& record) {
   Derived& d = record.derived;
   d.comm_fraction = comm_fraction(record);
@@ -70,6 +80,11 @@ void derive_communication(CaseRecord& record) {
   const auto known = [](double Profile::* field) { return [=](const Profile& p) { return std::optional(p.*field); }; };
   d.collectives_per_step = mean_of_profiles(record, known(&Profile::collectives_per_step));
   d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
+  const auto by_formula = [&](std::optional<double> LedgerEntry::* field) {
+    return mean_of_profiles(record, [=](const Profile& p) { return formula_sum(p.ledger, field); });
+  };
+  d.formula_collectives_per_step = by_formula(&LedgerEntry::formula_calls);
+  d.formula_collective_bytes_per_step = by_formula(&LedgerEntry::formula_bytes);
 }
 
 // Returns the sum over all ranks of the value that get() reads from a rank's record. Uses the first launch in which

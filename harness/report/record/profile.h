@@ -34,12 +34,12 @@ struct Table<CollectiveRecord> {
 };
 
 // Communication volume per step of one collective operation over one axis of the mesh: calls and bytes as counted, and
-// bytes by the strategy's formula.
+// by the strategy's formula.
 struct LedgerEntry {
   std::string axis{}, op{};
   double calls = 0, bytes = 0;
   std::map<std::string, double> phase_bytes{};
-  std::optional<double> formula_bytes{};
+  std::optional<double> formula_bytes{}, formula_calls{};
 };
 
 template <>
@@ -55,7 +55,10 @@ struct Table<LedgerEntry> {
       Field{"phase_bytes", "bytes", &L::phase_bytes,
             "bytes by the phase of the step in which the calls began; none: in no phase, or on another thread"},
       Field{"formula_bytes", "bytes", &L::formula_bytes,
-            "bytes by the strategy's formula; 0: it lacks the operation; null: no formula", range::not_negative}};
+            "bytes by the strategy's formula; 0: it lacks the operation; null: no formula", range::not_negative},
+      later(Field{"formula_calls", "calls", &L::formula_calls,
+                  "calls by the strategy's formula; null: no formula, or one without their number; since 1.10",
+                  range::not_negative})};
 };
 
 // Memory of the tensors of one rank at the peak of a step, in bytes. The parts add up to it.
@@ -81,6 +84,27 @@ struct Table<MemoryParts> {
             range::not_negative},
       Field{"temporary", "bytes", &M::temporary,
             "other tensors, such as those of a backward pass or of an optimizer's step", range::not_negative}};
+};
+
+// Bytes of the tensors of the largest rank at the peak of a step, by the closed formulas of the model and its layout.
+struct MemoryFormula {
+  int64_t parameters = 0, gradients = 0, state = 0, activations = 0, buffers = 0;
+  int64_t total() const { return parameters + gradients + state + activations + buffers; }
+};
+
+template <>
+struct Table<MemoryFormula> {
+  using M = MemoryFormula;
+  static constexpr const char* name = "memory formula";
+  static constexpr std::tuple fields{
+      Field{"parameters", "bytes", &M::parameters, "parameters", range::not_negative},
+      Field{"gradients", "bytes", &M::gradients, "gradients", range::not_negative},
+      Field{"state", "bytes", &M::state, "state of the optimizer", range::not_negative},
+      Field{"activations", "bytes", &M::activations,
+            "activations and temporary tensors: the parts activations and temporary of a measured rank",
+            range::not_negative},
+      Field{"buffers", "bytes", &M::buffers, "gathered parameters, and gradients during their reduction",
+            range::not_negative}};
 };
 
 struct Profile {

@@ -26,8 +26,9 @@ struct Derived {
   std::optional<double> samples_per_s{}, speedup{}, efficiency{}, speedup_low{}, speedup_high{}, efficiency_low{},
       efficiency_high{}, own_speedup{}, own_efficiency{}, karp_flatt{}, own_karp_flatt{}, wrapper_cost{},
       comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{}, collectives_per_step{},
-      collective_bytes_per_step{}, flop_per_step{}, formula_flop_per_step{}, tokens_per_s{}, flop_per_s{},
-      peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{}, skew{}, gpu_power_w{}, throttled_share{}, noise{};
+      collective_bytes_per_step{}, formula_collectives_per_step{}, formula_collective_bytes_per_step{}, flop_per_step{},
+      formula_flop_per_step{}, tokens_per_s{}, flop_per_s{}, peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{},
+      skew{}, gpu_power_w{}, throttled_share{}, noise{};
   std::optional<int64_t> peak_memory_bytes{};
   std::optional<int> straggler{};
 };
@@ -72,6 +73,11 @@ struct Table<Derived> {
                   "collectives per step, mean over ranks", range::not_negative}),
       later(Field{"collective_bytes_per_step", "bytes", &D::collective_bytes_per_step,
                   "size of the tensors in collectives per step, mean over ranks", range::not_negative}),
+      later(Field{"formula_collectives_per_step", "collectives", &D::formula_collectives_per_step,
+                  "collectives per step by the strategy's formula, mean over ranks; since 1.10", range::not_negative}),
+      later(Field{"formula_collective_bytes_per_step", "bytes", &D::formula_collective_bytes_per_step,
+                  "size of the tensors in collectives per step by the strategy's formula, mean over ranks; since 1.10",
+                  range::not_negative}),
       later(Field{"flop_per_step", "operations", &D::flop_per_step,
                   "floating-point operations per step, sum over ranks", range::not_negative}),
       later(Field{"formula_flop_per_step", "operations", &D::formula_flop_per_step,
@@ -116,9 +122,10 @@ struct CaseRecord {
   std::vector<LaunchRecord> launches;
   std::optional<Summary> step_time_ns;
   Derived derived;
-  std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
-  std::vector<std::string> warnings;         // warnings raised while the case ran
-  std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
+  std::optional<TrainingRecord> training{};       // results of training; set only by `dpbench train`
+  std::optional<MemoryFormula> memory_formula{};  // set only for a measured case; unset: there is no formula
+  std::vector<std::string> warnings;              // warnings raised while the case ran
+  std::vector<std::string> notices;               // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
   // True if a step of the case computes something other than a step of the baseline, so their speeds are not

@@ -49,6 +49,7 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   if (record.step_time_ns && !(record.step_time_ns->median > 0))
     throw UsageError(stats.path("step_time_ns") + ".median is not above 0");
   record.derived = read_value<Derived>(fields.at("derived"), fields.path("derived"));
+  take("memory_formula", record.memory_formula);
   take("training", record.training);
   take("warnings", record.warnings);
   take("notices", record.notices);
@@ -95,6 +96,7 @@ Json to_json(const CaseRecord& record) {
   json["means"] = record.means.empty() ? Json(nullptr) : Json(record.means);
   json["checks"] = write_value(record.checks);
   json.update(figures_json(record));
+  json["memory_formula"] = write_value(record.memory_formula);
   if (record.training) json["training"] = write_value(*record.training);
   json["warnings"] = record.warnings;
   json["notices"] = record.notices;

@@ -96,6 +96,7 @@ constexpr const char* case_results = R"json({
     }
   },
   "derived": {"$ref": "#/$defs/derived"},
+  "memory_formula": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/memory formula"}], "description": "memory of the largest rank's tensors at the peak of a step by closed formulas, for gpt on the CPU; null: no formula; since 1.10"},
   "training": {"$ref": "#/$defs/training"},
   "means": {"type": ["string", "null"], "description": "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of active ranks, local steps; since 1.5"},
   "warnings": {"type": "array", "items": {"type": "string"}, "description": "warnings raised while the case ran"},
@@ -221,6 +222,7 @@ Json run_schema() {
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);
   schema_of<LaunchRecord>(range::any, definitions);
+  schema_of<MemoryFormula>(range::any, definitions);
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
   schema_of<Tuned>(range::any, definitions);

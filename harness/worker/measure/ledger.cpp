@@ -37,7 +37,7 @@ std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls,
   const auto entry_of = [&](const std::string& axis, const std::string& op) -> LedgerEntry& {
     LedgerEntry& entry = entries[{axis, op}];
     entry.axis = axis, entry.op = op;
-    if (formula && !entry.formula_bytes) entry.formula_bytes = 0;
+    if (formula && !entry.formula_bytes) entry.formula_bytes = entry.formula_calls = 0;
     return entry;
   };
   for (const CollectiveLog::Call& one : calls) {
@@ -47,14 +47,20 @@ std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls,
     entry.calls += 1, entry.bytes += bytes, entry.phase_bytes[phase] += bytes;
   }
   if (formula)
-    for (const Traffic& one : *formula)
-      if (one.bytes > 0) *entry_of(one.axis, one.op).formula_bytes += static_cast<double>(one.bytes);
+    for (const Traffic& one : *formula) {
+      if (one.bytes == 0) continue;
+      LedgerEntry& entry = entry_of(one.axis, one.op);
+      *entry.formula_bytes += static_cast<double>(one.bytes);
+      if (!one.calls) entry.formula_calls.reset();
+      if (entry.formula_calls) *entry.formula_calls += static_cast<double>(*one.calls);
+    }
   const auto count = static_cast<double>(steps);
   std::vector<LedgerEntry> all;
   for (auto& [key, entry] : entries) {
     entry.calls /= count, entry.bytes /= count;
     for (auto& [phase, bytes] : entry.phase_bytes) bytes /= count;
     if (entry.formula_bytes) *entry.formula_bytes /= count;
+    if (entry.formula_calls) *entry.formula_calls /= count;
     all.push_back(std::move(entry));
   }
   return all;

@@ -1,5 +1,5 @@
-// The ledger of a profile: the bytes of each collective operation, as counted and as predicted by the strategy's
-// formula.
+// The ledger of a profile: the bytes and calls of each collective operation, as counted and as predicted by the
+// strategy's formula.
 #pragma once
 
 #include <cstdint>

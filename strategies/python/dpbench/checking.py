@@ -40,7 +40,7 @@ class Report(Record):
 
 
 def rows_of(case, kind):
-    settings = {name: value for name, value in case.items() if not isinstance(value, (list, dict))}
+    settings = cases.plain(case)
     if kind == "checks":
         return [{"case": case["id"], **settings, **row} for row in case.get("checks", [])]
     step = case["stats"]["step_time_ns"]

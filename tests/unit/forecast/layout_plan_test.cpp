@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/forecast/lanes.h"
+#include "harness/forecast/plan/case_memory.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
 #include "harness/report/figures/summarise.h"
@@ -293,6 +294,44 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
     const int replicas = one.layout.size("dp") * one.layout.size("shard");
     EXPECT_EQ(one.layout.rows * one.layout.micro_batches * replicas, 16) << text_of(one.layout);
   }
+}
+
+CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
+                  std::map<std::string, std::string> params = {}) {
+  CaseSpec spec;
+  spec.strategy = strategy, spec.mesh = mesh, spec.params = std::move(params);
+  spec.workload = "gpt", spec.model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
+  spec.world = mesh.empty() ? 1 : ranks_of(parse_mesh(mesh));
+  spec.scaling = Scaling::strong, spec.batch = 16;
+  return spec;
+}
+
+TEST(CaseMemory, IsThatOfTheLayoutWhichTheCaseRuns) {
+  const auto total = [](const CaseSpec& spec) { return static_cast<double>(formula_memory(spec).value().total()); };
+  const auto of_layout = [](Layout layout) { return memory_of(small, gpt::Precision::float32, layout).total(); };
+  Layout ddp{.strategy = "ddp", .mesh = {{"dp", 2}}, .overlapped = true, .rows = 8};
+  EXPECT_NEAR(total(gpt_spec("ddp", "dp=2")), of_layout(ddp), 3);
+  Layout fsdp = ddp;
+  fsdp.sharding = Sharding::parameters, fsdp.reshard = false;
+  EXPECT_NEAR(total(gpt_spec("fsdp", "dp=2", {{"reshard", "off"}})), of_layout(fsdp), 3);
+  const Layout tensor{.strategy = "layout", .mesh = {{"tp", 2}}, .sequence = true, .rows = 16};
+  EXPECT_NEAR(total(gpt_spec("tp", "tp=2", {{"sequence", "on"}})), of_layout(tensor), 3);
+  Layout pipe = layout_on({{"pp", 2}}, 4);
+  pipe.stage_sizes = {6, 5};  // as the strategy cuts 11 blocks
+  EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}})), of_layout(pipe), 3);
+  pipe.stage_sizes = {4, 7};
+  EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}, {"blocks", "4+7"}})), of_layout(pipe), 3);
+  EXPECT_EQ(total(gpt_spec("fsdp", "")), total(gpt_spec("cpu", ""))) << "one rank shards nothing";
+}
+
+TEST(CaseMemory, IsUnknownForWhatTheFormulasLeaveOut) {
+  std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
+                                   gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
+  unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay whole
+  for (int i = 0; i < 4; ++i) unknown.push_back(gpt_spec("cpu", ""));
+  unknown[4].device = Device::cuda, unknown[5].runtime = Runtime::fast, unknown[6].workload = "mnist-mlp";
+  unknown[7].model = "small,experts=4";
+  for (const CaseSpec& spec : unknown) EXPECT_FALSE(formula_memory(spec)) << case_id(spec);
 }
 
 TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {

@@ -339,6 +339,24 @@ TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   EXPECT_TRUE(lines[2].ends_with(",,")) << lines[2];
 }
 
+TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
+  const TableView view{
+      .columns = {"parameters", "state", "tensors", "formula", "calls", "volume", "flop", "formula-flop"}};
+  Report all = report();
+  CaseRecord& one = all.cases[0];
+  RankRecord rank;
+  rank.profile = Profile{.memory = MemoryParts{.parameters = 3 << 20, .temporary = 1 << 20}};
+  one.launches = {{.ranks = {rank}}};
+  one.memory_formula = MemoryFormula{.parameters = 2 << 20, .activations = 3 << 20};
+  one.derived.collectives_per_step = 6, one.derived.formula_collectives_per_step = 4;
+  one.derived.collective_bytes_per_step = 1 << 20, one.derived.formula_collective_bytes_per_step = 1 << 21;
+  one.derived.flop_per_step = 3e9, one.derived.formula_flop_per_step = 2e9;
+  EXPECT_EQ(words(split(report_table(all, true, view), '\n')[2]),
+            (std::vector<std::string>{"3.0", "(1.50)", "0.0", "4.0", "(0.80)", "5.0", "6", "(1.50)", "1.0", "(0.50)",
+                                      "3", "(1.50)", "2"}));
+  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3000000000,2000000000");
+}
+
 TEST(View, SortsByAColumnWithMissingFiguresLast) {
   Report all;
   for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {

@@ -262,6 +262,20 @@ TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   EXPECT_FALSE(report.cases[1].derived.formula_flop_per_step);
 }
 
+TEST(Derived, CollectivesByFormulaAreMeansOverRanksAndUnknownIfAnOperationHasNone) {
+  CaseRecord ddp = measured("ddp", 2, Scaling::weak, 4, 2000);
+  for (auto& launch : ddp.launches)
+    for (auto& rank : launch.ranks) {
+      rank.profile = Profile{.steps = 1, .step_ns = 2000};
+      rank.profile->ledger = {{.formula_bytes = 10, .formula_calls = 2},
+                              {.formula_bytes = rank.rank == 0 ? 30 : 10, .formula_calls = std::nullopt}};
+    }
+  Report report = report_of({ddp});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].derived.formula_collective_bytes_per_step, 30);
+  EXPECT_EQ(report.cases[0].derived.formula_collectives_per_step, std::nullopt);
+}
+
 TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
   for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};

@@ -54,6 +54,23 @@ TEST(Ledger, ListsOperationsThatOccurOnlyInTheFormulaOrOnlyInTheStep) {
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
+TEST(Ledger, HasTheFormulasCallsPerStepWhereEveryAmountOfAnOperationHasTheirNumber) {
+  const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
+                                               {"dp", "allgather", 6, 3},
+                                               {"dp", "allreduce", 10, 1},
+                                               {"dp", "allreduce", 20},
+                                               {"dp", "allreduce", 10, 1}};
+  Calls calls;
+  call(calls, "scatter", "dp", Phase::scatter, 8);
+  const auto ledger = ledger_of(calls, formula, 2);
+  ASSERT_EQ(ledger.size(), 3U);
+  EXPECT_EQ(ledger[0].formula_calls, 3);
+  EXPECT_EQ(ledger[1].formula_calls, std::nullopt);
+  EXPECT_EQ(ledger[1].formula_bytes, 20);
+  EXPECT_EQ(ledger[2].formula_calls, 0) << "the formula lacks the scatter";
+  EXPECT_EQ(ledger_of(calls, std::nullopt, 2)[0].formula_calls, std::nullopt);
+}
+
 TEST(Ledger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
   const auto workload = workload_registry().at("random-linear").make({});
   CaseSpec spec;

@@ -6,6 +6,7 @@
 #include "strategies/fsdp/options.h"
 #include "strategies/fsdp/row_cut.h"
 #include "strategies/fsdp/unit_plan.h"
+#include "strategies/parts/parameter_table.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/sharded_runs.h"
 
@@ -45,6 +46,29 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
   EXPECT_TRUE(cut.padded());
   EXPECT_EQ(cut.shard_elements(), 4);
   EXPECT_FALSE(RowCut({at::zeros({4, 2})}, 2).padded());
+}
+
+TEST(ParameterTable, HasEachTensorOnceUnderItsFirstNameWithTheBlocksThatUseIt) {
+  const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);  // embedding, layer, norm and head
+  const std::vector<TableRow> table = parameter_table(*tied);
+  EXPECT_EQ(table[0].name, "model.embed_tokens.weight");
+  EXPECT_EQ(table[0].blocks, (std::vector<size_t>{0, 3}));
+  EXPECT_TRUE(table[0].used_in(3, 4));
+  EXPECT_FALSE(table[0].used_in(1, 3));
+  for (size_t i = 1; i < table.size(); ++i) EXPECT_EQ(table[i].blocks.size(), 1U) << table[i].name;
+  const auto convnet = workload_registry().at("convnet").make({})->model(0);
+  EXPECT_EQ(buffer_table(*convnet).size(), convnet->named_buffers().size());
+}
+
+TEST(ParameterTable, RefusesALayerThatIsNotRegisteredInItsModel) {
+  struct Loose : Model {
+    Loose() {
+      const auto layer = std::make_shared<torch::nn::Module>("layer");
+      layer->register_parameter("weight", at::zeros({2}));
+      add_block({"loose", {layer}, [](const at::Tensor& x, const Context&) { return x; }});
+    }
+  };
+  EXPECT_THROW(parameter_table(Loose()), std::runtime_error);
 }
 
 TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {

@@ -1,0 +1,105 @@
+#include "harness/forecast/plan/case_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "harness/forecast/plan/predict.h"
+#include "harness/forecast/plan/speed.h"
+
+namespace dpbench::forecast {
+namespace {
+
+PlannedStrategy strategy_named(const std::string& name) {
+  const bool part = name == "pp" || name == "tp" || name == "cp";  // the class of layout, with fewer axes
+  return part ? planned::layout : planned::named(name);
+}
+
+// Reads the blocks of each stage, such as "2+3+1".
+std::vector<int64_t> sizes_in(const std::string& text) {
+  std::vector<int64_t> sizes;
+  std::istringstream in(text);
+  for (std::string size; std::getline(in, size, '+');) sizes.push_back(std::atoll(size.c_str()));
+  return sizes;
+}
+
+// Sets the option of the layout that a strategy's parameter gives. Returns false if there is no formula for its value.
+bool take(const std::string& name, const std::string& value, Layout& layout) {
+  const std::string option = name + "=" + value;
+  if (option == "sequence=on")
+    layout.sequence = true;
+  else if (option == "reshard=off")
+    layout.reshard = false;
+  else if (option == "gather=bf16")
+    layout.narrow = true;
+  else if (option == "schedule=interleaved")
+    layout.schedule = pipeline::find_family(value);
+  else if (name == "stages")
+    layout.stages = std::atoi(value.c_str());
+  else if (name == "blocks")
+    layout.stage_sizes = sizes_in(value);
+  else if (name == "microbatches")
+    layout.micro_batches *= std::atoll(value.c_str());
+  else
+    return option == "sync=each";
+  return true;
+}
+
+// Completes the options of a pipeline with the strategy's defaults. Returns false if a stage has no block.
+bool cut_stages(const gpt::Shape& shape, Layout& layout) {
+  if (layout.size("pp") == 1) return true;
+  if (!layout.schedule) layout.schedule = pipeline::find_family("1f1b");
+  layout.stages = std::max(layout.stages, layout.schedule->least_chunks);
+  const int64_t blocks = shape.layers + least_blocks, stages = int64_t{layout.size("pp")} * layout.stages;
+  if (layout.stage_sizes.empty())
+    for (int64_t i = 0; i < stages; ++i) layout.stage_sizes.push_back(blocks / stages + (i < blocks % stages ? 1 : 0));
+  return blocks >= stages;
+}
+
+// Returns the layout of a case; nullopt if there is no formula for it.
+std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
+  const PlannedStrategy strategy = strategy_named(spec.strategy);
+  if (strategy.name[0] == '\0') return std::nullopt;
+  Layout layout{
+      .strategy = strategy.name,
+      .mesh = without_single(spec.mesh.empty() ? MeshShape{{default_axis, spec.world}} : parse_mesh(spec.mesh)),
+      .sharding = strategy.sharding,
+      .overlapped = strategy.overlapped,
+      .recompute = spec.recompute,
+      .micro_batches = spec.accumulate};
+  for (const auto& [name, value] : spec.params)
+    if (!take(name, value, layout)) return std::nullopt;
+  layout.narrow = layout.narrow && spec.dtype == Dtype::bf16;
+  if (!cut_stages(shape, layout)) return std::nullopt;
+  if (layout.strategy == planned::layout.name && layout.size("shard") > 1) layout.sharding = Sharding::parameters;
+  const bool shards = layout.sharding == Sharding::gradients || layout.sharding == Sharding::parameters;
+  if (shards && layout.shards() == 1) layout.sharding = Sharding::replicated, layout.overlapped = false;
+  // No formula: `layout` keeps whole gradients between micro-batches unless it reduces them in each.
+  const bool reduces_each = layout.reduces_each() || spec.params.contains("sync");
+  if (layout.shards() > 1 && shards && layout.micro_batches > 1 && !reduces_each) return std::nullopt;
+  const double rows = static_cast<double>(spec.global_batch()) / spec.replicas();
+  layout.rows = std::llround(std::ceil(rows / static_cast<double>(layout.micro_batches)));
+  return layout;
+}
+
+}  // namespace
+
+std::optional<MemoryFormula> formula_memory(const CaseSpec& spec) {
+  if (spec.workload != planned_workload || spec.device != Device::cpu || spec.runtime != Runtime::torch ||
+      spec.scale != 1)
+    return std::nullopt;
+  const gpt::Shape shape = gpt::parse_shape(spec.model.empty() ? "small" : spec.model);
+  const std::optional<Layout> layout = shape.experts > 0 ? std::nullopt : layout_of(spec, shape);
+  if (!layout) return std::nullopt;
+  const Memory memory = memory_of(shape, precision_of(spec.dtype), *layout);
+  return MemoryFormula{.parameters = std::llround(memory.parameters),
+                       .gradients = std::llround(memory.gradients),
+                       .state = std::llround(memory.state),
+                       .activations = std::llround(memory.activations),
+                       .buffers = std::llround(memory.buffers)};
+}
+
+}  // namespace dpbench::forecast
