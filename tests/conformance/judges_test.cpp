@@ -357,6 +357,31 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   expect_contains(deviation().where, {"parameter w1, index [3]", "of 10 elements from number 7 on", "rank 1"});
 }
 
+// Adam's variance tells the size of a parameter's gradients. Below epsilon they are rounding errors, which differ
+// between right strategies.
+TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErrors) {
+  bench_.workload = workload_registry().at("probe-mlp");  // trained by Adam
+  const double epsilon = bench_.workload.optimizer().epsilon;
+  ASSERT_EQ(bench_.workload.optimizer().kind, OptimizerSpec::Kind::adam);
+  scenario_.dtype = at::kFloat;
+  const auto error = [&](double size) {
+    Evidence start;
+    start.parameters = {{"bias", at::zeros({40}, at::kFloat)}};
+    start.steps.resize(1);
+    start.steps[0].parameters = {{"bias", at::full({40}, 2e-7F)}};
+    const std::vector<Evidence> ranks = {start};
+    CourseEnd due;
+    due.parameters = {{"bias", at::full({40}, 1e-7, at::kDouble)}};
+    due.state = {{state_name("bias", Slot::variance), at::full({40}, size * size * 1e-3, at::kDouble)}};
+    due.losses = {at::Tensor()};
+    const Course course{.ranks = {due}, .unknown = ""};
+    return course_deviation(Trial{bench_, scenario_, {}, ranks, {}, {}, {}}, course, &course).error;
+  };
+  EXPECT_LE(error(0.1 * epsilon), 1);
+  EXPECT_GT(error(1e-9 * epsilon), 1) << "smaller rounding errors cannot move a parameter so far";
+  EXPECT_GT(error(100 * epsilon), 1) << "gradients above epsilon are no rounding errors";
+}
+
 TEST_F(ConformanceChecks, FailForLossAndOutputOfAnotherRank) {
   std::swap(step(0).loss, step(1).loss);
   std::swap(step(0).output, step(1).output);

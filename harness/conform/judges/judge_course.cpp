@@ -202,7 +202,7 @@ class Comparison {
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
           noise += course_factor * std::max(distance(*rough, due), usual_rounding_ * distance(due, start));
-      if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates;
+      if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates + by_rounding(rank, name, rates);
       const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
       add(
           largest_ratio(*found, due, rounded_ ? widened(bound, *found, due, rates) : bound),
@@ -212,6 +212,18 @@ class Comparison {
           },
           [&, &due = due] { return mistake(rank, start, *found, due); });
     }
+  }
+
+  // Returns how far gradients that hold only rounding errors may move a parameter, e.g. the bias of attention's keys,
+  // whose gradient is zero by cancellation. Adam's variance tells their size; above epsilon, they are no such
+  // gradients.
+  double by_rounding(size_t rank, const std::string& name, double rates) const {
+    const at::Tensor* variance = find(expected_.ranks[rank].state, state_name(name, Slot::variance));
+    if (!rounded_ || !variance) return 0;
+    const OptimizerSpec spec = trial_.workload().optimizer();
+    const auto steps = static_cast<double>(trial_.scenario.first + trial_.scenario.steps);
+    const double size = std::sqrt(largest_element(*variance) / (1 - std::pow(spec.beta2, steps)));
+    return size < spec.epsilon ? rates * size / spec.epsilon : 0;
   }
 
   // Under Adam, an element whose gradient nearly cancels moves by about the learning rate in each step, in a direction
