@@ -360,9 +360,10 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
 // Adam's variance tells the size of a parameter's gradients. Below epsilon they are rounding errors, which differ
 // between right strategies.
 TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErrors) {
-  bench_.workload = workload_registry().at("probe-mlp");  // trained by Adam
-  const double epsilon = bench_.workload.optimizer().epsilon;
-  ASSERT_EQ(bench_.workload.optimizer().kind, OptimizerSpec::Kind::adam);
+  const auto adam = workload_registry().at("probe-mlp").make({});
+  const Bench bench{declared(), *adam, {Parallelism::ranks, 1, 4, adam->samples()}, 0, {}, {at::Device(at::kCPU)}, {}, 1};
+  const double epsilon = adam->optimizer().epsilon;
+  ASSERT_EQ(adam->optimizer().kind, OptimizerSpec::Kind::adam);
   scenario_.dtype = at::kFloat;
   const auto error = [&](double size) {
     Evidence start;
@@ -375,7 +376,7 @@ TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErro
     due.state = {{state_name("bias", Slot::variance), at::full({40}, size * size * 1e-3, at::kDouble)}};
     due.losses = {at::Tensor()};
     const Course course{.ranks = {due}, .unknown = ""};
-    return course_deviation(Trial{bench_, scenario_, {}, ranks, {}, {}, {}}, course, &course).error;
+    return course_deviation(Trial{bench, scenario_, {}, ranks, {}, {}, {}}, course, &course).error;
   };
   EXPECT_LE(error(0.1 * epsilon), 1);
   EXPECT_GT(error(1e-9 * epsilon), 1) << "smaller rounding errors cannot move a parameter so far";
