@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 
 #include "strategies/api/backward.h"
 
@@ -58,14 +59,14 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
 void Passes::execute(const Action& action, Phases& phases) {
   switch (action.kind) {
     case Kind::forward:
-      return forward(action.stage, action.microbatch, phases);
+      return forward(action, phases);
     case Kind::input_gradient:
-      return backward(action.stage, action.microbatch, phases);
     case Kind::full_backward:
-      backward(action.stage, action.microbatch, phases);
+      return backward(action, phases);
+    case Kind::weight_gradient: {
+      RECORD_USER_SCOPE(trace_name(step_, action));
       return weight_gradients(action.stage, action.microbatch, phases);
-    case Kind::weight_gradient:
-      return weight_gradients(action.stage, action.microbatch, phases);
+    }
     case Kind::send_activation:
     case Kind::receive_activation:
     case Kind::send_gradient:
@@ -78,6 +79,7 @@ void Passes::execute(const Action& action, Phases& phases) {
 }
 
 void Passes::transfer(const Action& action) {
+  RECORD_USER_SCOPE(trace_name(step_, action));
   const Channel channel = channel_of(action);
   const int from = rank_of(channel.from), to = rank_of(channel.to);
   const bool activation = channel.send == Kind::send_activation;
@@ -96,9 +98,10 @@ void Passes::transfer(const Action& action) {
 }
 
 // Returns the tensor that another rank has sent to a stage, or `local` if the neighbouring stage is on this rank.
-at::Tensor Passes::arrived(int stage, int microbatch, const at::Tensor& local) {
-  const auto there = arriving_.find({stage, microbatch});
+at::Tensor Passes::arrived(const Action& receive, const at::Tensor& local) {
+  const auto there = arriving_.find({receive.stage, receive.microbatch});
   if (there == arriving_.end()) return local;
+  RECORD_USER_SCOPE(trace_name(step_, receive));
   const at::Tensor tensor = there->second.wait();
   arriving_.erase(there);
   return tensor;
@@ -138,16 +141,20 @@ at::Tensor Passes::evaluate(size_t stage, const at::Tensor& x, const Part& part)
   return through(stage, x, /*step=*/0, part, pieces, phases);
 }
 
-void Passes::forward(int stage, int microbatch, Phases& phases) {
+void Passes::forward(const Action& action, Phases& phases) {
+  const int stage = action.stage, microbatch = action.microbatch;
   const Part& mine = part(microbatch);
   Live& here = live(stage, microbatch);
   at::Tensor input = mine.batch.input;
   if (stage > 0) {
     phases.enter(Phase::waiting);
-    input = arrived(stage, microbatch, live(stage - 1, microbatch).output).detach();
+    input = arrived({.kind = Kind::receive_activation, .stage = stage, .microbatch = microbatch},
+                    live(stage - 1, microbatch).output)
+                .detach();
     if (input.is_floating_point()) input.requires_grad_();
   }
   phases.enter(Phase::forward);
+  RECORD_USER_SCOPE(trace_name(step_, action));
   if (!delayed_.empty()) delayed_[place_of(stage, microbatch)] = std::make_shared<DelayedWeights>();
   const DelayedWeights::Scope scope(delayed_.empty() ? nullptr : delayed_[place_of(stage, microbatch)]);
   const at::Tensor output = through(static_cast<size_t>(stage), input, step_, mine, here.pieces, phases);
@@ -160,16 +167,19 @@ void Passes::forward(int stage, int microbatch, Phases& phases) {
   results_[static_cast<size_t>(microbatch)] = {output.detach(), loss.detach()};
 }
 
-void Passes::backward(int stage, int microbatch, Phases& phases) {
+void Passes::backward(const Action& action, Phases& phases) {
+  const int stage = action.stage, microbatch = action.microbatch;
   Live& here = live(stage, microbatch);
   at::Tensor slope;
   if (!is_last(stage)) {
     phases.enter(Phase::waiting);
     Live& next = live(stage + 1, microbatch);
-    slope = arrived(stage, microbatch, next.pieces.empty() ? at::Tensor() : slope_of(next.input()));
+    slope = arrived({.kind = Kind::receive_gradient, .stage = stage, .microbatch = microbatch},
+                    next.pieces.empty() ? at::Tensor() : slope_of(next.input()));
     if (rank_of(stage + 1) == axis_.rank) next = {};
   }
   phases.enter(Phase::backward);
+  RECORD_USER_SCOPE(trace_name(step_, action));
   here.output.reset();
   if (units_) {
     const auto reduce = delayed_.empty() ? fsdp::Units::Reduce::after_each_unit : fsdp::Units::Reduce::later;
@@ -179,6 +189,7 @@ void Passes::backward(int stage, int microbatch, Phases& phases) {
     slope.defined() ? dpbench::backward(output, slope) : dpbench::backward(output);
   }
   if (stage == 0) here = {};
+  if (action.kind == Kind::full_backward) weight_gradients(stage, microbatch, phases);
 }
 
 void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {

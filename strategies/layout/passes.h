@@ -72,11 +72,11 @@ class Passes {
   Live& live(int stage, int microbatch) { return live_[place_of(stage, microbatch)]; }
   void execute(const pipeline::Action& action, Phases& phases);
   void transfer(const pipeline::Action& action);
-  at::Tensor arrived(int stage, int microbatch, const at::Tensor& local);
-  void forward(int stage, int microbatch, Phases& phases);
-  // Computes the gradients of a stage's input and parameters. Leaves those of the weights of linear layers to
-  // weight_gradients() if the schedule splits backward passes.
-  void backward(int stage, int microbatch, Phases& phases);
+  at::Tensor arrived(const pipeline::Action& receive, const at::Tensor& local);
+  void forward(const pipeline::Action& action, Phases& phases);
+  // Computes the gradients of a stage's input and parameters. An input_gradient leaves those of the weights of linear
+  // layers to weight_gradients() if the schedule splits backward passes.
+  void backward(const pipeline::Action& action, Phases& phases);
   void weight_gradients(int stage, int microbatch, Phases& phases);
 
   std::string owner_;

@@ -45,6 +45,10 @@ std::string described(const Action& action) {
   return text_of(action) + " (stage " + std::to_string(action.stage) + microbatch + ")";
 }
 
+std::string trace_name(int64_t step, const Action& action) {
+  return std::string(trace_prefix) + std::to_string(step) + " " + text_of(action);
+}
+
 Action parse_action(std::string_view text, const std::string& where) {
   constexpr std::string_view digits = "0123456789";
   const size_t letters = std::min(text.find_first_not_of(digits), text.size());

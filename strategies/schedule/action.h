@@ -4,6 +4,7 @@
 
 #include <array>
 #include <compare>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -49,6 +50,11 @@ bool ends_weight_gradient(Kind kind);
 std::string text_of(const Action& action);
 // Returns the action's name in messages, such as "2F0 (stage 2, micro-batch 0)".
 std::string described(const Action& action);
+
+// Returns the action's name in a profiler's trace, such as "pipeline 12 2F0" in step 12. Two spans of a name are the
+// begin and the end of the action.
+std::string trace_name(int64_t step, const Action& action);
+inline constexpr std::string_view trace_prefix = "pipeline ";
 
 // Parses a text such as "2SEND_F0". Throws UsageError if the text is no action; the message starts with `where`.
 Action parse_action(std::string_view text, const std::string& where);

@@ -12,14 +12,17 @@ namespace dpbench::pipeline {
 struct TextStyle {
   bool colour = false;
   size_t width = 120;  // width of the drawing in terminal columns
+  double span = 0;     // time that the width shows, for pictures on one scale; 0: the scale suits the shortest box
 };
 
 // Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time (the
 // shortest computation) is one letter, in lower case for every second stage of a rank. A picture that is still too wide
-// is cut off.
+// is cut off. With a span, only boxes that are too narrow for their text show letters.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const TextStyle& style);
 
-std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title);
+// ran: the schedule as it ran, drawn beneath on the same scale; null: none.
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
+                     const Simulation* ran = nullptr);
 
 // Returns an explanation of the action letters that the schedule uses, such as "F forward, B backward".
 std::string letters_of(const Schedule& schedule);

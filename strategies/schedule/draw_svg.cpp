@@ -13,7 +13,7 @@ using svg::escaped;
 using svg::number;
 using svg::text_at;
 
-constexpr double lane_height = 30, lane_gap = 4, left = 64, top = 40, box_width = 24;
+constexpr double lane_height = 30, lane_gap = 4, left = 64, top = 40, box_width = 24, measured_width = 1200;
 
 // Returns the colour of hue (0 to 1), saturation 0.65 and this lightness as #rrggbb.
 std::string rgb(double hue, double lightness) {
@@ -61,18 +61,12 @@ double shortest(const Simulation& simulation) {
   return least;
 }
 
-}  // namespace
-
-std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title) {
-  const double scale = box_width / shortest(simulation);
-  const double width = left + simulation.makespan * scale + 16;
-  const double bottom = top + schedule.world() * (lane_height + lane_gap);
-  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) + "\" height=\"" +
-                    number(bottom + 44) + "\" font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"100%\" " +
-                    "height=\"100%\" fill=\"white\"/>\n" + text_at(8, 20, "start", title);
-  for (int rank = 0; rank < schedule.world(); ++rank) {
-    const double y = top + rank * (lane_height + lane_gap);
-    svg += text_at(8, y + lane_height / 2 + 4, "start", "rank " + std::to_string(rank));
+// Returns a lane for each rank, from `top` downwards. name: the text before the rank's number.
+std::string lanes(const Simulation& simulation, int microbatches, double top, double scale, const std::string& name) {
+  std::string svg;
+  for (size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    const double y = top + static_cast<double>(rank) * (lane_height + lane_gap);
+    svg += text_at(8, y + lane_height / 2 + 4, "start", name + std::to_string(rank));
     const std::vector<Timed>& work = simulation.ranks[rank].computations;
     for (size_t i = 0; i < work.size(); ++i) {
       // The computations of an overlapped pair start and end together, so their two boxes share the height of the lane.
@@ -80,11 +74,29 @@ std::string draw_svg(const Schedule& schedule, const Simulation& simulation, con
       const bool lower = i > 0 && work[i - 1].action.overlaps_next;
       const double height = upper || lower ? lane_height / 2 : lane_height;
       svg += box_at(left + work[i].start * scale, y + (lower ? height : 0), (work[i].end - work[i].start) * scale,
-                    height, work[i].action, schedule.microbatches);
+                    height, work[i].action, microbatches);
     }
   }
+  return svg;
+}
+
+}  // namespace
+
+std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
+                     const Simulation* ran) {
+  const double longest = std::max(simulation.makespan, ran ? ran->makespan : 0);
+  // Measured times vary, so the shortest box could make the picture far too wide.
+  const double scale = ran ? measured_width / longest : box_width / shortest(simulation);
+  const double block = schedule.world() * (lane_height + lane_gap), second = top + block + lane_height / 2;
+  const double width = left + longest * scale + 16;
+  const double bottom = ran ? second + block : top + block;
+  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) + "\" height=\"" +
+                    number(bottom + 44) + "\" font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"100%\" " +
+                    "height=\"100%\" fill=\"white\"/>\n" + text_at(8, 20, "start", title);
+  svg += lanes(simulation, schedule.microbatches, top, scale, ran ? "plan " : "rank ");
+  if (ran) svg += lanes(*ran, schedule.microbatches, second, scale, "ran ");
   svg += text_at(left, bottom + 14, "start", "0") +
-         text_at(left + simulation.makespan * scale, bottom + 14, "end", number(simulation.makespan)) +
+         text_at(left + longest * scale, bottom + 14, "end", number(longest)) +
          text_at(8, bottom + 32, "start",
                  "time to the right; " + letters_of(schedule) + "; number and colour: micro-batch");
   return svg + "</svg>\n";

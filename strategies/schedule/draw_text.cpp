@@ -33,15 +33,16 @@ size_t column_of(double time, double columns_per_time) {
 // Returns a box for each computation. An overlapped pair shares its columns: the first half shows the forward pass.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
+  bool overlapped = false;  // the computation before overlaps this one
   for (const Timed& one : rank.computations) {
     Box box{.first = column_of(one.start, columns_per_time),
             .end = column_of(one.end, columns_per_time),
             .text = text_of(one.action),
             .microbatch = one.action.microbatch};
     if (!stage_in_text) box.text.erase(0, box.text.find_first_not_of("0123456789"));
-    if (!boxes.empty() && boxes.back().first == box.first && box.end > box.first + 1)
-      boxes.back().end = box.first = (box.first + box.end) / 2;
+    if (overlapped && box.end > box.first + 1) boxes.back().end = box.first = (box.first + box.end) / 2;
     boxes.push_back(box);
+    overlapped = one.action.overlaps_next;
   }
   return boxes;
 }
@@ -66,13 +67,15 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
   return text;
 }
 
-// Replaces the text of each box by the letter of its kind, lower case for every second stage of the rank.
-void shorten(std::vector<Box>& boxes, const RankTimes& rank) {
+// Replaces the text of each box by the letter of its kind, lower case for every second stage of the rank. all: also the
+// text of boxes that are wide enough for it.
+void shorten(std::vector<Box>& boxes, const RankTimes& rank, bool all) {
   std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;
   int chunk = 0;
   for (auto& [stage, number] : chunk_of) number = chunk++;
   for (size_t i = 0; i < boxes.size(); ++i) {
+    if (!all && boxes[i].text.size() < boxes[i].end - boxes[i].first) continue;
     const Action& action = rank.computations[i].action;
     const bool second = chunk_of[action.stage] % 2 == 1;
     const char letter = name_of(action.kind)[0];
@@ -105,12 +108,13 @@ std::string draw_text(const Schedule& schedule, const Simulation& simulation, co
   const size_t label = 6 + std::to_string(schedule.world() - 1).size();
   const size_t room = style.width > label + 10 ? style.width - label : 10;
   const auto wide = static_cast<double>(longest + 1) / unit, narrow = 1 / unit;
-  const bool compact = column_of(simulation.makespan, wide) > room;
-  const double scale = compact ? narrow : wide;
+  const bool spans = style.span > 0;
+  const bool compact = !spans && column_of(simulation.makespan, wide) > room;
+  const double scale = spans ? static_cast<double>(room) / style.span : compact ? narrow : wide;
   std::string text;
   for (size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     std::vector<Box> boxes = boxes_of(simulation.ranks[rank], scale, stage_in_text);
-    if (compact) shorten(boxes, simulation.ranks[rank]);
+    if (compact || spans) shorten(boxes, simulation.ranks[rank], compact);
     std::string name = "rank " + std::to_string(rank);
     name.resize(label, ' ');
     text += name + lane(boxes, style, room) + "\n";

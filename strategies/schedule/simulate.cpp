@@ -58,7 +58,7 @@ class Replay {
       const std::optional<double> ready = input(action);
       if (!ready) return false;
       start = std::max(start, *ready);
-      time += time_of(costs_, action.kind) * factor_of(action.stage);
+      time += time_of_stage(action);
     }
     if (unit.size() > 1 && costs_.overlapped >= 0) time = costs_.overlapped;
     clock_[rank] = start + time;
@@ -70,8 +70,11 @@ class Replay {
     return true;
   }
 
-  double factor_of(int stage) const {
-    return costs_.stage_factors.empty() ? 1 : costs_.stage_factors.at(static_cast<size_t>(stage));
+  double time_of_stage(const Action& action) const {
+    const auto own = costs_.stage_times.find({action.stage, action.kind});
+    if (own != costs_.stage_times.end()) return own->second;
+    const double time = time_of(costs_, action.kind);
+    return costs_.stage_factors.empty() ? time : time * costs_.stage_factors.at(static_cast<size_t>(action.stage));
   }
 
   std::optional<double> input(const Action& action) const {
@@ -105,7 +108,10 @@ class Replay {
     double& idle_from = link_free_[ends];
     idle_from = std::max(posted, idle_from) + time;
     Arrivals& arrivals = send.kind == Kind::send_activation ? activations_ : gradients_;
-    arrivals[channel.to][send.microbatch] = idle_from + link.latency;
+    const double arrival = idle_from + link.latency;
+    arrivals[channel.to][send.microbatch] = arrival;
+    result_.ranks[ends.first].transfers.push_back({send, posted, arrival});
+    result_.ranks[ends.second].transfers.push_back({counterpart(send), posted, arrival});
   }
 
   void finish(int rank) {

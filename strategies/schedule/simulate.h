@@ -22,7 +22,8 @@ struct Costs {
   // Time of a forward pass together with the backward pass that overlaps it. Negative: the sum of both times.
   double overlapped = -1;
   std::vector<double> stage_factors = {};  // factors of these times, by stage; empty: all stages take the same time
-  double bytes = 0;                        // bytes of one activation, and of its gradient
+  std::map<std::pair<int, Kind>, double> stage_times = {};  // times of a stage's computations that replace those above
+  double bytes = 0;                                         // bytes of one activation, and of its gradient
   Link link = {};
   std::map<std::pair<int, int>, Link> links = {};  // links that differ from `link`, by sending and receiving rank
 };
@@ -36,6 +37,7 @@ struct Timed {
 
 struct RankTimes {
   std::vector<Timed> computations;
+  std::vector<Timed> transfers;  // sends and receives of this rank, from the post of the send to its arrival
   double busy = 0;
   double first = 0, last = 0;  // start of the first computation, end of the last
   int live = 0;  // highest number of live activations: forward passes that still lack their weight gradient

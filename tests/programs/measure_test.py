@@ -281,6 +281,34 @@ class Traces(unittest.TestCase):
             for begin, end in reductions:
                 self.assertTrue(steps[0][0][0] < begin < end < steps[1][-1][1], "within the traced steps, on the same clock")
 
+    def test_a_pipelines_trace_has_each_action_beside_its_plan(self):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "pp", "--workload", "gpt",
+                                   "--cpus", "2", "--accumulate", "3", "--no-baseline", "--launches", "1", "--samples",
+                                   "1", "--steps", "2", "--check", "off", "--trace"],
+                                  capture_output=True, text=True, timeout=280)
+            self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: other programs disturbed the timed blocks
+            (trace,) = pathlib.Path(out).glob("*/traces/*")
+            events = json.loads(trace.read_text())["traceEvents"]
+        ran = [event for event in events if event.get("cat") == "pipeline"]
+        planned = [event for event in events if event.get("cat") == "planned pipeline"]
+        for place, transfers in ((0, ("SEND_F", "RECV_B")), (1, ("RECV_F", "SEND_B"))):
+            wanted = sorted(f"{place}{kind}{micro}" for kind in ("F", "B", *transfers) for micro in range(3))
+            for step in {event["args"]["step"] for event in ran}:
+                mine = [event for event in ran if (event["args"]["place"], event["args"]["step"]) == (place, step)]
+                self.assertEqual(sorted(event["name"] for event in mine), wanted)
+                self.assertEqual({event["pid"] for event in mine}, {1000 * place})
+                for event in mine:
+                    self.assertGreater(event["dur"], 0)
+                    self.assertLess(event["args"]["planned_start_us"], event["args"]["planned_end_us"] + 1e-9)
+        self.assertEqual(len({event["args"]["step"] for event in ran}), 5)
+        self.assertEqual(len(planned), 5 * 2 * 2 * 3, "five steps, two ranks, F and B of three micro-batches")
+        first = min(event["args"]["step"] for event in ran)
+        in_order = sorted(ran, key=lambda event: event["ts"])
+        order = [event["name"] for event in in_order if event["args"]["step"] == first]
+        self.assertLess(order.index("0F0"), order.index("1F0"))
+        self.assertLess(order.index("1B2"), order.index("0B2"))
+
 
 class Stragglers(unittest.TestCase):
     def test_a_rank_that_sleeps_in_its_steps_is_reported_as_straggler(self):

@@ -12,6 +12,12 @@ import xml.dom.minidom
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NAMES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "dualpipe")
+# A step of 1f1b as it ran: rank, action, begin and end in ms. F takes 10 on stage 0 and 20 on stage 1, B 30 and 40. An
+# activation takes 5 from its send to the rank that waits for it, a gradient 6.
+RAN = ((0, "0F0", 100, 110), (0, "0SEND_F0", 110, 111), (0, "0F1", 112, 122), (0, "0SEND_F1", 122, 123),
+       (0, "0RECV_B0", 123, 182), (0, "0B0", 182, 212), (0, "0RECV_B1", 212, 244), (0, "0B1", 244, 274),
+       (1, "1RECV_F0", 90, 115), (1, "1F0", 115, 135), (1, "1RECV_F1", 135, 178), (1, "1B0", 136, 176),
+       (1, "1SEND_B0", 176, 177), (1, "1F1", 178, 198), (1, "1B1", 198, 238), (1, "1SEND_B1", 238, 239))
 DEADLOCK = "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"
 
 
@@ -107,6 +113,63 @@ class ScheduleCommand(unittest.TestCase):
         text = self.schedule("--list").stdout
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
+
+    def put_trace(self, name, pipelines=1, left_out=None):
+        """Writes a trace of the two steps of each pipeline. The second takes 4 ms longer, in 0B1."""
+        events = [{"ph": "X", "cat": "pipeline", "name": action, "pid": 1000 * (2 * pipeline + rank), "tid": 1,
+                   "ts": 1000 * begin + 1e6 * step,
+                   "dur": 1000 * (end - begin + (4 if step and action == "0B1" else 0)),
+                   "args": {"pipeline": pipeline, "place": rank, "step": step}}
+                  for pipeline in range(pipelines) for step in (0, 1)
+                  for rank, action, begin, end in RAN if action != left_out]
+        self.put(name, json.dumps({"traceEvents": events}))
+
+    def test_a_measured_schedule_is_shown_beside_its_plan_and_its_formula(self):
+        self.put_trace("hand.trace.json")
+        text = self.schedule("--measured", "hand.trace.json").stdout
+        self.assertIn("1f1b: 2 ranks with 1 stage each, 2 micro-batches; medians of 2 traced steps, in ms\n", text)
+        self.assertRegex(text, r"STAGE +RANK +F +B\n +0 +0 +10\.000 +30\.000\n +1 +1 +20\.000 +40\.000\n")
+        self.assertIn("transfers: rank 0 to 1 5.000, rank 1 to 0 6.000\n", text)
+        picture = r"rank 0 F0-+ +F1-+ +B0-+ +B1-+\nrank 1 +F0-+ B0-+ F1-+ B1-+\n"
+        self.assertRegex(text, rf"planned, .*:\n{picture}as it ran, .*:\n{picture}")
+        self.assertRegex(text, r"\n +0 +80\.000 +50\.000 +91\.000 +53\.2 % +94\.000 +54\.0 %\n")
+        self.assertRegex(text, r"\n +1 +120\.000 +50\.000 +51\.000 +29\.8 % +54\.000 +31\.0 %\n")
+        self.assertTrue(text.endswith("step: 150.000 by formula, 171.000 simulated, 174.000 by the clock: "
+                                      "1.8 % longer than simulated\n"), text)
+
+    def test_the_picture_of_a_measured_schedule_has_the_plan_and_the_run_on_one_scale(self):
+        self.put_trace("hand.trace.json")
+        picture = xml.dom.minidom.parseString(self.schedule("--measured", "hand.trace.json", "-o", "svg").stdout)
+        boxes = [group for group in picture.getElementsByTagName("g")
+                 if group.getElementsByTagName("title")[0].firstChild.data.startswith("0B1")]
+        ends = [float(box.getAttribute("x")) + float(box.getAttribute("width"))
+                for box in (group.getElementsByTagName("rect")[0] for group in boxes)]
+        self.assertEqual(len(ends), 2)
+        self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)  # lanes begin at 64
+
+    def test_each_pipeline_of_a_trace_and_each_trace_of_a_run_is_shown(self):
+        os.makedirs(os.path.join(self.folder, "mine", "traces"))
+        self.put(os.path.join("mine", "run.json"), "{}")
+        self.put_trace(os.path.join("mine", "traces", "a.trace.json"), pipelines=2)
+        self.put_trace(os.path.join("mine", "traces", "b.trace.json"))
+        self.put(os.path.join("mine", "traces", "c.trace.json"), '{"traceEvents": []}')
+        text = self.schedule("--measured", "mine").stdout
+        self.assertEqual(re.findall(r"(?m)^([abc])\.trace\.json$", text), ["a", "a", "b"])
+        self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # the second pipeline's ranks
+
+    def test_a_measured_schedule_is_refused_without_a_pipelines_whole_trace(self):
+        self.put_trace("hand.trace.json")
+        self.put_trace("broken.trace.json", left_out="1B1")
+        self.put_trace("two.trace.json", pipelines=2)
+        self.put("empty.trace.json", '{"traceEvents": []}')
+        for words, part in ((["none.trace.json"], "'none.trace.json' not found"),
+                            (["empty.trace.json"], "there is no trace of a pipeline on CPUs. Record one: "),
+                            (["broken.trace.json"], "the trace: the actions are no schedule: missing-work: rank 1"),
+                            (["hand.trace.json", "1f1b"], "leave out '1f1b'"),
+                            (["hand.trace.json", "-o", "json"], "--measured is for -o table and -o svg, not -o json"),
+                            (["two.trace.json", "-o", "svg"], "one pipeline, and --measured two.trace.json has 2"),
+                            (["hand.trace.json", "--stages", "2"], "--stages")):
+            self.assertIn(part, self.refused("--measured", *words), words)
 
     def test_bad_input_is_refused_in_one_line_that_names_the_mistake(self):
         self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")

@@ -11,6 +11,7 @@
 
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/commands/measured_schedule.h"
 #include "harness/front/commands/schedule_report.h"
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/plan/catalogue.h"
@@ -35,7 +36,7 @@ constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; a sc
 struct ScheduleOptions {
   std::vector<std::string> schedules;
   int stages = 0, chunks = 0, microbatches = 0;  // values of the flags; 0: flag not given
-  std::string costs;
+  std::string costs, measured;
   std::vector<std::string> ties;
   int live = 0, slots = 0;
   bool transfers = false, list = false;
@@ -69,6 +70,9 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
   const auto simulated = in_group("Simulation");
   simulated(app.add_option("--costs", o.costs, "times of 1/P of the model, and of transfers [f=1,b=1,w=1,send=0]"),
             "KEY=X,..");
+  simulated(app.add_option("--measured", o.measured, "the schedule as it ran: a trace file, or a run with --trace")
+                ->excludes("--stages", "--chunks", "--microbatches", "--tie", "--live", "--slots", "--list", "--costs"),
+            "TRACE|RUN");
   add_named<Color>(app, "--color", o.color, "colors in the picture; obeys NO_COLOR, FORCE_COLOR [auto]")
       ->group("Output");
   app.add_option("--width", o.width, "columns of the picture [the terminal's; else 120]")
@@ -232,7 +236,28 @@ std::string output_of(const std::vector<ExaminedSchedule>& all, const ScheduleOp
   return pipeline::write_csv(options.transfers ? all[0].schedule : pipeline::without_transfers(all[0].schedule));
 }
 
+int show_measured(const ScheduleOptions& options) {
+  if (!options.schedules.empty())
+    throw UsageError("--measured reads the schedule from the trace; leave out '" + one_line(options.schedules[0], 60) +
+                     "'");
+  if (options.output == ScheduleForm::json || options.output == ScheduleForm::csv)
+    throw UsageError("--measured is for -o table and -o svg, not -o " + name_of(options.output));
+  const std::vector<ShownPipeline> all = read_pipelines(options.measured);
+  if (options.output == ScheduleForm::svg && all.size() > 1)
+    throw UsageError("-o svg takes one pipeline, and --measured " + one_line(options.measured, 200) + " has " +
+                     std::to_string(all.size()));
+  if (options.output == ScheduleForm::svg) return exit_code({.unsaved = !print(measured_svg(all[0]))});
+  std::string text;
+  for (const ShownPipeline& one : all)
+    text += (text.empty() ? "" : "\n") +
+            measured_text(one, coloured(options.color, STDOUT_FILENO), picture_width(options.width));
+  return exit_code({.unsaved = !print(text)});
+}
+
 int show_schedule(const ScheduleOptions& options) {
+  if (options.transfers && options.output != ScheduleForm::csv)
+    throw UsageError("--transfers is for -o csv; -o json always has the transfers");
+  if (!options.measured.empty()) return show_measured(options);
   if (options.list && !options.schedules.empty())
     throw UsageError("--list shows all schedules; leave out '" + one_line(options.schedules[0], 60) + "'");
   if (options.list) return exit_code({.unsaved = !print(families_text())});
@@ -243,8 +268,6 @@ int show_schedule(const ScheduleOptions& options) {
   if (one_only && options.schedules.size() > 1)
     throw UsageError("-o " + name_of(options.output) + " takes one schedule, not " +
                      std::to_string(options.schedules.size()));
-  if (options.transfers && options.output != ScheduleForm::csv)
-    throw UsageError("--transfers is for -o csv; -o json always has the transfers");
   const pipeline::Costs costs = parse_costs(options.costs);
   std::vector<ExaminedSchedule> all;
   for (const auto& name : options.schedules) all.push_back(examined(name, options, costs));
@@ -263,7 +286,8 @@ Command schedule_command() {
        .examples = {{"schedule 1f1b --stages 4 --microbatches 8", "the picture, bubbles, live activations"},
                     {"schedule gpipe 1f1b interleaved zb-h1 zbv --chunks 2", "a comparison"},
                     {"schedule mine.csv --costs f=4,b=5,w=3,send=0.5", "a schedule of your own: right, how fast?"},
-                    {"schedule zb-h1 -o svg > zb-h1.svg", ""}},
+                    {"schedule zb-h1 -o svg > zb-h1.svg", ""},
+                    {"schedule --measured latest", "the last run with --trace: as planned, as it ran"}},
        .exit_codes = {1}},
       add_flags, show_schedule);
 }

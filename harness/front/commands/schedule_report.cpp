@@ -55,10 +55,7 @@ std::string costs_text(const Costs& costs) {
 }
 
 std::string title(const ExaminedSchedule& examined) {
-  const Schedule& schedule = examined.schedule;
-  return one_line(schedule.name, 100) + ": " + count(schedule.world(), "rank") + " with " +
-         count(schedule.stages() / schedule.world(), "stage") + " each, " + std::to_string(schedule.microbatches) +
-         (schedule.microbatches == 1 ? " micro-batch" : " micro-batches") + "; " + costs_text(examined.costs);
+  return sizes_text(examined.schedule) + "; " + costs_text(examined.costs);
 }
 
 size_t actions_of(const Schedule& schedule, bool compute) {
@@ -165,6 +162,12 @@ ExaminedSchedule examine(Schedule schedule, const pipeline::Family* family, cons
     examined.formula = family->bubble(
         {ranks, examined.schedule.stages_per_pipeline() / ranks, examined.schedule.microbatches}, stage_costs);
   return examined;
+}
+
+std::string sizes_text(const Schedule& schedule) {
+  return one_line(schedule.name, 100) + ": " + count(schedule.world(), "rank") + " with " +
+         count(schedule.stages() / schedule.world(), "stage") + " each, " + std::to_string(schedule.microbatches) +
+         (schedule.microbatches == 1 ? " micro-batch" : " micro-batches");
 }
 
 std::string faults_text(const ExaminedSchedule& examined) {

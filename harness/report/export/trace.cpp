@@ -8,7 +8,6 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rows_per_rank = 1000;  // trace viewer rows reserved for a rank: its process and its GPUs
 constexpr int64_t first_collectives_row = 1'000'000'000;  // above the ids of threads
 constexpr int64_t flow_ids_per_rank = 1'000'000'000;      // offset that keeps ids of flow arrows distinct between ranks
 
@@ -60,32 +59,32 @@ std::string trace_stem(const std::string& case_id) {
   return stem.substr(0, 200);
 }
 
+void SpanRows::add(const std::string& category, const std::string& span, double from_us, double until_us, Json args) {
+  const auto free = std::ranges::find_if(ends_, [&](double end) { return end <= from_us; });
+  const int64_t row = first_row_ + (free - ends_.begin());
+  if (free == ends_.end()) {
+    events_.push_back(
+        {{"ph", "M"}, {"name", "thread_name"}, {"pid", process_id_}, {"tid", row}, {"args", {{"name", name_}}}});
+    ends_.push_back(until_us);
+  } else {
+    *free = until_us;
+  }
+  events_.push_back({{"ph", "X"},
+                     {"cat", category},
+                     {"name", span},
+                     {"pid", process_id_},
+                     {"tid", row},
+                     {"ts", from_us},
+                     {"dur", until_us - from_us},
+                     {"args", std::move(args)}});
+}
+
 void add_collectives(Json& trace, int64_t process_id, const std::vector<TracedCollective>& collectives) {
   const int64_t base = base_of(trace);
-  Json& events = trace["traceEvents"];
-  std::vector<int64_t> rows;  // end of each row's last collective
-  for (const TracedCollective& one : collectives) {
-    const auto free = std::ranges::find_if(rows, [&](int64_t end) { return end <= one.from_ns; });
-    const int64_t row = first_collectives_row + (free - rows.begin());
-    if (free == rows.end()) {
-      events.push_back({{"ph", "M"},
-                        {"name", "thread_name"},
-                        {"pid", process_id},
-                        {"tid", row},
-                        {"args", {{"name", "collectives in progress"}}}});
-      rows.push_back(one.until_ns);
-    } else {
-      *free = one.until_ns;
-    }
-    events.push_back({{"ph", "X"},
-                      {"cat", "collective"},
-                      {"name", one.op},
-                      {"pid", process_id},
-                      {"tid", row},
-                      {"ts", static_cast<double>(one.from_ns - base) * 1e-3},
-                      {"dur", static_cast<double>(one.until_ns - one.from_ns) * 1e-3},
-                      {"args", {{"axis", one.axis}, {"bytes", one.bytes}}}});
-  }
+  SpanRows rows(trace["traceEvents"], process_id, first_collectives_row, "collectives in progress");
+  for (const TracedCollective& one : collectives)
+    rows.add("collective", one.op, static_cast<double>(one.from_ns - base) * 1e-3,
+             static_cast<double>(one.until_ns - base) * 1e-3, {{"axis", one.axis}, {"bytes", one.bytes}});
 }
 
 Json merged_trace(const std::vector<Json>& ranks) {

@@ -41,6 +41,13 @@ TEST(DrawText, UsesOneLetterForABoxIfThePictureIsTooWide) {
             "one letter is one unit of time\n");
 }
 
+// The width shows 12 units of time in 24 columns. Boxes of 2 columns are too narrow for their text.
+TEST(DrawText, WithASpanDrawsOnItsScaleAndShortensNarrowBoxes) {
+  EXPECT_EQ(picture("1f1b", {2, 1, 2}, {.width = 31, .span = 12}),
+            "rank 0 FFFF    B0-   B1-\n"
+            "rank 1   FFB0- FFB1-\n");
+}
+
 TEST(DrawText, CutsAPictureThatIsStillTooWide) {
   const std::string text = picture("1f1b", {2, 1, 32}, {.width = 40});
   EXPECT_NE(text.find("goes on for 66 columns; -o svg draws all of it"), std::string::npos) << text;
@@ -63,6 +70,15 @@ TEST(DrawSvg, HasABoxForEachComputationAndEscapesTheTitle) {
   EXPECT_NE(svg.find("<title>2W4 (stage 2, micro-batch 4)</title>"), std::string::npos);
   EXPECT_EQ(count_of(svg, "<svg"), 1U);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(DrawSvg, DrawsTheScheduleAsItRanBeneathThePlanOnOneScale) {
+  const Schedule schedule = make_schedule(*find_family("1f1b"), {2, 1, 2});
+  const Simulation planned = simulate(schedule), ran = simulate(schedule, {.forward = 2});
+  const std::string svg = draw_svg(schedule, planned, "both", &ran);
+  EXPECT_EQ(count_of(svg, "<rect"), 1 + 2 * 2 * 2 * 2U);
+  for (const char* lane : {"plan 0", "plan 1", "ran 0", "ran 1"}) EXPECT_EQ(count_of(svg, lane), 1U) << lane;
+  EXPECT_NE(svg.find(">12</text>"), std::string::npos) << svg;  // the longer of 9 and 12 ends the time axis
 }
 
 }  // namespace

@@ -153,5 +153,24 @@ TEST(Simulation, StagesMayTakeDifferentTimes) {
   EXPECT_EQ(simulation.ranks[1].busy, 18);
 }
 
+// Stage 1 takes 5 for F, and 2 for B as stage 0 does. F0 runs from 0 to 1 and from 1 to 6, B0 from 6 to 8 and from 8 to
+// 10.
+TEST(Simulation, AStagesOwnTimesReplaceTheOthers) {
+  const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 1});
+  const Simulation simulation = simulate(schedule, {.stage_times = {{{1, Kind::forward}, 5}}});
+  EXPECT_EQ(simulation.makespan, 10);
+  EXPECT_EQ(simulation.ranks[1].busy, 7);
+}
+
+TEST(Simulation, HasTheTimesOfTransfersOnBothRanks) {
+  const Simulation simulation = simulated("1f1b", {2, 1, 1}, {.link = {.latency = 0.5}});
+  for (const auto& [rank, name] : {std::pair{0, "0SEND_F0"}, {1, "1RECV_F0"}}) {
+    const Timed& first = simulation.ranks[rank].transfers.at(0);
+    EXPECT_EQ(text_of(first.action), name);
+    EXPECT_EQ(first.start, 1);
+    EXPECT_EQ(first.end, 1.5);
+  }
+}
+
 }  // namespace
 }  // namespace dpbench::pipeline

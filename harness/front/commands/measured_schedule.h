@@ -1,0 +1,25 @@
+// Shows pipelines of a traced run (dpbench schedule --measured): bubbles and step by formula, simulated and by the
+// clock, and the schedule as it ran beneath the one planned.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/front/run/pipeline/rows.h"
+
+namespace dpbench {
+
+// A pipeline of the trace file `trace`; ranks: its ranks in the run.
+struct ShownPipeline {
+  std::string trace;
+  std::vector<int> ranks;
+  MeasuredPipeline measured;
+};
+
+// Returns the pipelines of a trace file, or of all traces of a run. Throws UsageError if there are none.
+std::vector<ShownPipeline> read_pipelines(const std::string& trace_or_run);
+
+std::string measured_svg(const ShownPipeline& shown);
+std::string measured_text(const ShownPipeline& shown, bool colour, size_t width);
+
+}  // namespace dpbench

@@ -1,0 +1,38 @@
+// Steps of a pipeline as they ran, beside the same schedule simulated with the times that its actions took.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "strategies/schedule/families/families.h"
+#include "strategies/schedule/simulate.h"
+
+namespace dpbench {
+
+// The actions of one step as they ran, by rank, in the order of their starts. A computation excludes the wait for its
+// input. A send lasts as long as its call. A receive lasts from its call until the computation that needs the tensor
+// has it.
+using RanStep = std::vector<std::vector<pipeline::Timed>>;
+
+std::vector<std::vector<pipeline::Action>> actions_in(const RanStep& step);
+
+// Returns the start of a step's first computation.
+double start_of(const RanStep& step);
+
+struct MeasuredPipeline {
+  pipeline::Schedule schedule = {};          // the actions in the order in which they ran
+  const pipeline::Family* family = nullptr;  // built-in schedule with the same computations; null if there is none
+  size_t steps = 0;                          // number of steps of this schedule
+  // Medians over these steps: of the computations of each stage, and of the transfers between two ranks for which the
+  // receiving rank waited. The times of one stage are their means over the stages.
+  pipeline::Costs costs = {};
+  pipeline::Simulation planned = {};  // the schedule simulated with these costs
+  pipeline::Simulation ran = {};      // the step of median length, from its first computation on
+};
+
+// Measures the steps whose actions are those of the first step. Throws UsageError if these are no schedule that
+// pipeline::verify() accepts; the message starts with `name`.
+MeasuredPipeline measure_pipeline(const std::vector<RanStep>& steps, const std::string& name);
+
+}  // namespace dpbench
