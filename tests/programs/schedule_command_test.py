@@ -130,7 +130,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("1f1b: 2 ranks with 1 stage each, 2 micro-batches; medians of 2 traced steps, in ms\n", text)
         self.assertRegex(text, r"STAGE +RANK +F +B\n +0 +0 +10\.000 +30\.000\n +1 +1 +20\.000 +40\.000\n")
         self.assertIn("transfers: rank 0 to 1 5.000, rank 1 to 0 6.000\n", text)
-        picture = r"rank 0 F0-+ +F1-+ +B0-+ +B1-+\nrank 1 +F0-+ B0-+ F1-+ B1-+\n"
+        picture = r"rank 0 F0-+ +F1-+ +B0-+ +B1-+\nrank 1 +F0-+ +B0-+ +F1-+ +B1-+\n"
         self.assertRegex(text, rf"planned, .*:\n{picture}as it ran, .*:\n{picture}")
         self.assertRegex(text, r"\n +0 +80\.000 +50\.000 +91\.000 +53\.2 % +94\.000 +54\.0 %\n")
         self.assertRegex(text, r"\n +1 +120\.000 +50\.000 +51\.000 +29\.8 % +54\.000 +31\.0 %\n")

@@ -173,6 +173,7 @@ void judge_learning(const Trial& trial, Rows& rows) {
     for (const auto& evidence : trial.ranks) {
       const auto& seen = evidence.steps[step];
       if (seen.ids.empty() || !seen.loss.defined()) continue;
+      if (seen.loss.numel() != 1) return rows.skipped("loss-falls", compared, "a loss is no single number");
       const auto rows_here = static_cast<double>(seen.ids[0].numel());
       sum += rows_here * seen.loss.item<double>();
       weight += rows_here;

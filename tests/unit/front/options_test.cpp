@@ -169,7 +169,7 @@ TEST(Options, SuggestsTheNearestCommand) {
 
 TEST(Options, RefusesAnUnknownValueAndShowsTheValidValues) {
   expect_contains(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
-  expect_contains(refusal({"-o", "xml"}), {"xml", "table, json, csv, markdown, none"});
+  expect_contains(refusal({"-o", "xml"}), {"xml", "table, json, jsonl, csv, markdown, none"});
   expect_contains(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
 }
 

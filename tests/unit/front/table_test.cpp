@@ -305,7 +305,7 @@ TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
     EXPECT_TRUE(line.ends_with(end)) << line;
   };
   ends_with(lines[0], ",commit,start_time,model_parameters,model_bytes,param.bucket_mb,param.graph");
-  ends_with(lines[0].substr(0, lines[0].find(",commit")), ",temporary_bytes,threads,runtime,p99_ns,warnings");
+  ends_with(lines[0].substr(0, lines[0].find(",commit")), ",collective_bytes_per_step,threads,runtime,p99_ns,warnings");
   ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,1000,4000,,");
   ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,,,1,on");
   all.tool = {{"commit", "0000000"}};
@@ -354,7 +354,7 @@ TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
   EXPECT_EQ(words(split(report_table(all, true, view), '\n')[2]),
             (std::vector<std::string>{"3.0", "(1.50)", "0.0", "4.0", "(0.80)", "5.0", "6", "(1.50)", "1.0", "(0.50)",
                                       "3", "(1.50)", "2"}));
-  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3000000000,2000000000");
+  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3e+09,2e+09");
 }
 
 TEST(View, SortsByAColumnWithMissingFiguresLast) {
