@@ -104,6 +104,8 @@ class Case:
             self.id += "/fast"
         # label() extends the series' name if several series share it. A projection is drawn as its measured series.
         self.series = self.drawn_as = self.strategy
+        self.outdated = False  # True: newest() chose this case although a newer run has the case without a figure
+        self.absences = ""  # caption sentences on the cases of its group that are not drawn or outdated
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
@@ -214,12 +216,15 @@ def label(cases):
 
 def newest(runs):
     """Returns each case on each machine once: its newest successful measurement, or its oldest record if there is
-    none."""
+    none. Marks a measurement as outdated if a newer run has the case without a figure."""
     found = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
-            if case.measured or (run.fingerprint, case.id) not in found:
+            older = found.get((run.fingerprint, case.id))
+            if case.measured or not older:
                 found[run.fingerprint, case.id] = case
+            elif not run.only_checks:
+                older.outdated = older.measured
     return list(found.values())
 
 

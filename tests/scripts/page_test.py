@@ -102,6 +102,22 @@ class Data(unittest.TestCase):
         chosen = data.newest([data.Run(report) for report in (broken, new, old)])
         self.assertEqual({case.run.id for case in chosen}, {"20261102T000000Z-b"})
         self.assertEqual(len(chosen), len(new["cases"]))
+        self.assertTrue(all(case.outdated for case in chosen))
+        checked = broken | {"id": ""}  # `dpbench check` measures nothing, so it leaves no figure outdated
+        self.assertFalse(any(case.outdated for case in data.newest([data.Run(new), data.Run(old), data.Run(checked)])))
+
+    def test_a_caption_names_disturbed_cases_and_figures_of_older_runs(self):
+        old, new = sample_runs.usual(), sample_runs.usual()
+        old["id"], new["id"] = "20261101T000000Z-a", "20261102T000000Z-b"
+        old["cases"] = old["cases"][:1] + old["cases"][6:]  # without dp and one case of dp-upstream
+        for case in new["cases"][1:7]:
+            case |= {"status": "disturbed", "stats": {"step_time_ns": None}}
+        cases = data.newest([data.Run(old), data.Run(new)])
+        data.label(cases)
+        words.note_absences(cases)
+        self.assertEqual({case.absences for case in cases}, {
+            " 5 disturbed, not drawn: dp × 1, dp × 2, dp × 4 and 2 more."
+            " From an older run, as the newest has no figure: dp-upstream × 4."})
 
     def test_series_names_have_backend_and_parameters_only_if_they_differ(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
