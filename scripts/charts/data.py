@@ -50,6 +50,14 @@ class Run:
         return self.report.get("disturbance") or ""
 
     @property
+    def cores(self):
+        """Returns the number of cores that the run's ranks shared, over all hosts; 0 if unknown."""
+        env = self.report["env"]
+        cores = of(env, "cpu", "usable") or 0
+        limit = of(env, "limits", "cpus")
+        return (min(cores, max(1, int(limit))) if limit else cores) * max(1, len(env.get("hosts") or []))
+
+    @property
     def machine(self):
         names = [gpu.get("name") or "GPU" for gpu in of(self.report, "env", "gpus") or []]
         gpus = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
@@ -136,6 +144,24 @@ class Case:
             return None
         ends = [value] + [self.derived[key] for key in ("speedup_low", "speedup_high") if self.derived.get(key)]
         return Interval(value, min(ends), max(ends))
+
+    @property
+    def efficiency(self):
+        """Returns the efficiency, with its interval if it has one. None if replicas shared cores, because ideal scaling
+        is then undefined."""
+        value = self.derived.get("efficiency")
+        if not value or ceiling(self, self.world) < self.world:
+            return None
+        low, high = (self.derived.get(key) or value for key in ("efficiency_low", "efficiency_high"))
+        return Interval(value, low, high)
+
+    @property
+    def busy(self):
+        """True if other programs, or the host of a virtual machine, took a quarter of a core or more, or 5 % of the cores of
+        a large machine, during a launch (harness/report/figures/disturbance.h)."""
+        loads = [launch.get("others") or {} for launch in self.raw.get("launches") or []]
+        most = max((load.get(by) or 0 for load in loads for by in ("programs", "host")), default=0)
+        return most >= max(0.25, 0.05 * self.run.cores)
 
     @property
     def other_mathematics(self):
@@ -246,10 +272,7 @@ def by_series(cases):
 def ceiling(case, world):
     """Returns the largest possible speed-up in a world: the world, but on the CPU at most the number of replicas that
     have cores of their own."""
-    env = case.run.report["env"]
-    cores = of(env, "cpu", "usable")
-    if cores:
-        cores = min(cores, of(env, "limits", "cpus") or cores) * max(1, len(env.get("hosts") or []))
+    cores = case.run.cores
     return min(world, cores / case.raw.get("threads", 1)) if case.device == "cpu" and cores else world
 
 
