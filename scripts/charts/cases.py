@@ -16,12 +16,13 @@ ROW, FRAME = 0.25, 0.95  # inches: height of a row, and of a chart without rows
 
 
 def rows_of(group, has):
-    """Returns the cases to show (at most MOST_ROWS, baseline first) and a caption sentence on omitted cases, empty if
-    all are shown."""
+    """Returns the cases to show (at most MOST_ROWS, baseline first) and caption sentences on omitted and outdated
+    cases, empty if all are shown."""
     names = list(dict.fromkeys(case.series for case in group))
     able = sorted(filter(has, group), key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
     kept = able[:MOST_ROWS]
-    return kept, f" The first {len(kept)} of {len(able)} cases; the table has all." if len(kept) < len(able) else ""
+    note = f" The first {len(kept)} of {len(able)} cases; the table has all." if len(kept) < len(able) else ""
+    return kept, note + group[0].absences
 
 
 def row_axes(chart, rows, above=0.0):

@@ -50,6 +50,14 @@ class Run:
         return self.report.get("disturbance") or ""
 
     @property
+    def cores(self):
+        """Returns the number of cores that the run's ranks shared, over all hosts; 0 if unknown."""
+        env = self.report["env"]
+        cores = of(env, "cpu", "usable") or 0
+        limit = of(env, "limits", "cpus")
+        return (min(cores, max(1, int(limit))) if limit else cores) * max(1, len(env.get("hosts") or []))
+
+    @property
     def machine(self):
         names = [gpu.get("name") or "GPU" for gpu in of(self.report, "env", "gpus") or []]
         gpus = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
@@ -104,6 +112,8 @@ class Case:
             self.id += "/fast"
         # label() extends the series' name if several series share it. A projection is drawn as its measured series.
         self.series = self.drawn_as = self.strategy
+        self.outdated = False  # True: newest() chose this case although a newer run has the case without a figure
+        self.absences = ""  # caption sentences on the cases of its group that are not drawn or outdated
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
@@ -134,6 +144,24 @@ class Case:
             return None
         ends = [value] + [self.derived[key] for key in ("speedup_low", "speedup_high") if self.derived.get(key)]
         return Interval(value, min(ends), max(ends))
+
+    @property
+    def efficiency(self):
+        """Returns the efficiency, with its interval if it has one. None if replicas shared cores, because ideal scaling
+        is then undefined."""
+        value = self.derived.get("efficiency")
+        if not value or ceiling(self, self.world) < self.world:
+            return None
+        low, high = (self.derived.get(key) or value for key in ("efficiency_low", "efficiency_high"))
+        return Interval(value, low, high)
+
+    @property
+    def busy(self):
+        """True if other programs, or the host of a virtual machine, took a quarter of a core or more, or 5 % of the cores of
+        a large machine, during a launch (harness/report/figures/disturbance.h)."""
+        loads = [launch.get("others") or {} for launch in self.raw.get("launches") or []]
+        most = max((load.get(by) or 0 for load in loads for by in ("programs", "host")), default=0)
+        return most >= max(0.25, 0.05 * self.run.cores)
 
     @property
     def other_mathematics(self):
@@ -214,12 +242,15 @@ def label(cases):
 
 def newest(runs):
     """Returns each case on each machine once: its newest successful measurement, or its oldest record if there is
-    none."""
+    none. Marks a measurement as outdated if a newer run has the case without a figure."""
     found = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
-            if case.measured or (run.fingerprint, case.id) not in found:
+            older = found.get((run.fingerprint, case.id))
+            if case.measured or not older:
                 found[run.fingerprint, case.id] = case
+            elif not run.only_checks:
+                older.outdated = older.measured
     return list(found.values())
 
 
@@ -241,10 +272,7 @@ def by_series(cases):
 def ceiling(case, world):
     """Returns the largest possible speed-up in a world: the world, but on the CPU at most the number of replicas that
     have cores of their own."""
-    env = case.run.report["env"]
-    cores = of(env, "cpu", "usable")
-    if cores:
-        cores = min(cores, of(env, "limits", "cpus") or cores) * max(1, len(env.get("hosts") or []))
+    cores = case.run.cores
     return min(world, cores / case.raw.get("threads", 1)) if case.device == "cpu" and cores else world
 
 

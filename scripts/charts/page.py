@@ -148,9 +148,11 @@ def how(runs):
                 ("±95 %", "its confidence interval: over launches if there are three or more, else over samples"),
                 ("speed-up", "samples per second relative to the single device, measured in pairs of neighbouring blocks; strong scaling: at the same global batch, weak: at the same "
                              "samples per device"),
-                ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in exposed communication"),
+                ("efficiency", "speed-up / world; none for replicas that share cores; !: above 100 % by more than its interval"),
+                ("comm.", "the share of a step spent in exposed communication"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("means", "what a step does with the gradient; speeds compare only for equal mathematics"),
+                ("! busy", "other programs used a quarter of a core or more (5 % of the cores of a large machine) while the case ran"),
                 ("disturbed", "other programs took the cores that the replicas needed: the case gets no speed"),
                 ("unproven", "no gradient could be judged: the case gets no speed"),
                 ("wrong", "a check failed: the case gets no speed"))

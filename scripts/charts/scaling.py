@@ -61,14 +61,14 @@ def ideal_line(chart, axes, case, worlds, values):
 
 def fastest(group):
     """Returns the cases of the baseline and the fastest series (at most MOST_SERIES series, compared at their largest
-    world), and caption sentences on omitted series and projected cases."""
+    world), and caption sentences on omitted series and cases, outdated and projected ones."""
     series = by_series(group)
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
     kept = set(best[:MOST_SERIES])
     note = " Hollow and dashed: a projection, not measured; its bars show the fit's uncertainty only." if any(case.projected for case in group) else ""
     note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
-    return [case for case in group if case.series in kept], note
+    return [case for case in group if case.series in kept], note + (group[0].absences if group else "")
 
 
 def scaled(cases):

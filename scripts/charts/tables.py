@@ -31,10 +31,24 @@ def half_width(case):
     return (span.high - span.low) / 2 / span.middle
 
 
-def half_text(case):
-    """Returns half the width of the speed-up's interval, e.g. "±0.04"; "" without an interval."""
-    span = case.speedup
-    return f"±{(span.high - span.low) / 2:.2f}" if span.high > span.low else ""
+def with_half(span, digits):
+    """Returns the middle of an interval with half its width, e.g. "1.62±0.04"; without the half of an empty interval."""
+    half = f"±{(span.high - span.low) / 2:.{digits}f}" if span.high > span.low else ""
+    return f"{span.middle:.{digits}f}{half}"
+
+
+def efficiency_cell(case):
+    """Returns the cell of the efficiency, marked by "!" if it is above 100 % by more than its interval."""
+    span = case.efficiency if case.measured else None
+    if not span:
+        return NONE
+    above = not case.is_baseline and (case.derived.get("efficiency_low") or 0) > 1
+    return cell(span.middle, with_half(span.scaled(100), 0) + (" % !" if above else " %"))
+
+
+def status_cell(case):
+    busy = el("span", " ! busy", class_="disturbed", title="other programs or the host used cores meanwhile") if case.busy else None
+    return el("td", "projection" if case.projected else case.status, busy, class_=case.status, title=case.reason or None)
 
 
 def checks_cell(case):
@@ -55,11 +69,11 @@ def row(case, several):
     setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype} {case.runtime}"
     cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None),
              el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
-             el("td", "projection" if case.projected else case.status, class_=case.status, title=case.reason or None),
+             status_cell(case),
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
              cell(half_width(case) if measured else None, percent(half_width(case), 1) if measured else ""),
              figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
-             figure(case, "speedup", lambda value: f"{value:.2f}{half_text(case)}x"), figure(case, "efficiency", percent),
+             figure(case, "speedup", lambda _: with_half(case.speedup, 2) + "x"), efficiency_cell(case),
              figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
              cell(samples["n"] if samples else None, f"{samples['n']} / {samples['launches']}" if samples else ""),
@@ -79,13 +93,18 @@ def cases(runs):
     columns = COLUMNS + (("run",) if several else ())
     head = [el("th", el("button", column, type="button"), scope="col", class_="" if place in (0, 1, 2, 4, 14, 15) else "number")
             for place, column in enumerate(columns)]
+    alike = [case for case in everything if not case.other_mathematics]
+    bodies = [el("tbody", [row(case, several) for case in alike])] if alike else []
+    if apart := [case for case in everything if case.other_mathematics]:
+        title = "Other mathematics than the baseline's: speeds do not compare"
+        bodies += [el("tbody", el("tr", el("th", title, scope="rowgroup", colspan=len(columns))), class_="heading"),
+                   el("tbody", [row(case, several) for case in apart])]
     present = [status for status in STATUSES if any(case.status == status for case in everything)]
     choices = [el("label", el("input", type="checkbox", checked=True, value=status), " ", status) for status in present]
     return join(el("div", el("label", "Filter ", el("input", type="search", id="filter", placeholder="ddp weak", autocomplete="off")),
                    el("fieldset", el("legend", "status"), choices, class_="choices"),
                    el("output", count(len(everything), "case"), id="shown", for_="filter", aria_live="polite"), class_="controls"),
-                scrolling("Cases", el("table", el("thead", el("tr", head)), el("tbody", [row(case, several) for case in everything]),
-                                      id="cases-table", class_="sortable")))
+                scrolling("Cases", el("table", el("thead", el("tr", head)), bodies, id="cases-table", class_="sortable")))
 
 
 MOST_PROBLEMS = 50

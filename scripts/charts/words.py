@@ -1,5 +1,5 @@
 """Formats numbers with their units, and builds the captions of charts."""
-from data import count
+from data import count, groups
 
 SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
@@ -50,6 +50,26 @@ def listed(names):
 def short(text, limit=30):
     text = " ".join(str(text).split())
     return text if len(text) <= limit else text[:limit - 1] + "…"
+
+
+MOST_NAMES = 3
+
+
+def named(cases):
+    """Returns e.g. "ddp × 2 and dp × 4", or "ddp × 2, ddp × 4, dp × 2 and 5 more"."""
+    names = [f"{short(case.series, 26)} × {case.world}" for case in cases]
+    return listed(names if len(names) <= MOST_NAMES else names[:MOST_NAMES] + [f"{len(names) - MOST_NAMES} more"])
+
+
+def note_absences(cases):
+    """Gives each case the caption sentences on its group's cases that are not drawn or outdated."""
+    for group in groups(cases):
+        disturbed = [case for case in group if case.status == "disturbed"]
+        outdated = [case for case in group if case.outdated]
+        text = f" {len(disturbed)} disturbed, not drawn: {named(disturbed)}." if disturbed else ""
+        text += f" From an older run, as the newest has no figure: {named(outdated)}." if outdated else ""
+        for case in group:
+            case.absences = text
 
 
 def size(number):

@@ -17,6 +17,7 @@ import svg
 import training
 import tuning
 import verdict
+import words
 
 
 MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to open
@@ -31,6 +32,7 @@ def charts_of(runs, asked, most=None, planned=None):
         data.label(run.cases)
     kept = set(settings(chosen)[:most])
     chosen = [case for case in chosen if case.group in kept]
+    words.note_absences(chosen)
     known = [case for case in chosen if case.measured]  # includes projected cases
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known), scaling.efficiency(known), scaling.side_by_side(measured),

@@ -44,11 +44,11 @@ class Endings(unittest.TestCase):
         self.addCleanup(lambda: process.poll() is None and process.kill())
         return process
 
-    def start_long(self, backend, ranks=2):
+    def start_long(self, backend, ranks=2, variables=()):
         """Starts a run that times steps for up to half a minute. Returns its process once steps have begun."""
         of_dp = backend == "none"
         process = self.start("--strategy", "dp" if of_dp else "ddp", "--cpus", str(ranks), *(() if of_dp else ("--backend", backend)), "--launches",
-                             "1", "--samples", "10", "--steps", "100000", "--max-time", "30")
+                             "1", "--samples", "10", "--steps", "100000", "--max-time", "30", variables=variables)
         ready = lambda: len(leftovers.ranks_of(self.mark)) >= (1 if of_dp else ranks) and self.steps_have_begun()
         self.assertTrue(leftovers.wait_until(ready, SLACK), "the ranks never began")
         return process
@@ -130,6 +130,16 @@ class Endings(unittest.TestCase):
                 process = self.start_long(backend)
                 variables = [leftovers.variables_of(pid) for pid in leftovers.ranks_of(self.mark)]
                 self.assertEqual([[one.get(name) for name in names] for one in variables], [["lo", "lo"]] * len(variables))
+                process.terminate()
+                process.communicate(timeout=SLACK)
+
+    def test_idle_openmp_threads_of_ranks_sleep_soon_unless_the_user_says_how_they_wait(self):
+        names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+        for given, expected in (({}, ["10000", None]), ({"GOMP_SPINCOUNT": "7"}, ["7", None]), ({"OMP_WAIT_POLICY": "passive"}, [None, "passive"])):
+            with self.subTest(given=given):
+                process = self.start_long("shm", variables=given)
+                variables = [leftovers.variables_of(pid) for pid in leftovers.ranks_of(self.mark)]
+                self.assertEqual([[one.get(name) for name in names] for one in variables], [expected] * len(variables))
                 process.terminate()
                 process.communicate(timeout=SLACK)
 

@@ -107,13 +107,13 @@ class PluginExample(unittest.TestCase):
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
-    def test_on_a_plugins_workload_only_dp_upstream_on_the_fast_runtime_gets_torchs_engine_notice(self):
-        result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream", "--workload", "own-curve", "--cpus", "1", "--quick",
+    def test_strategies_that_call_torchs_engine_on_the_fast_runtime_are_told_so(self):
+        result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream,own-engine", "--workload", "own-curve", "--cpus", "1", "--quick",
                      "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
         self.assertEqual(result.returncode, 0, result.stderr)
         told = {(case["strategy"], case["runtime"]) for case in json.loads(result.stdout)["cases"]
                 if any("torch's engine" in text for text in case["notices"])}
-        self.assertEqual(told, {("dp-upstream", "fast")})
+        self.assertEqual(told, {("dp-upstream", "fast"), ("own-engine", "fast")})
 
     def talk(self, *more):
         return run(self.program, "check", "--plugin", self.parts, "--strategy", "own-talk", "--workload", "random-linear", "--cpus", "2",

@@ -28,7 +28,7 @@ REPORTS = {"usual": [sample_runs.proven(sample_runs.usual())], "troubled": [samp
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
            "duel": [sample_runs.duel()], "comparison": [sample_runs.comparison()], "tuned": [sample_runs.tuned()], "wide": [sample_runs.scaled((1, 8, 64))],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 7, "troubled": 6, "hostile": 16, "one": 4, "many": 14, "settings": 84, "everything": 13,
+CHARTS = {"usual": 7, "troubled": 10, "hostile": 16, "one": 4, "many": 14, "settings": 84, "everything": 13,
           "duel": 1, "comparison": 2, "training": 9, "tuned": 21, "wide": 6, "empty": 0}
 OPENS_WITHIN_S = 2
 
@@ -129,7 +129,7 @@ COLOURS = r"""[...document.querySelectorAll("figure .tip")].flatMap((mark) => {
   return role ? [[strategy, role[1]]] : [];
 })"""
 
-COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
+COLUMN = """(column) => [...document.querySelectorAll("#cases-table tr[data-status]")].filter((row) => !row.hidden)
   .map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent)"""
 
 
@@ -225,8 +225,9 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        self.assertEqual(rising[-4:], [""] * 4)  # cases without a value come last in both directions
-        self.assertEqual(falling[-4:], [""] * 4)
+        # Cases without a value come last in both directions; the case of other mathematics stays below its heading.
+        self.assertEqual([place for place, value in enumerate(rising) if value == ""], [2, 3, 4, 5, 6])
+        self.assertEqual([place for place, value in enumerate(falling) if value == ""], [2, 3, 4, 5, 6])
         with self.open("many") as page:
             page.click(f"{head} button")
             rising = [float(value) for value in page.run(f"({COLUMN})(5)")]
@@ -239,10 +240,22 @@ class Charts(unittest.TestCase):
             page.click("#filter")
             page.type("ddp cpu:2")
             self.assertEqual(page.run(f"({COLUMN})(0)"), ["ddp"])
-            self.assertEqual(page.run("document.querySelector('#shown').textContent"), "1 of 6 cases")
+            self.assertEqual(page.run("document.querySelector('#shown').textContent"), "1 of 8 cases")
             page.run("document.querySelector('#filter').value = ''; document.querySelector('#filter').dispatchEvent(new Event('input'))")
             page.click(".choices input[value=ok]")
-            self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["failed", "interrupted", "skipped", "wrong"])
+            self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["disturbed", "failed", "interrupted", "skipped", "wrong"])
+            self.assertEqual(page.run("document.querySelector('#cases-table .heading').checkVisibility()"), False)
+
+    def test_captions_name_disturbed_cases_and_the_header_says_who_disturbed_them(self):
+        with self.open("troubled") as page:
+            self.assertIn("other programs took 0.6 of 2 cores", page.run("document.querySelector('header .amber').innerText"))
+            captions = page.run("[...document.querySelectorAll('figcaption')].map((node) => node.textContent)")
+            self.assertEqual(sum("1 disturbed, not drawn: dp × 1." in caption for caption in captions), 6)
+
+    def test_the_charts_of_replicas_that_share_cores_draw_the_ceiling_of_the_cores(self):
+        with self.open("usual") as page:
+            drawn = page.run("[...document.querySelectorAll('figure svg')].map((svg) => svg.textContent)")
+            self.assertEqual(["ceiling of the cores" in text for text in drawn], [True] * 2 + [False] * 5)
 
     def test_clicking_a_failed_check_in_the_matrix_shows_or_hides_its_evidence(self):
         with self.open("everything") as page:

@@ -102,6 +102,22 @@ class Data(unittest.TestCase):
         chosen = data.newest([data.Run(report) for report in (broken, new, old)])
         self.assertEqual({case.run.id for case in chosen}, {"20261102T000000Z-b"})
         self.assertEqual(len(chosen), len(new["cases"]))
+        self.assertTrue(all(case.outdated for case in chosen))
+        checked = broken | {"id": ""}  # `dpbench check` measures nothing, so it leaves no figure outdated
+        self.assertFalse(any(case.outdated for case in data.newest([data.Run(new), data.Run(old), data.Run(checked)])))
+
+    def test_a_caption_names_disturbed_cases_and_figures_of_older_runs(self):
+        old, new = sample_runs.usual(), sample_runs.usual()
+        old["id"], new["id"] = "20261101T000000Z-a", "20261102T000000Z-b"
+        old["cases"] = old["cases"][:1] + old["cases"][6:]  # without dp and one case of dp-upstream
+        for case in new["cases"][1:7]:
+            case |= {"status": "disturbed", "stats": {"step_time_ns": None}}
+        cases = data.newest([data.Run(old), data.Run(new)])
+        data.label(cases)
+        words.note_absences(cases)
+        self.assertEqual({case.absences for case in cases}, {
+            " 5 disturbed, not drawn: dp × 1, dp × 2, dp × 4 and 2 more."
+            " From an older run, as the newest has no figure: dp-upstream × 4."})
 
     def test_series_names_have_backend_and_parameters_only_if_they_differ(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
@@ -249,7 +265,37 @@ class Page(unittest.TestCase):
         for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
             self.assertIn(said, texts)
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
-        self.assertEqual(tiles, [("ok", "2"), ("wrong", "1"), ("failed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
+        self.assertEqual(tiles, [("ok", "3"), ("wrong", "1"), ("failed", "1"), ("disturbed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
+
+    def test_the_disturbance_heads_the_page_and_busy_cases_are_marked(self):
+        made = page_of(sample_runs.troubled())
+        head = '<p class="amber">1 of 8 cases disturbed: their replicas did not have their cores; other programs took 0.6 of 2 cores'
+        self.assertIn(head, made[:made.index("<main")])
+        self.assertIn("1 case disturbed by other programs", made)
+        self.assertEqual([row for row in re.findall("<tr data-status.*?</tr>", made) if "! busy" in row],
+                         re.findall('<tr data-status="ok"><th scope="row" title="ddp/.*?</tr>', made))
+        self.assertNotIn('class="amber"', page_of(sample_runs.usual()))
+        self.assertNotIn(" ! busy", page_of(sample_runs.usual()))
+
+    def test_cases_of_other_mathematics_stand_apart_in_the_table(self):
+        made = page_of(sample_runs.troubled())
+        table = made[made.index("<tbody", made.index('id="cases-table"')):]
+        alike, heading, apart = re.findall("<tbody.*?</tbody>", table[:table.index("</table>")])
+        self.assertIn("Other mathematics", heading)
+        self.assertEqual([body.count("data-status") for body in (alike, apart)], [7, 1])
+        self.assertIn("local steps", apart)
+        self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
+
+    def test_the_efficiency_has_its_interval_and_a_mark_above_ideal_and_replicas_that_share_cores_have_none(self):
+        def efficiency(world, **derived):
+            made = sample_runs.case("ddp", world=world, threads=1)
+            made["derived"] |= derived
+            (row,) = re.findall('<tr data-status.*?</tr>', page_of(sample_runs.report([made])))  # on 2 cores
+            return re.findall(">([^<]*)</td>", row)[8]
+        self.assertEqual(efficiency(2, efficiency=0.83, efficiency_low=0.8, efficiency_high=0.86), "83±3 %")
+        self.assertEqual(efficiency(2, efficiency=1.35, efficiency_low=1.25, efficiency_high=1.45), "135±10 % !")
+        self.assertEqual(efficiency(2, efficiency=0.83), "83 %")
+        self.assertEqual(efficiency(3, efficiency=0.6, efficiency_low=0.5, efficiency_high=0.7), "-")
 
     def test_the_page_names_each_device_and_status_of_the_report_schema(self):
         schema = json.loads((ROOT / "results/schema/run-1.schema.json").read_text(encoding="utf-8"))

@@ -80,14 +80,21 @@ def proven(made):
 
 
 def troubled():
-    """Returns a run with every case status, outliers, notices and a failed check."""
-    odd = case("ddp", world=2)
+    """Returns a run with every case status but unproven, outliers, notices, a failed check, other programs beside a
+    case, and a case of other mathematics."""
+    odd = case("ddp", world=2, means="batch mean")
+    for launch in odd["launches"]:
+        launch["others"] = {"programs": 0.6, "host": 0.0}
     odd["launches"][1]["ranks"][0]["samples_ns"][1] *= 4
     odd["notices"] = ["1 of 15 samples are outliers, up to 300 % above the median: other work was running"]
-    return report([case("cpu"), odd, case("dp", world=2, status="wrong", checks=[FAILED, check("output-shape")]),
+    made = report([case("cpu", means="batch mean"), odd, case("dp", world=2, status="wrong", checks=[FAILED, check("output-shape")]),
                    case("ddp", world=4, status="failed", reason="rank 2 was killed by signal 9 (SIGKILL) at step 17 " + "of a long tale " * 20),
                    case("gpu", device="cuda", status="skipped", reason="no GPU here"),
+                   case("dp", world=1, status="disturbed", reason="14 of 15 blocks lacked their cores"),
+                   case("local-sgd", world=2, means="local steps"),
                    case("ddp", world=3, status="interrupted", reason="Ctrl-C")], status="interrupted")
+    return made | {"disturbance": "1 of 8 cases disturbed: their replicas did not have their cores; "
+                                  "other programs took 0.6 of 2 cores in 1 of 3 cases"}
 
 
 def hostile():

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "harness/report/figures/derived.h"
 #include "harness/report/figures/disturbance.h"
@@ -17,7 +18,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t notes_width = 100;
+constexpr size_t notes_width = 100;  // on a terminal
 constexpr const char* descending = ":desc";
 
 std::string number(const char* form, std::optional<double> value) {
@@ -78,16 +79,26 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
   return text;
 }
 
-// Returns the efficiency cell: "-" if the replicas have more threads than there are cores, because ideal scaling is
-// then undefined.
+using Share = std::optional<double> Derived::*;
+
+// Returns the efficiency or an end of its interval; nullopt if the replicas have more threads than there are cores,
+// because ideal scaling is then undefined.
+std::optional<double> scaling_share(const Report& report, const CaseRecord& record, Share share) {
+  return crowded(record.spec, cores_of(report)) ? std::nullopt : record.derived.*share;
+}
+
 std::string efficiency_cell(const Report& report, const CaseRecord& record) {
-  const Derived& d = record.derived;
-  if (crowded(record.spec, cores_of(report))) return "-";
-  return with_interval(0, above_ideal(record) ? " % !" : " %", percent(d.efficiency), percent(d.efficiency_low),
-                       percent(d.efficiency_high));
+  const auto value = [&](Share share) { return percent(scaling_share(report, record, share)); };
+  return with_interval(0, above_ideal(record) ? " % !" : " %", value(&Derived::efficiency),
+                       value(&Derived::efficiency_low), value(&Derived::efficiency_high));
 }
 
 std::string exact(std::optional<double> value) { return value ? number("%.9g", value) : ""; }
+
+template <Share share>
+std::string exact_share(const Report& report, const CaseRecord& record) {
+  return exact(scaling_share(report, record, share));
+}
 
 std::optional<double> half_width(const CaseRecord& r) {
   const auto& s = r.step_time_ns;
@@ -197,7 +208,7 @@ const std::vector<Column>& all_columns() {
       {"speedup", "", "SPEEDUP", true,
        [](Rp, Rc r) { return with_interval(2, "x", r.derived.speedup, r.derived.speedup_low, r.derived.speedup_high); },
        [](Rp, Rc r) { return exact(r.derived.speedup); }},
-      {"efficiency", "effic", "EFFIC", true, efficiency_cell, [](Rp, Rc r) { return exact(r.derived.efficiency); }},
+      {"efficiency", "effic", "EFFIC", true, efficiency_cell, exact_share<&Derived::efficiency>},
       {"comm_fraction", "comm", "COMM", true,
        [](Rp, Rc r) { return number("%.0f %%", percent(r.derived.comm_fraction)); },
        [](Rp, Rc r) { return exact(r.derived.comm_fraction); }},
@@ -234,6 +245,21 @@ const std::vector<Column>& all_columns() {
       bytes_column<memory_part<&MemoryParts::buffers>, formula_part<&MemoryFormula::buffers>>("buffer_bytes", "buffers",
                                                                                               "BUFFERS MiB"),
       bytes_column<memory_part<&MemoryParts::temporary>>("temporary_bytes", "temporary", "TEMPORARY MiB"),
+      same(
+          "threads", "THREADS", [](Rp, Rc r) { return std::to_string(r.spec.threads); }, true),
+      same("runtime", "RUNTIME", [](Rp, Rc r) { return name_of(r.spec.runtime); }),
+      {"p99_ns", "p99", "P99 ms", true, [](Rp, Rc r) { return milliseconds(p99_ns(r)); },
+       [](Rp, Rc r) { return exact(p99_ns(r)); }},
+      same("warnings", "WARNINGS", [](Rp, Rc r) { return one_line(join(r.warnings, " · "), 1000); }),
+      same("commit", "COMMIT", [](Rp report, Rc) { return one_line(run_commit(report.tool), 60); }),
+      same("start_time", "START", [](Rp report, Rc) { return start_time(report.id); }),
+      same(
+          "model_parameters", "MODEL PARAMETERS", [](Rp, Rc r) { return model_size(r, &RankRecord::model_parameters); },
+          true),
+      same(
+          "model_bytes", "MODEL bytes", [](Rp, Rc r) { return model_size(r, &RankRecord::model_bytes); }, true),
+      same("efficiency_low", "EFFIC LOW", exact_share<&Derived::efficiency_low>, true),
+      same("efficiency_high", "EFFIC HIGH", exact_share<&Derived::efficiency_high>, true),
       bytes_column<memory_part<&MemoryParts::total>, formula_part<&MemoryFormula::total>>("tensor_bytes", "tensors",
                                                                                           "TENSORS MiB"),
       bytes_column<formula_part<&MemoryFormula::total>>("formula_tensor_bytes", "formula", "FORMULA MiB"),
@@ -253,21 +279,10 @@ const std::vector<Column>& all_columns() {
        },
        [](Rp, Rc r) { return exact(r.derived.collectives_per_step); }},
       bytes_column<collective_bytes, formula_collective_bytes>("collective_bytes_per_step", "volume", "VOLUME MiB"),
-      same(
-          "threads", "THREADS", [](Rp, Rc r) { return std::to_string(r.spec.threads); }, true),
-      same("runtime", "RUNTIME", [](Rp, Rc r) { return name_of(r.spec.runtime); }),
-      {"p99_ns", "p99", "P99 ms", true, [](Rp, Rc r) { return milliseconds(p99_ns(r)); },
-       [](Rp, Rc r) { return exact(p99_ns(r)); }},
-      same("warnings", "WARNINGS", [](Rp, Rc r) { return one_line(join(r.warnings, " · "), 1000); }),
-      same("commit", "COMMIT", [](Rp report, Rc) { return one_line(run_commit(report.tool), 60); }),
-      same("start_time", "START", [](Rp report, Rc) { return start_time(report.id); }),
-      same(
-          "model_parameters", "MODEL PARAMETERS", [](Rp, Rc r) { return model_size(r, &RankRecord::model_parameters); },
-          true),
-      same(
-          "model_bytes", "MODEL bytes", [](Rp, Rc r) { return model_size(r, &RankRecord::model_bytes); }, true),
       same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
-      same("notes", "NOTES", [](Rp report, Rc r) { return one_line(notes(report, r), notes_width); })};
+      same("notes", "NOTES", [](Rp report, Rc r) {
+        return one_line(notes(report, r), output_columns(20, 0) > 0 ? notes_width : std::string::npos);
+      })};
   return all;
 }
 

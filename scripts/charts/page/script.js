@@ -21,8 +21,7 @@
   };
   const words = new Intl.Collator("en", {numeric: true});
   const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : words.compare(a, b);
-  const sort = (table, column, ascending) => {
-    const body = table.tBodies[0];
+  const sort = (body, column, ascending) => {
     const keyed = [...body.rows].map((row, place) => ({row, place, key: key_of(row.cells[column])}));
     keyed.sort((a, b) => {
       if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
@@ -36,7 +35,7 @@
       const ascending = head.getAttribute("aria-sort") !== "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      sort(table, column, ascending);
+      all("tbody:not(.heading)", table).forEach((body) => sort(body, column, ascending));
     }));
   }
 
@@ -44,7 +43,8 @@
   const field = document.getElementById("filter");
   const boxes = all(".choices input");
   const shown = document.getElementById("shown");
-  const rows = all("#cases-table tbody tr").map((row) => ({row, text: `${row.textContent} ${row.cells[0].title}`.toLowerCase()}));
+  const headings = all("#cases-table tbody.heading");
+  const rows = all("#cases-table tbody:not(.heading) tr").map((row) => ({row, text: `${row.textContent} ${row.cells[0].title}`.toLowerCase()}));
   const filter = () => {
     const asked = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
@@ -53,6 +53,8 @@
       row.hidden = !(chosen.has(row.dataset.status) && asked.every((word) => text.includes(word)));
       left += !row.hidden;
     }
+    // A heading is hidden if all rows of the body below it are hidden.
+    for (const heading of headings) heading.hidden = !all("tr:not([hidden])", heading.nextElementSibling).length;
     shown.textContent = left === rows.length ? `${left} cases` : `${left} of ${rows.length} cases`;
   };
   if (field) field.addEventListener("input", filter);

@@ -1,5 +1,6 @@
 // Printed tables and progress lines: columns, missing figures, output formats and colors.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -111,7 +112,21 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
   Report all = report();
   all.env = {{"cpu", {{"usable", 2}}}};
   all.cases[0].spec.world = 4;
+  all.cases[0].derived.efficiency_low = 0.9, all.cases[0].derived.efficiency_high = 1.1;
   EXPECT_EQ(split(report_table(all, false), '\n')[2].find("100 %"), std::string::npos);
+  const TableView view{.columns = {"world", "efficiency", "efficiency_low", "efficiency_high"}};
+  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "4,,,");
+  all.cases[0].spec.world = 2;
+  EXPECT_EQ(split(report_csv(all, view), '\n')[1], "2,1,0.9,1.1");
+}
+
+TEST(Table, CutsLongNotesOnATerminalOnly) {
+  Report all = report();
+  all.cases[0].notices = {std::string(200, 'n') + "end"};
+  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // COLUMNS is set above
+  if (::isatty(STDOUT_FILENO)) GTEST_SKIP() << "stdout is a terminal";
+  const Variable columns("COLUMNS", "");
+  EXPECT_NE(report_table(all, false).find("nend"), std::string::npos);
 }
 
 TEST(Table, StrategiesThatDoNotComputeTheBatchMeanHaveTheirOwnSection) {
@@ -304,13 +319,15 @@ TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
   const auto ends_with = [](const std::string& line, const std::string& end) {
     EXPECT_TRUE(line.ends_with(end)) << line;
   };
-  ends_with(lines[0], ",commit,start_time,model_parameters,model_bytes,param.bucket_mb,param.graph");
-  ends_with(lines[0].substr(0, lines[0].find(",commit")), ",collective_bytes_per_step,threads,runtime,p99_ns,warnings");
-  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,1000,4000,,");
-  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,,,1,on");
+  ends_with(
+      lines[0],
+      ",commit,start_time,model_parameters,model_bytes,efficiency_low,efficiency_high,param.bucket_mb,param.graph");
+  ends_with(lines[0].substr(0, lines[0].find(",commit")), ",temporary_bytes,threads,runtime,p99_ns,warnings");
+  ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,1000,4000,,,,");
+  ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,,,,,1,on");
   all.tool = {{"commit", "0000000"}};
   all.id = "mine";
-  ends_with(split(report_csv(all), '\n')[1], ",0000000,,1000,4000,,");
+  ends_with(split(report_csv(all), '\n')[1], ",0000000,,1000,4000,,,,");
 }
 
 TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
