@@ -217,6 +217,17 @@ TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
+TEST(Fsdp, PeakOfGatheredParametersIncludesThePartsKeptBetweenThePasses) {
+  const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
+  const auto plan = fsdp::plan_units(*workload->model(0), 1);
+  const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
+                layer = bytes_of(plan.units[1].parameters);
+  const Outcome found =
+      trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", "shard"}}, .mesh = "dp=2,shard=2"}, *workload);
+  // The backward pass of the last layer: parts of the embedding and of five layers, beside a layer and a gather.
+  EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2));
+}
+
 TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
   const auto workload = gpt();
   expect_no_errors(on_ranks(2, [&](Rank& me) {
