@@ -93,9 +93,13 @@ def conformance_of_shared_gpu(machine):
         yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2 and 4 ranks on one device", 120, [
             (str(world), machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, workloads=WORKLOADS))
             for world in ((2,) if machine.rehearse else (2, 4))])
-    yield Part("check-sharded", "conformance of zero2 and fsdp over shm and gloo, 2 and 4 ranks on one device", 120, [
+    commands = [
         (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=workloads, dtypes=dtypes))
-        for backend, world, workloads, dtypes in SHARDED if world == 2 or not machine.rehearse])
+        for backend, world, workloads, dtypes in SHARDED if world == 2 or not machine.rehearse]
+    if not machine.rehearse:
+        commands.append(("hsdp", machine.check("--strategy", "fsdp", *machine.devices(4), "--mesh", "dp=2,shard=2", "--param", "fsdp.prefetch=0,2",
+                                               "--backend", "shm", workloads=("gpt",), dtypes="f32")))
+    yield Part("check-sharded", "conformance of zero2, fsdp and HSDP over shm and gloo, 2 and 4 ranks on one device", 120, commands)
 
 
 def conformance_of_layouts(machine):

@@ -96,7 +96,8 @@ class Strategy {
 
   // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
   // Collective. The default returns the tensors of the accessors. Override it if the accessors return gathered copies,
-  // or if the process has several replicas.
+  // or if the process has several replicas. With StrategyInfo::live_parameters it is also called during step(): it
+  // then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
   virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
@@ -168,9 +169,9 @@ struct StrategyInfo {
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
   // For a strategy that frees model parameters during a step: returns the most bytes that KeptTensors::parameters (a
-  // rank's shards), the model's parameters and the outputs of all-gathers in flight occupy together when the step
-  // computes a loss or calls a collective. Returns nullopt if the strategy frees no model parameters with these values
-  // of Params.
+  // rank's shards and parts), the model's parameters and the outputs of all-gathers in flight occupy together when the
+  // step computes a loss or calls a collective. Returns nullopt if the strategy frees no model parameters with these
+  // values of Params.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // bytes that a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =

@@ -195,7 +195,8 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
 }
 
 // Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
-// is whole and the next `prefetch` units are being gathered. Earlier units are whole only if they are not freed.
+// is whole and the next `prefetch` units are being gathered. Earlier units are whole if they are not freed, and kept in
+// part with Reshard::shard.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -219,18 +220,20 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const auto shards = [&](const PlannedUnit& unit) {
     return shard_bytes(unit.parameters, ranks, [&](const at::Tensor& one) { return query.stored(one); });
   };
+  const auto part = [&](const PlannedUnit& unit, int64_t i) {
+    if (options.reshard != Reshard::shard || is_last(static_cast<size_t>(i), plan.units.size())) return int64_t{0};
+    return gathered(unit, ranks_backward) / ranks_backward;
+  };
   int64_t kept = whole(plan.root), most = gathered(plan.root, ranks), stored = shards(plan.root);
   for (int64_t i = 0; i < count; ++i) {
     const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
     stored += shards(unit);
     const bool begun = i > 0 && options.prefetch > 0;  // true if the gather began while the previous unit computed
     if (!begun) most = std::max(most, kept + gathered(unit, ranks));
-    if (again && options.prefetch == 0) most = std::max(most, kept + gathered(unit, ranks_backward));
+    if (again && options.prefetch == 0) most = std::max(most, kept + part(unit, i) + gathered(unit, ranks_backward));
     most = std::max(most, kept + whole(unit) + ahead(i, 1, ranks));
-    if (again)
-      most = std::max(most, kept + whole(unit) + ahead(i, -1, ranks_backward));
-    else
-      kept += whole(unit);
+    if (again) most = std::max(most, kept + whole(unit) + ahead(i, -1, ranks_backward));
+    kept += again ? part(unit, i) : whole(unit);
   }
   return stored + most;
 }

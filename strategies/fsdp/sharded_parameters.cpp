@@ -94,7 +94,7 @@ void ShardedParameters::gather() {
   allocate();
   const RowCut& cut = between_.defined() ? between_cut_ : cut_;
   for (size_t i = 0; i < values_.size(); ++i) cut.unpack(output_, i, values_[i]);
-  input_.reset(), output_.reset();
+  input_.reset(), output_.reset(), between_.reset();
   whole_ = true;
 }
 
@@ -121,7 +121,6 @@ void ShardedParameters::free_between() {
 void ShardedParameters::free() {
   if (!shard_.defined() || !whole_) return;
   whole_ = false;
-  between_.reset();
   for (const at::Tensor& value : values_)
     if (!storage_.poison)
       move_memory(at::empty({0}, value.options()), value);
@@ -158,7 +157,9 @@ int64_t ShardedParameters::buffer_bytes() const {
 }
 
 int64_t ShardedParameters::held_bytes() const {
-  int64_t bytes = output_.defined() ? static_cast<int64_t>(output_.nbytes()) : 0;
+  int64_t bytes = 0;
+  for (const at::Tensor& one : {output_, between_})
+    if (one.defined()) bytes += static_cast<int64_t>(one.nbytes());
   if (!whole_) return bytes;
   for (const at::Tensor& value : values_) bytes += value.numel() * static_cast<int64_t>(value.itemsize());
   return bytes;

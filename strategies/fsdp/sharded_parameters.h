@@ -37,7 +37,10 @@ class ShardedParameters {
   // Stores this rank's rows of `value`, a whole tensor that must be equal on all ranks, as the i-th tensor.
   void set(size_t i, const at::Tensor& value) const;
 
-  // Returns the bytes of the tensors that are gathered or being gathered, without the shard that this rank stores.
+  // Returns this rank's part of the tensors from free_between() to gather(); else an undefined tensor.
+  const at::Tensor& kept_part() const { return between_; }
+  // Returns the bytes of the tensors that are gathered or being gathered and of the kept part, without the shard that
+  // this rank stores.
   int64_t held_bytes() const;
   // Returns the bytes of a gather's output, which is copied into the tensors.
   int64_t buffer_bytes() const;
@@ -57,7 +60,7 @@ class ShardedParameters {
   Storage storage_;
   RowCut cut_, between_cut_;
   at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part of the tensors from free_between() to free(); else undefined
+  at::Tensor between_;  // this rank's part of the tensors from free_between() to gather(); else undefined
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
   at::Tensor input_, output_;  // buffers of a gather in progress

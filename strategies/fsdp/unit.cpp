@@ -55,6 +55,13 @@ int64_t Unit::buffer_bytes() const {
   return bytes;
 }
 
+std::vector<at::Tensor> Unit::kept_parts() const {
+  std::vector<at::Tensor> parts;
+  for (const Bundle& bundle : bundles_)
+    if (bundle.values->kept_part().defined()) parts.push_back(bundle.values->kept_part());
+  return parts;
+}
+
 void Unit::begin_gather() {
   for (Bundle& bundle : bundles_) bundle.values->begin_gather();
 }

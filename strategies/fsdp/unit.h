@@ -29,6 +29,8 @@ class Unit {
   bool is_whole() const;
   int64_t held_bytes() const;
   int64_t buffer_bytes() const;
+  // Returns the parts that this rank keeps between forward and backward pass.
+  std::vector<at::Tensor> kept_parts() const;
 
   // Each function calls the function of the same name in ShardedParameters or ShardedGradients (clear_gradients() calls
   // clear()), for all parameters of the unit.

@@ -83,6 +83,13 @@ void Units::note_peak(int64_t beside) {
 
 int64_t Units::take_peak() { return std::exchange(peak_bytes_, 0); }
 
+NamedTensors Units::kept_parts() const {
+  NamedTensors parts;
+  for (const Unit& unit : units_)
+    for (const at::Tensor& part : unit.kept_parts()) parts.emplace_back(unit.name(), part);
+  return parts;
+}
+
 void Units::free(size_t unit) {
   if (frees_) units_[unit].free();
 }

@@ -53,6 +53,8 @@ class Units {
   // Returns this rank's rows of `whole`, a tensor with the shape of the named parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
   void set(const std::string& name, const at::Tensor& whole);
+  // Returns the parts of units that this rank keeps between forward and backward pass, by the name of the unit.
+  NamedTensors kept_parts() const;
   // Returns the peak bytes of gathered parameters since the last call.
   int64_t take_peak();
 

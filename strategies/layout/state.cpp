@@ -178,6 +178,8 @@ KeptTensors TrainingState::kept_tensors() const {
     kept.parameters.emplace_back(one.name(), one.stored);
     kept.gradients.emplace_back(one.name(), one.stored.grad());
   }
+  if (model_.units)
+    for (auto& part : model_.units->kept_parts()) kept.parameters.push_back(std::move(part));
   for (const Placed& one : model_.buffers) kept.buffers.emplace_back(one.name, one.tensor);
   return kept;
 }

@@ -406,7 +406,8 @@ INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", 
 
 // Runs fsdp with the parameters `run_with`, but gives the check live-parameters the byte count of fsdp's formula for
 // the parameters `formula_of`, plus `more` bytes. Returns the check's result.
-CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more) {
+CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more,
+                             const std::string& mesh = {}) {
   StrategyInfo fsdp = strategy_registry().at("fsdp");
   const StrategyInfo& own = strategy_registry().at("fsdp");
   fsdp.live_parameters = [&, more](const TrafficQuery& query) -> std::optional<int64_t> {
@@ -420,8 +421,12 @@ CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& for
                                             .accumulate = query.accumulate});
     return bytes ? std::optional(*bytes + more) : std::nullopt;
   };
-  const auto rows = check_in_threads(
-      {.strategy = fsdp, .workload = workload_registry().at("gpt"), .params = run_with, .filter = "live-parameters"});
+  const auto rows = check_in_threads({.strategy = fsdp,
+                                      .workload = workload_registry().at("gpt"),
+                                      .world = mesh.empty() ? 3 : ranks_of(parse_mesh(mesh)),
+                                      .params = run_with,
+                                      .filter = "live-parameters",
+                                      .mesh = mesh});
   return rows.size() == 1 ? rows[0] : CheckRow{.name = "live-parameters", .status = CheckStatus::skipped};
 }
 
@@ -435,6 +440,17 @@ TEST(LiveParametersOfFsdp, AreExactlyThoseOfItsFormula) {
     EXPECT_EQ(exact.status, CheckStatus::passed) << message_of(exact);
     EXPECT_EQ(less.status, CheckStatus::failed) << message_of(less);
   }
+}
+
+TEST(LiveParametersOfFsdp, IncludeThePartsThatRanksKeepBetweenThePasses) {
+  for (const char* prefetch : {"0", "1", "2"})
+    for (const char* mesh : {"dp=2,shard=2", "shard=2"}) {
+      const ParamValues params = {{"reshard", "shard"}, {"prefetch", prefetch}};
+      const CheckRow exact = live_parameters_row(params, params, 0, mesh);
+      const CheckRow less = live_parameters_row(params, params, -1, mesh);
+      EXPECT_EQ(exact.status, CheckStatus::passed) << mesh << ": " << message_of(exact);
+      EXPECT_EQ(less.status, CheckStatus::failed) << mesh << ": " << message_of(less);
+    }
 }
 
 TEST(LiveParametersOfFsdp, FailTheCheckIfAUnitIsGatheredTooFarAhead) {

@@ -113,6 +113,16 @@ class Right(unittest.TestCase):
                 self.assert_no_failure(*checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm",
                                                 *params), 30)
 
+    def test_fsdp2_passes_its_checks_by_layer_and_with_the_model_as_one_unit(self):
+        by_unit = {}
+        for unit in ("layer", "model"):
+            with self.subTest(unit):
+                code, report = checked(None, "py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm", "--dtype",
+                                       "f32", "--param", f"py-fsdp2.unit={unit}")
+                self.assert_no_failure(code, report, 25)
+                by_unit[unit] = report["cases"][0]["params"]["unit"]
+        self.assertEqual(by_unit, {"layer": "layer", "model": "model"})
+
     def test_strategies_in_cpp_and_python_train_models_in_python(self):
         code, report = checked(MODELS, "cpu,dp,ddp,zero1,fsdp,py-ddp", "--workload", "py-transformer,py-squares,py-named", "--cpus", "2")
         self.assert_no_failure(code, report, 300)
@@ -148,6 +158,13 @@ class Refused(unittest.TestCase):
                                "--samples", "1", "--steps", "2", "--check", "off")
         self.assertEqual(code, 2, errors)
         self.assertIn("py-tp divides the model of the workload gpt alone: use --workload gpt", errors)
+
+    def test_fsdp2_by_layer_is_refused_for_a_model_that_has_no_modules_of_layers(self):
+        code, _, errors = call("run", "--strategy", "py-fsdp2", "--param", "py-fsdp2.unit=layer", "--workload", "mnist-mlp", "--cpus", "2",
+                               "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "2", "--check", "off")
+        self.assertEqual(code, 2, errors)
+        self.assertIn("py-fsdp2.unit=layer: ", errors)
+        self.assertIn("or py-fsdp2.unit=model", errors)
 
 
 MODULE = """

@@ -56,11 +56,10 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
-  // Bytes of the model's parameters and of the outputs of all-gathers in flight, at the moment when their sum was
-  // largest. They are measured at every loss and collective of a step.
-  int64_t live_parameter_bytes = 0, live_gather_bytes = 0;
-  int64_t stored_parameter_bytes = 0;  // most bytes of KeptTensors::parameters after a step: the rank's shards
-  std::string error;                   // message of the exception that ended the scenario early; empty if none
+  // Bytes of KeptTensors::parameters (the rank's shards), of the model's parameters and of the outputs of all-gathers
+  // in flight, at the moment when their sum was largest. They are measured at every loss and collective of a step.
+  int64_t stored_parameter_bytes = 0, live_parameter_bytes = 0, live_gather_bytes = 0;
+  std::string error;  // message of the exception that ended the scenario early; empty if none
   // True if the error is a UsageError or Unavailable (the strategy does not support the scenario), or if the backend
   // lacks an operation.
   bool refused = false;

@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/strategy.h"
+
 namespace dpbench {
 namespace {
 
@@ -76,12 +78,19 @@ int64_t memory_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-void LiveMemory::measure() {
-  if (!in_step_) return;
+void LiveMemory::in_step(const std::shared_ptr<Strategy>& strategy) {
   const std::lock_guard lock(mutex_);
+  strategy_ = strategy;
+}
+
+void LiveMemory::measure() {
+  const std::lock_guard lock(mutex_);
+  const auto strategy = strategy_.lock();
   const auto model = model_.lock();
-  if (!model) return;
-  const LiveBytes now{.parameters = memory_of(model->parameters()), .gathers = *gathers_};
+  if (!strategy || !model) return;
+  std::vector<at::Tensor> kept;
+  for (const auto& [name, tensor] : strategy->kept_tensors().parameters) kept.push_back(tensor);
+  const LiveBytes now{.kept = memory_of(kept), .parameters = memory_of(model->parameters()), .gathers = *gathers_};
   if (now.all() > most_.all()) most_ = now;
 }
 

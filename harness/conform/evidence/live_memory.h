@@ -1,5 +1,5 @@
-// Measures the memory of a model under a strategy that frees parameters: the parameters in memory and the outputs of
-// all-gathers in flight.
+// Measures the memory of a model under a strategy that frees parameters: the parts of parameters that the strategy
+// keeps, the parameters in memory and the outputs of all-gathers in flight.
 #pragma once
 
 #include <atomic>
@@ -14,34 +14,37 @@
 
 namespace dpbench {
 
+class Strategy;
+
 // Returns the bytes of memory of these tensors. Tensors that share memory count once; freed tensors occupy none.
 int64_t memory_of(const std::vector<at::Tensor>& tensors);
 
 struct LiveBytes {
-  int64_t parameters = 0, gathers = 0;
-  int64_t all() const { return parameters + gathers; }
+  int64_t kept = 0, parameters = 0, gathers = 0;  // kept: bytes of KeptTensors::parameters
+  int64_t all() const { return kept + parameters + gathers; }
 };
 
 class LiveMemory {
  public:
   // Sets the model to measure, replacing any earlier one. Does not keep it alive.
   void watch(const std::shared_ptr<torch::nn::Module>& model) { model_ = model; }
-  // Switches measuring on during a step and off outside it, because the whole model is in memory before the first step.
-  void in_step(bool on) { in_step_ = on; }
+  // Switches measuring on during a step of `strategy`. null switches it off outside a step, because the whole model is
+  // in memory before the first step. Does not keep the strategy alive.
+  void in_step(const std::shared_ptr<Strategy>& strategy);
   // Measures now; does nothing outside a step.
   void measure();
   // Returns a wrapper of `inner` that calls measure() at each collective. An all-gather is in flight until its Work
   // has been waited for or destroyed. This object must outlive the wrapper's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the live bytes at the moment when parameters and all-gathers in flight together were largest.
+  // Returns the live bytes at the moment when they were most.
   LiveBytes most() const;
 
  private:
   std::weak_ptr<torch::nn::Module> model_;
-  std::atomic<bool> in_step_ = false;
   // Output bytes of all-gathers in flight.
   std::shared_ptr<std::atomic<int64_t>> gathers_ = std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
+  std::weak_ptr<Strategy> strategy_;  // expired outside a step
   LiveBytes most_;
 };
 

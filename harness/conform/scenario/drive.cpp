@@ -223,7 +223,7 @@ class Driver {
       live_.watch(model.shared_from_this());
     });
     if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
-    auto strategy = make(workload);
+    std::shared_ptr<Strategy> strategy = make(workload);
     evidence_.parameters = snapshot(strategy->parameters());
     evidence_.buffers = snapshot(strategy->buffers());
     evidence_.state = snapshot(strategy->state());
@@ -234,7 +234,7 @@ class Driver {
         const StepEvidence& last = evidence_.steps.back();
         strategy->load({last.parameters, last.buffers, last.state});
       }
-      one_step(*strategy, step);
+      one_step(strategy, step);
       const bool last = step + 1 == scenario_.steps && !scenario_.perturbed;
       if (last || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
     }
@@ -243,11 +243,13 @@ class Driver {
     evidence_.last_parameters = snapshot(strategy->parameters());
     evidence_.last_buffers = snapshot(strategy->buffers());
     evidence_.last_state = snapshot(strategy->state());
-    evidence_.live_parameter_bytes = live_.most().parameters;
-    evidence_.live_gather_bytes = live_.most().gathers;
+    const LiveBytes most = live_.most();
+    evidence_.stored_parameter_bytes = most.kept;
+    evidence_.live_parameter_bytes = most.parameters;
+    evidence_.live_gather_bytes = most.gathers;
   }
 
-  void one_step(Strategy& strategy, int64_t step) {
+  void one_step(const std::shared_ptr<Strategy>& strategy, int64_t step) {
     enter("step " + std::to_string(step));
     std::vector<Batch> micro;
     StepEvidence seen;
@@ -263,22 +265,15 @@ class Driver {
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
-    live_.in_step(true);
-    const StepResult result = strategy.step(step, micro, phases);
-    live_.in_step(false);
+    live_.in_step(strategy);
+    const StepResult result = strategy->step(step, micro, phases);
+    live_.in_step(nullptr);
     for (const auto& recorder : recorders_) recorder->step_returned();
-    if (bench_.strategy.live_parameters) measure_stored(strategy);
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
-    copy_all(strategy, result, seen);
+    copy_all(*strategy, result, seen);
     seen.collectives = stop_recording();
     evidence_.steps.push_back(std::move(seen));
-  }
-
-  void measure_stored(Strategy& strategy) {
-    std::vector<at::Tensor> stored;
-    for (const auto& [name, tensor] : strategy.kept_tensors().parameters) stored.push_back(tensor);
-    evidence_.stored_parameter_bytes = std::max(evidence_.stored_parameter_bytes, memory_of(stored));
   }
 
   static void copy_all(Strategy& strategy, const StepResult& result, StepEvidence& seen) {

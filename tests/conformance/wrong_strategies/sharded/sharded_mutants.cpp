@@ -1,6 +1,7 @@
 // Mistakes of strategies that shard parameters and optimizer state (FSDP, ZeRO, HSDP): in gathering, freeing, stepping,
 // restoring. Also contains right variants of the sharded reference.
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -35,6 +36,32 @@ void reuse_the_gather_buffer(ShardedParts& parts) {
     begin(run, run.units[unit]);
     begin(run, run.neighbour(run.units[unit], direction));
     run.parts.end_gather(run, run.units[unit]);
+  };
+}
+
+// A mistake: copies a unit out of the gather's output before waiting for the gather. Until the gather ends the output
+// holds NaN.
+void use_units_before_their_gather_has_ended(ShardedParts& parts) {
+  parts.begin_gather = [](ShardedRun& run, ShardedUnit& unit) {
+    for (const size_t p : unit.parameters) {
+      ShardedParameter& parameter = run.parameters[p];
+      Transfer& gather = parameter.gather;
+      if (parameter.is_whole || gather.output.defined()) continue;
+      gather.input = parameter.shard;
+      gather.output = run.empty_whole(gather.input).fill_(std::numeric_limits<double>::quiet_NaN());
+      gather.work = begin_allgather(*run.shard.group, gather.output, gather.input);
+    }
+  };
+  parts.end_gather = [](ShardedRun& run, ShardedUnit& unit) {
+    for (const size_t p : unit.parameters) {
+      ShardedParameter& parameter = run.parameters[p];
+      if (parameter.is_whole) continue;
+      const at::Tensor rows = run.parts.joined(run, parameter, parameter.gather.output);
+      parameter.whole.variable_data().copy_(rows.view_as(parameter.whole));
+      parameter.gather.work->wait();
+      parameter.gather = {};
+      parameter.is_whole = true;
+    }
   };
 }
 
@@ -287,6 +314,8 @@ std::vector<Mutant> sharded_mutants() {
   return {
       {"gather-buffer-reused-one-unit-early", "output-value", "gathered wrongly", made(reuse_the_gather_buffer), "gpt",
        2},
+      {"units-used-before-their-gather-has-ended", "late-collectives", "before the collective has ended",
+       made(use_units_before_their_gather_has_ended)},
       {"every-rank-steps-with-the-piece-of-rank-0", "optimizer-replay",
        "the rows of rank 1 of 3 were updated with the gradient of the rows of rank 0",
        made(step_with_the_piece_of_rank_0)},

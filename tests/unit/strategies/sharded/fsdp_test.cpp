@@ -2,6 +2,7 @@
 // The conformance suite checks their gradients.
 #include <set>
 
+#include "harness/conform/evidence/live_memory.h"
 #include "harness/conform/scenario/wrapped_workload.h"
 #include "strategies/fsdp/options.h"
 #include "strategies/fsdp/row_cut.h"
@@ -241,21 +242,63 @@ TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
+TEST(Fsdp, PeakOfGatheredParametersIncludesThePartsKeptBetweenThePasses) {
+  const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
+  const auto plan = fsdp::plan_units(*workload->model(0), 1);
+  const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
+                layer = bytes_of(plan.units[1].parameters);
+  const Outcome found =
+      trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", "shard"}}, .mesh = "dp=2,shard=2"}, *workload);
+  // The backward pass of the last layer: parts of the embedding and of five layers, beside a layer and a gather.
+  EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2));
+}
+
+// Gives access to the model that a strategy trains.
+struct Watched : WrappedWorkload {
+  Watched(const Workload& inner, std::shared_ptr<Model>& last) : WrappedWorkload(inner), last_(last) {}
+  std::shared_ptr<Model> model(uint64_t seed) const override { return last_ = inner_.model(seed); }
+  std::shared_ptr<Model>& last_;
+};
+
 TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
   const auto workload = gpt();
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     std::shared_ptr<Model> model;
-    struct Watched : WrappedWorkload {
-      Watched(const Workload& inner, std::shared_ptr<Model>& last) : WrappedWorkload(inner), last_(last) {}
-      std::shared_ptr<Model> model(uint64_t seed) const override { return last_ = inner_.model(seed); }
-      std::shared_ptr<Model>& last_;
-    };
     const Watched watched(*workload, model);
     const auto strategy = made("fsdp", me, watched, {}, at::kFloat);
     one_step(*strategy, watched, me.rank, 0);
     for (const auto& item : model->named_parameters())
       check(item.value().storage().nbytes() == 0, item.key() + " still has memory after a step");
   }));
+}
+
+int64_t memory_of_all(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return memory_of(tensors);
+}
+
+TEST(ShardedStrategies, KeepOnlyTheirRowsOfGradientsAndStateAfterAStep) {
+  constexpr int ranks = 3;
+  const auto workload = gpt();  // trained by Adam: two tensors of state and a step count for each parameter
+  int64_t rows = 0, counts = 0;
+  for (const at::Tensor& one : workload->model(0)->parameters()) {
+    rows += RowCut({one}, ranks).shard_elements() * static_cast<int64_t>(one.itemsize());
+    counts += static_cast<int64_t>(sizeof(double));
+  }
+  for (const std::string strategy : {"zero2", "fsdp"})
+    expect_no_errors(on_ranks(ranks, [&](Rank& me) {
+      std::shared_ptr<Model> model;
+      const Watched watched(*workload, model);
+      const auto one = made(strategy, me, watched, {}, at::kFloat);
+      one_step(*one, watched, me.rank, 0);
+      const KeptTensors kept = one->kept_tensors();
+      const int64_t gradients = memory_of_all(kept.gradients), state = memory_of_all(kept.state);
+      check(gradients > 0 && gradients <= rows, strategy + " keeps gradients of " + std::to_string(gradients));
+      check(state > rows && state <= 2 * rows + counts, strategy + " keeps state of " + std::to_string(state));
+      for (const at::Tensor& parameter : model->parameters())
+        check(!parameter.grad().defined(), strategy + " keeps an unsharded gradient");
+    }));
 }
 
 TEST(ShardedStrategies, ResumeFromADdpSnapshotWithAnotherNumberOfRanks) {
