@@ -165,6 +165,7 @@ TORCH_LIBRARY(dpbench, library) {
   library.def("number_in_python", number_in_python);
   library.def("sequence_plan", sequence_plan_of);
   library.def("dropout_rates", dropout_rates_of);
+  library.def("recompute", [](int64_t id) { return model_of(id)->recompute(); });
   library.def("forward(int model, Tensor input, Tensor ids, int step, int seed) -> Tensor",
               composite(forward_of_model));
   library.def("loss(int strategy, Tensor output, Tensor target) -> Tensor", composite(loss_of_workload));

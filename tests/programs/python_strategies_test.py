@@ -154,6 +154,10 @@ class Refused(unittest.TestCase):
                                             "--launches", "1", "--samples", "1", "--steps", "2", "--check", "off")
                 self.assertEqual(code, 2, errors)
                 self.assertIn(words, errors)
+        code, _, errors = call("run", "--strategy", "py-tp", "--workload", "gpt", "--model", "tiny", "--recompute", "1", "--cpus", "2",
+                               "--no-baseline", "--launches", "1", "--samples", "1", "--steps", "2", "--check", "off")
+        self.assertEqual(code, 2, errors)
+        self.assertIn("py-tp recomputes nothing: leave out --recompute", errors)
         code, _, errors = call("run", "--strategy", "py-tp", "--workload", "mnist-mlp", "--cpus", "2", "--no-baseline", "--launches", "1",
                                "--samples", "1", "--steps", "2", "--check", "off")
         self.assertEqual(code, 2, errors)

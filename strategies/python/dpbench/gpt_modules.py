@@ -22,6 +22,8 @@ def read(setup):
         raise dpbench.UsageError(f"{setup.strategy} divides the model of the workload gpt alone: use --workload gpt")
     if "model.layers.0.mlp.router.weight" in weights:
         raise dpbench.UsageError(f"{setup.strategy} does not divide a model with experts: use --model with experts=0")
+    if ops.recompute.default(model._number):
+        raise dpbench.UsageError(f"{setup.strategy} recomputes nothing: leave out --recompute")
     seq, heads, kv_heads, layers = ops.sequence_plan.default(model._number)
     vocab, hidden = weights["model.embed_tokens.weight"].shape
     for tensor in weights.values():
