@@ -54,7 +54,7 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
      {"clip", "the gradient is clipped by its global norm, and only above the limit"},
      {"clip-replay", "the replay of a clipped step matches"},
      {"empty-shard", "correct with fewer samples than ranks"},
-     {"late-collectives", "correct if one rank is late to its collectives"},
+     {"late-collectives", "correct if ranks are late to their collectives"},
      {"reload-midway", "correct after parameters are replaced between steps"},
      proof("unused-parameters", "a parameter that no rank used gets no gradient, or is refused by name"),
      {"frozen-parameters", "a parameter without requires_grad never changes"},
