@@ -28,6 +28,7 @@ WAYS = {
     "now-and-then": ("audit", APART),
     "when-not-read-for-long": ("audit", APART),
     "no-late-update": ("audit", UPDATED),
+    "every-fourth-update-left-out": ("audit", ""),
     "late-batches": ("audit", ""),
     "last-element": ("audit", "were not updated"),
     "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
