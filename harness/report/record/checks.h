@@ -69,7 +69,7 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
       Effect::update},
      {"optimizer-state", "after many steps, each slot of the optimizer's state has the value that its name says",
       Effect::update},
-     proof("trajectory", "64 steps that nobody looks at end with the oracle's losses, parameters and buffers"),
+     proof("trajectory", "up to 64 steps that nobody looks at end with the oracle's losses, parameters and buffers"),
      {"non-finite", "NaN or infinity on one rank reaches every rank's gradient"},
      {"non-finite-skipped", "a strategy that skips non-finite steps leaves parameters and state unchanged"},
      {"evaluation", "evaluation equals the single device's in evaluation mode and changes nothing", Effect::output},
