@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,7 +34,7 @@ Json text_of(const ParamValues& values) {
 
 // Returns the properties that a strategy declares, without its gradient, buffers and devices.
 Json declarations_of(const StrategyInfo& info) {
-  const Json reduced_in = info.reduced_in ? Json(at::toString(*info.reduced_in)) : Json(nullptr);
+  const auto text = [](std::optional<at::ScalarType> type) { return type ? Json(at::toString(*type)) : Json(nullptr); };
   const Settings& settings = info.settings;
   Json all = Json::array();
   const auto add = [&](const char* name, Json value, const char* summary) {
@@ -41,7 +42,8 @@ Json declarations_of(const StrategyInfo& info) {
   };
   add("axes", info.axes, "axes of a mesh that it uses");
   add("repeatable", info.repeatable, "two runs of the same steps give the same bits");
-  add("reduced_in", reduced_in, "type in which gradients are communicated, if narrower than their own");
+  add("reduced_in", text(info.reduced_in), "type in which gradients are communicated, if narrower than their own");
+  add("used_in", text(info.used_in), "type in which matrices are used with bf16, if narrower than their own");
   add("skips_non_finite", info.skips_non_finite, "a non-finite gradient changes no parameter and no state");
   add("allows_unused", info.allows_unused, "ranks may use different parameters in a step");
   add("allows_no_rows", info.allows_no_rows, "a rank may run out of samples before the others");
@@ -49,6 +51,10 @@ Json declarations_of(const StrategyInfo& info) {
   add("same_graph", info.same_graph, "every step must use the same parameters in the same order");
   add("recorded", info.recorded, "steps are recorded and replayed");
   add("own", info.own, "parameters that each rank keeps to itself");
+  add("collective_evaluation", info.collective_evaluation, "evaluation calls collectives, equally often on all ranks");
+  add("live_parameters", static_cast<bool>(info.live_parameters),
+      "a formula limits the memory of parameters during a step");
+  add("traffic", static_cast<bool>(info.traffic), "a formula gives the bytes of the collectives of a step");
   add("average_every", info.average_every, "steps between two averages of the parameters; 0: none");
   add("loads_rows", info.loads_rows, "loads the samples itself, from their ids");
   add("onednn", info.onednn, "large float32 products use oneDNN");

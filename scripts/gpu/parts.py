@@ -180,6 +180,7 @@ def parts_of_gpus(machine, count):
     micro.lacks = lacks or lacks_micro(machine)
     yield micro
     size, batch = ("small", "2") if machine.rehearse else GPT[1]
+    # No audit, as in transformers(): the oracle takes minutes for a step of the large model. check-layouts checks gpt.
     gpt = ["--workload", "gpt", "--model", size, "--batch", batch, "--dtype", "bf16", "--audit", "off"]
     yield part("measure", "a step of dp, over NCCL and by plain copies, of ddp, and of gpt under ddp, fsdp and layouts", 120, [
         *((strategy, machine.run(*flags, "--workload", ",".join(WORKLOADS), samples=3, max_time_s=1)) for strategy, flags in (("dp", dp), ("ddp", ddp))),

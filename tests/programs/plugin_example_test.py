@@ -152,7 +152,13 @@ class PluginExample(unittest.TestCase):
         listed = json.loads(run(self.program, "list", "plain-average", "--plugin", self.plugin, "-o", "json").stdout)
         declared = {one["name"]: one["value"] for one in listed["declares"]}
         self.assertEqual((declared["allows_unused"], declared["same_graph"], declared["own"]), (True, False, []))
+        sharded = ("collective_evaluation", "live_parameters", "traffic")
+        self.assertEqual([declared[name] for name in (*sharded, "used_in")], [False, False, False, None])
+        listed = json.loads(run(self.program, "list", "fsdp", "-o", "json").stdout)
+        declared = {one["name"]: one["value"] for one in listed["declares"]}
+        self.assertEqual([declared[name] for name in sharded], [True, True, True])
         ddp = run(self.program, "list", "ddp").stdout
+        self.assertRegex(ddp, r"\btraffic +yes\b")
         self.assertRegex(ddp, r"\bsettings.allow_unused +find_unused=on\b")
 
     def test_a_case_whose_setting_the_strategy_rejects_is_skipped_with_its_message(self):

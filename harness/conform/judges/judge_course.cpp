@@ -347,9 +347,10 @@ void judge_unwatched(const Trial& trial, Rows& rows) {
   const Course* const rough = rounded ? &*rounded : nullptr;
   const auto place = [&](const Deviation& deviation) { return deviation.where + ", scenario " + trial.scenario.name; };
   const Deviation found = course_deviation(trial, course, rough);
-  rows.measured("trajectory", "losses, parameters and buffers of steps that nobody looks at with the oracle's own",
-                found.error, 1, place(found), found.likely);
-  const std::string compared = "optimizer state after steps that nobody looks at with the oracle's own, by its name";
+  const std::string steps = std::to_string(trial.scenario.steps) + " steps that nobody looks at";
+  rows.measured("trajectory", "losses, parameters and buffers of " + steps + " with the oracle's own", found.error, 1,
+                place(found), found.likely);
+  const std::string compared = "optimizer state after " + steps + " with the oracle's own, by its name";
   const auto& reported = trial.ranks[0].steps.back().state;
   for (const auto& [name, due] : course.ranks[0].state)
     if (!find(reported, name) && due.any().item<bool>())

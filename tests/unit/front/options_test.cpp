@@ -244,6 +244,8 @@ TEST(Options, CheckAcceptsAndListsExactlyItsFlagsAndHasItsOwnDefaults) {
   const auto options = parse<CheckingOptions>({"check", "--seed", "7"});
   EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2, 3, 6}));
   EXPECT_FALSE(options.what.check->drawn_seed);
+  EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.default_worlds,
+            (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_TRUE(parse<CheckingOptions>({"check"}).what.check->drawn_seed);
   EXPECT_TRUE(options.what.check);
   EXPECT_FALSE(parse({"run"}).what.check);

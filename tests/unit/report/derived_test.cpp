@@ -143,6 +143,19 @@ TEST(Derived, ADisturbedProfileGivesNoTimes) {
   EXPECT_EQ(std::ranges::count_if(record.notices, told), 1);
 }
 
+TEST(Derived, ASkippedAuditIsANotice) {
+  Report report = scaling_report();
+  // Without a check that passed, the case would be unproven.
+  report.cases[1].checks = {
+      {.name = "gradient-meaning"},
+      {.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""}};
+  report.cases[2].checks = {{.name = "audit"}};
+  summarise(report);
+  const auto told = [](const std::string& notice) { return notice == "not audited: state() has no \"w.momentum\""; };
+  EXPECT_EQ(std::ranges::count_if(report.cases[1].notices, told), 1);
+  EXPECT_EQ(std::ranges::count_if(report.cases[2].notices, told), 0);
+}
+
 TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   const Report report = scaling_report();
   const Derived& two = report.cases[2].derived;

@@ -1,6 +1,7 @@
 // Tests the memory that the checks hold. Keeping one step (parameters and gradients) of a large model takes gigabytes,
 // so the checks keep only the tensors that they need.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -58,6 +59,11 @@ TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
                                    [](const CheckRow& row) { return row.name == "trajectory"; });
   ASSERT_NE(course, result.rows.end());
   EXPECT_EQ(course->status, CheckStatus::passed) << course->detail;
+  int steps = 0;  // as many as the time allows
+  ASSERT_EQ(std::sscanf(course->compared.c_str(), "losses, parameters and buffers of %d steps", &steps), 1)
+      << course->compared;
+  EXPECT_GE(steps, 2);
+  EXPECT_LE(steps, 64);
   for (const CheckRow& row : result.rows) EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 

@@ -1,0 +1,25 @@
+"""Tests that every strategy is audited wherever it is timed: `--audit off` occurs outside tests and pages only in the files named here."""
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDERS = (".ci", "harness", "results", "scripts", "strategies", "workloads")
+PAGES = {".md", ".json", ".html"}
+OFF = re.compile(r"--audit[^a-z]+off\b")
+# {file: why it leaves out audits}. The reason also stands beside the flag.
+WITHOUT_AUDIT = {
+    "scripts/gpu/parts.py": "the oracle, on the CPU, takes minutes for a step of the large gpt",
+    "scripts/studies/python-overhead": "the bare program, with which it compares, has no audits",
+}
+
+
+class AuditsOn(unittest.TestCase):
+    def test_audits_are_off_only_in_files_with_a_reason(self):
+        files = (file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix not in PAGES)
+        found = {str(file.relative_to(ROOT)) for file in files if OFF.search(file.read_text(encoding="utf-8", errors="replace"))}
+        self.assertEqual(found, set(WITHOUT_AUDIT), "give the reason in WITHOUT_AUDIT, or leave out --audit off")
+
+
+if __name__ == "__main__":
+    unittest.main()
