@@ -104,11 +104,12 @@ class Right(unittest.TestCase):
                                         "gloo,shm"), 200)
 
     def test_pytorchs_tensor_parallelism_and_pipelines_pass_their_checks(self):
-        llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,dropout=0.2"
-        gpt2 = "layers=2,hidden=12,heads=2,mlp=16,vocab=128,seq=5"
-        for strategy, model, params in (("py-tp", gpt2, []), ("py-tp", llama + ",tied=off", []), ("py-pp", gpt2 + ",tied=off", []),
-                                        ("py-pp", llama + ",tied=off", ["--param", "py-pp.schedule=interleaved"]),
-                                        ("py-pp", llama + ",tied=off", ["--param", "py-pp.schedule=zbv"])):
+        gpt2 = "hidden=12,heads=2,mlp=16,vocab=128,seq=5,padding=on,dropout=0.2"
+        llama = "style=llama,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,tied=off"
+        for strategy, model, params in (("py-tp", gpt2 + ",layers=1", []), ("py-tp", llama + ",layers=1", []),
+                                        ("py-pp", gpt2 + ",layers=2,tied=off", []),
+                                        ("py-pp", gpt2 + ",layers=4,tied=off", ["--param", "py-pp.schedule=interleaved"]),
+                                        ("py-pp", llama + ",layers=4", ["--param", "py-pp.schedule=zbv"])):
             with self.subTest(strategy, model=model, params=params):
                 self.assert_no_failure(*checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm",
                                                 *params), 30)
