@@ -173,8 +173,7 @@ void add_talk(CLI::App& app, MeasuringOptions& o) {
 void add_checking(CLI::App& app, CheckingOptions& o) {
   const auto add = in_group("Checking");
   add(app.add_option("--seeds", o.seeds, "seeds per check [1]")->check(between(1, 10000)), "N");
-  add(app.add_flag("--long", o.long_form,
-                   "worlds 1 to 8, and every combination up to world 3: about 12 minutes\ninstead of two"),
+  add(app.add_flag("--long", o.long_form, "worlds 1 to 8, and every combination up to world 3: several\ntimes as long"),
       "");
   add(app.add_flag("--short", o.short_form, "leave out costly scenarios for named workloads too")->excludes("--long"),
       "");
