@@ -361,7 +361,8 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
 // between right strategies.
 TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErrors) {
   const auto adam = workload_registry().at("probe-mlp").make({});
-  const Bench bench{declared(), *adam, {Parallelism::ranks, 1, 4, adam->samples()}, 0, {}, {at::Device(at::kCPU)}, {}, 1};
+  const Bench bench{declared(), *adam, {Parallelism::ranks, 1, 4, adam->samples()}, 0, {}, {at::Device(at::kCPU)},
+                    {},         1};
   const double epsilon = adam->optimizer().epsilon;
   ASSERT_EQ(adam->optimizer().kind, OptimizerSpec::Kind::adam);
   scenario_.dtype = at::kFloat;

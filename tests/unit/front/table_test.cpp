@@ -319,11 +319,10 @@ TEST(Csv, EndsWithTheProcessesTheWarningsTheRunAndAColumnPerParameter) {
   const auto ends_with = [](const std::string& line, const std::string& end) {
     EXPECT_TRUE(line.ends_with(end)) << line;
   };
-  ends_with(
-      lines[0],
-      ",commit,start_time,model_parameters,model_bytes,efficiency_low,efficiency_high,tensor_bytes,"
-      "formula_tensor_bytes,flop_per_step,formula_flop_per_step,collectives_per_step,collective_bytes_per_step,"
-      "param.bucket_mb,param.graph");
+  ends_with(lines[0],
+            ",commit,start_time,model_parameters,model_bytes,efficiency_low,efficiency_high,tensor_bytes,"
+            "formula_tensor_bytes,flop_per_step,formula_flop_per_step,collectives_per_step,collective_bytes_per_step,"
+            "param.bucket_mb,param.graph");
   ends_with(lines[0].substr(0, lines[0].find(",commit")), ",temporary_bytes,threads,runtime,p99_ns,warnings");
   ends_with(lines[1], ",2,fast,2500000,\"one · two, three\",a1b2c3d,2026-11-21T06:30:57+00:00,1000,4000,,,,,,,,,,");
   ends_with(lines[2], ",1,torch,,,a1b2c3d,2026-11-21T06:30:57+00:00,,,,,,,,,,,1,on");
