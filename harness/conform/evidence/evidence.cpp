@@ -15,7 +15,7 @@ namespace {
 at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU).contiguous(); }
 
 template <class T>
-constexpr bool is_plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
 // The same visit() functions both write and read evidence, so the field order cannot differ.
 template <class Archive>
@@ -58,7 +58,7 @@ class Writer {
   std::string bytes;
 
   template <class T>
-    requires is_plain<T>
+    requires is_number<T>
   void operator()(T& value) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
@@ -86,7 +86,7 @@ class Writer {
     bytes.append(static_cast<const char*>(flat.data_ptr()), flat.nbytes());
   }
   template <class T>
-    requires(!is_plain<T>)
+    requires(!is_number<T>)
   void operator()(T& composite) {
     visit(*this, composite);
   }
@@ -105,7 +105,7 @@ class Reader {
   bool at_end() const { return at_ == bytes_.size(); }
 
   template <class T>
-    requires is_plain<T>
+    requires is_number<T>
   void operator()(T& value) {
     std::memcpy(&value, take(sizeof value), sizeof value);
   }
@@ -139,7 +139,7 @@ class Reader {
     std::memcpy(tensor.data_ptr(), take(size), size);
   }
   template <class T>
-    requires(!is_plain<T>)
+    requires(!is_number<T>)
   void operator()(T& composite) {
     visit(*this, composite);
   }
@@ -159,7 +159,7 @@ class Reader {
 struct Collector {
   TensorPool pool;
   template <class T>
-    requires is_plain<T>
+    requires is_number<T>
   void operator()(T&) {}
   void operator()(std::string&) {}
   template <class T>
@@ -170,7 +170,7 @@ struct Collector {
     if (tensor.defined()) pool.emplace(content_hash(tensor), tensor);
   }
   template <class T>
-    requires(!is_plain<T>)
+    requires(!is_number<T>)
   void operator()(T& composite) {
     visit(*this, composite);
   }
