@@ -284,7 +284,7 @@ class Traces(unittest.TestCase):
     def test_a_pipelines_trace_has_each_action_beside_its_plan(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "pp", "--workload", "gpt",
-                                   "--cpus", "2", "--accumulate", "3", "--no-baseline", "--launches", "1", "--samples",
+                                   "--cpus", "2", "--batch", "6", "--accumulate", "3", "--no-baseline", "--launches", "1", "--samples",
                                    "1", "--steps", "2", "--check", "off", "--trace"],
                                   capture_output=True, text=True, timeout=280)
             self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: other programs disturbed the timed blocks
