@@ -214,9 +214,8 @@ class Comparison {
     }
   }
 
-  // Returns how far gradients that hold only rounding errors may move a parameter, e.g. the bias of attention's keys,
-  // whose gradient is zero by cancellation. Adam's variance tells their size; above epsilon, they are no such
-  // gradients.
+  // Returns how far a parameter may move if its gradients are rounding errors, e.g. the bias of attention's keys: its
+  // exact gradient is zero. Adam's variance shows the size of the gradients. Above epsilon they are no rounding errors.
   double by_rounding(size_t rank, const std::string& name, double rates) const {
     const at::Tensor* variance = find(expected_.ranks[rank].state, state_name(name, Slot::variance));
     if (!rounded_ || !variance) return 0;

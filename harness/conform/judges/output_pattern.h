@@ -16,8 +16,9 @@ namespace dpbench {
 std::string output_pattern(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& input,
                            const MeshShape& mesh, double tolerance);
 
-// Returns the order of the tokens, e.g. "tokens in the wrong order: 4 to 10, 0 to 3", if the outputs [samples, tokens,
-// ..] are right but those of other positions. Returns an empty string otherwise.
+// Returns the order of the tokens, e.g. "tokens in the wrong order: 4 to 10, 0 to 3", if each token's
+// output is right for another token. Outputs have the dimensions samples, tokens, and more. Returns an empty string
+// otherwise.
 std::string token_order(const at::Tensor& found, const at::Tensor& expected, double tolerance);
 
 }  // namespace dpbench

@@ -32,12 +32,6 @@ std::string in_ms(double ms) {
   return text;
 }
 
-std::string share_of(double part, double whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
-  return text;
-}
-
 std::vector<fs::path> traces_of(const std::string& trace_or_run) {
   const fs::path found = find_run(trace_or_run, StoredRuns().results);
   if (found.filename().string().ends_with(trace_end)) return {found};
@@ -108,7 +102,8 @@ std::string bubble_rows(const ShownPipeline& shown, const ByFormula& formula) {
     const double idle = planned.step_bubble(place), ran_idle = ran.step_bubble(place);
     rows.push_back({std::to_string(shown.ranks[static_cast<size_t>(place)]),
                     in_ms(ran.ranks[static_cast<size_t>(place)].busy), formula.bubble ? in_ms(*formula.bubble) : "-",
-                    in_ms(idle), share_of(idle, planned.makespan), in_ms(ran_idle), share_of(ran_idle, ran.makespan)});
+                    in_ms(idle), percent_of(idle, planned.makespan), in_ms(ran_idle),
+                    percent_of(ran_idle, ran.makespan)});
   }
   return "bubbles:\n" + aligned(rows, std::vector<bool>(rows[0].size(), true));
 }
@@ -117,7 +112,7 @@ std::string step_line(const MeasuredPipeline& measured, const ByFormula& formula
   const double planned = measured.planned.makespan, ran = measured.ran.makespan;
   const bool longer = ran >= planned;
   return "step: " + (formula.step ? in_ms(*formula.step) + " by formula, " : "") + in_ms(planned) + " simulated, " +
-         in_ms(ran) + " by the clock: " + share_of(longer ? ran - planned : planned - ran, planned) +
+         in_ms(ran) + " by the clock: " + percent_of(longer ? ran - planned : planned - ran, planned) +
          (longer ? " longer" : " shorter") + " than simulated\n";
 }
 

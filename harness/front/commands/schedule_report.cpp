@@ -22,12 +22,6 @@ std::string number(double value) {
   return text;
 }
 
-std::string percent(double part, double whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
-  return text;
-}
-
 std::string count(size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
@@ -101,7 +95,7 @@ std::vector<Cells> rank_rows(const ExaminedSchedule& examined) {
     const pipeline::RankTimes& times = examined.simulation.ranks[rank];
     const double bubble = examined.simulation.step_bubble(rank);
     rows.push_back({std::to_string(rank), number(times.busy), number(bubble),
-                    percent(bubble, examined.simulation.makespan), number(times.span_bubble()),
+                    percent_of(bubble, examined.simulation.makespan), number(times.span_bubble()),
                     std::to_string(times.live)});
   }
   return rows;
@@ -164,6 +158,12 @@ ExaminedSchedule examine(Schedule schedule, const pipeline::Family* family, cons
   return examined;
 }
 
+std::string percent_of(double part, double whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
+  return text;
+}
+
 std::string sizes_text(const Schedule& schedule) {
   return one_line(schedule.name, 100) + ": " + count(schedule.world(), "rank") + " with " +
          count(schedule.stages() / schedule.world(), "stage") + " each, " + std::to_string(schedule.microbatches) +
@@ -202,7 +202,7 @@ std::string schedules_text(const std::vector<ExaminedSchedule>& all) {
       const double bubble = worst(one, BubbleOf::step), makespan = one.simulation.makespan;
       const double share = static_cast<double>(schedule.world()) / schedule.stages_per_pipeline();
       row.insert(row.end(),
-                 {number(makespan), number(bubble), percent(bubble, makespan), number(worst(one, BubbleOf::span)),
+                 {number(makespan), number(bubble), percent_of(bubble, makespan), number(worst(one, BubbleOf::span)),
                   one.formula ? number(*one.formula) : "-", number(most_live(one) * share), "right"});
     } else {
       row.insert(row.end(), {"-", "-", "-", "-", "-", "-", name_of(one.faults.front().rule)});

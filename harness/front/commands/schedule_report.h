@@ -34,6 +34,7 @@ struct Declared {
 ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
                          const Declared& declared);
 
+std::string percent_of(double part, double whole);  // returns e.g. "12.5 %"
 // Returns the schedule's name and sizes, such as "1f1b: 2 ranks with 1 stage each, 8 micro-batches".
 std::string sizes_text(const pipeline::Schedule& schedule);
 std::string faults_text(const ExaminedSchedule& examined);

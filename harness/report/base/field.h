@@ -45,7 +45,7 @@ constexpr Field<T, Member> text_or_null(Field<T, Member> field) {
   return later(field);
 }
 
-// Marks a list or optional field whose JSON key is omitted when the list or optional is empty.
+// Marks a field that is a list or an optional. Its key is left out of the JSON if it is empty.
 template <class T, class Member>
 constexpr Field<T, Member> unless_empty(Field<T, Member> field) {
   field.omit_if_empty = true;

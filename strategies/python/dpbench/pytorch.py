@@ -108,7 +108,6 @@ class Fsdp2(DividedStrategy):
     def __init__(self, setup):
         super().__init__(setup)
         self.model, layers = self.make_model()
-        self.by_layer = bool(layers)
         for name, tensor in self.model.named_parameters():
             if tensor.dim() == 0 or tensor.numel() == 0 or not tensor.is_contiguous():
                 raise dpbench.UsageError(f"fully_shard of torch {torch.__version__} cannot shard parameter {name}: it has no dimension, no "
@@ -156,9 +155,7 @@ class Fsdp2(DividedStrategy):
 
     def parameters(self):
         self.reshard()
-        own = super().parameters()
-        # The workload has a tied head under one name. Of other models, all names are wanted.
-        return {name: own[name] for name, _ in self.model.named_parameters()} if self.by_layer else own
+        return super().parameters()
 
     def load(self, parameters, buffers, state):
         self.reshard()

@@ -93,9 +93,6 @@ class TensorParallel(DividedStrategy, OneReplica):
         self.model.train()
         return output
 
-    def parameters(self):
-        return {name: whole(tensor) for name, tensor in self.model.named_parameters()}
-
 
 SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
              "interleaved": pipelining.ScheduleInterleaved1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}

@@ -1,4 +1,4 @@
-// Tests the rows of traces that show pipelines, with a trace of two steps whose times were chosen by hand.
+// Tests the rows that a trace has for a pipeline, with a hand-made trace of two steps.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -31,8 +31,8 @@ struct MeasuredPipeline {
   pipeline::Simulation ran = {};      // the step of median length, from its first computation on
 };
 
-// Measures the steps whose actions are those of the first step. Throws UsageError if these are no schedule that
-// pipeline::verify() accepts; the message starts with `name`.
+// Measures the steps that have the same actions as the first step. Throws UsageError if pipeline::verify() finds a
+// fault in these actions; the message starts with `name`.
 MeasuredPipeline measure_pipeline(const std::vector<RanStep>& steps, const std::string& name);
 
 }  // namespace dpbench

@@ -12,7 +12,7 @@ MAJOR = 1  # the major version of the reports that this package reads
 # {tag: place in the report's env}
 MACHINE = {"cpu": ("cpu", "model"), "cores": ("cpu", "usable"), "machine": ("fingerprint",),
            "torch": ("versions", "torch"), "cuda": ("versions", "cuda"), "nccl": ("versions", "nccl")}
-FIGURES = ("derived", "training")  # the objects of a case whose numbers are figures
+FIGURES = ("derived", "training")  # objects of a case; each number in them is exported
 
 
 @dataclasses.dataclass
