@@ -26,6 +26,7 @@ def pack(release=ROOT / "build" / "release", packed=ROOT / "build" / "gpu"):
         if not (release / name).exists():
             sys.exit(f"gpu-check: {release / name} does not exist. Build it first: {BUILD}")
     shutil.rmtree(packed, ignore_errors=True)
+    (packed / "lib").mkdir(parents=True)
     for name in names:
         target = packed / name
         target.parent.mkdir(parents=True, exist_ok=True)
