@@ -93,14 +93,15 @@ void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
     if (std::find(which.begin(), which.end(), i) == which.end()) print_result(i);
 }
 
-// A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, its
-// parameters are wrong: a usage error.
+// A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, and the
+// user named it or set its parameters, these are wrong: a usage error.
 void LaunchLoop::judge_refusals() {
   std::set<std::string> accepting;  // strategies that accepted at least one case
   for (size_t i = 0; i < planned_; ++i)
     if (!refused_[i]) accepting.insert(specs_[i].strategy);
   for (size_t i = 0; i < planned_; ++i) {
-    if (accepting.contains(specs_[i].strategy)) continue;
+    const bool chosen = !options_.what.strategies.empty() || !specs_[i].params.empty();
+    if (!chosen || accepting.contains(specs_[i].strategy)) continue;
     report_.cases[i].status = CaseStatus::failed;
     if (ending_.usage.empty()) ending_.usage = report_.cases[i].reason;
   }

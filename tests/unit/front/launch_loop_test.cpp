@@ -291,13 +291,26 @@ TEST_F(LaunchLoopTest, AUsageErrorBeforeTheRanksAreReadyStopsTheRun) {
   EXPECT_EQ(runner_.calls.size(), 1u);
 }
 
-TEST_F(LaunchLoopTest, AStrategyThatRefusesAllItsCasesIsAUsageError) {
+TEST_F(LaunchLoopTest, AStrategyThatRefusesAllItsCasesIsAUsageErrorIfTheUserNamedItOrSetItsParameters) {
   runner_.answer = [](const CaseSpec& spec, int) {
     return spec.strategy == "dp" ? CaseOutcome{.kind = Kind::usage, .reason = "dp.link=x is unknown"} : good();
   };
-  EXPECT_EQ(run().usage, "dp.link=x is unknown");
+  const std::vector<CaseRecord> fresh = report_.cases;
+  const auto run_with = [&](const std::vector<std::string>& strategies,
+                            const std::map<std::string, std::string>& params) {
+    report_.cases = fresh;
+    options_.what.strategies = strategies;
+    for (CaseRecord& one : report_.cases)
+      if (one.spec.strategy == "dp") one.spec.params = params;
+    return run().usage;
+  };
+  EXPECT_EQ(run_with({"cpu", "dp"}, {}), "dp.link=x is unknown");
   EXPECT_EQ(record("dp").status, CaseStatus::failed);
   EXPECT_EQ(record("cpu").status, CaseStatus::ok);
+  EXPECT_EQ(run_with({}, {{"link", "x"}}), "dp.link=x is unknown");
+  EXPECT_EQ(record("dp").status, CaseStatus::failed);
+  EXPECT_EQ(run_with({}, {}), "");
+  EXPECT_EQ(record("dp").status, CaseStatus::skipped);
 }
 
 TEST_F(LaunchLoopTest, AStrategyThatRefusesOneWorkloadSkipsItAndRunsTheOthers) {
