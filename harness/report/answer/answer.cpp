@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "harness/report/answer/members.h"
@@ -119,12 +121,27 @@ AnswerGroup answer_of(const Report& report, const CaseGroup& group) {
   return answer;
 }
 
+// Adds the samples per step to the settings of groups that differ in nothing else. With weak scaling, a rank of ddp has
+// samples of its own, but the ranks of tp share theirs.
+void tell_apart(std::vector<AnswerGroup>& groups, const std::vector<CaseGroup>& cases) {
+  const std::vector<AnswerGroup> plain = groups;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto alike = std::ranges::count_if(plain, [&](const AnswerGroup& other) {
+      return std::tie(other.setting, other.world) == std::tie(plain[i].setting, plain[i].world);
+    });
+    if (alike == 1) continue;
+    const int64_t samples = cases[i].members.front().record->spec.global_batch();
+    groups[i].setting += " · " + std::to_string(samples) + " samples per step";
+  }
+}
+
 }  // namespace
 
 Answer answer_of(const Report& report) {
   Answer answer;
   const CaseGroups found = groups_of(report);
   for (const CaseGroup& group : found.groups) answer.groups.push_back(answer_of(report, group));
+  tell_apart(answer.groups, found.groups);
   answer.not_ranked = found.not_ranked;
   for (const RunRule& rule : run_rules())
     if (rule.holds(report, answer)) answer.sentences.push_back({rule.name, rule.text(report, answer)});

@@ -238,6 +238,23 @@ TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
   EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
 }
 
+TEST(Answer, SettingsOfGroupsThatDifferOnlyInTheirSamplesPerStepNameThem) {
+  const auto sharing_samples = [](CaseRecord& record) { record.spec.mesh = "tp=2"; };
+  const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("dp", 2, 1.6, 0.01),
+                                          changed(timed("tp", 2, 1.5, 0.01), sharing_samples),
+                                          changed(timed("pp", 2, 1.4, 0.01), sharing_samples)}));
+  const auto setting_with = [&](const std::string& label) {
+    for (const AnswerGroup& group : answer.groups)
+      for (const Choice& choice : group.choices)
+        if (choice.label.starts_with(label)) return group.setting;
+    return std::string();
+  };
+  const std::string plain = setting_with("cpu");
+  EXPECT_EQ(plain.find("per step"), std::string::npos) << plain;
+  EXPECT_EQ(setting_with("ddp"), plain + " · 128 samples per step");
+  EXPECT_EQ(setting_with("tp"), plain + " · 64 samples per step");
+}
+
 // dp is fastest but noisy, so only ddp is reported as faster than zero1.
 TEST(Answer, ASlowerCaseIsComparedWithOneThatIsReliablyFaster) {
   const Answer answer =
