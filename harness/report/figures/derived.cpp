@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <set>
 #include <string>
 #include <vector>
@@ -218,6 +219,25 @@ void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
   d.speedup_high = interval.high;
 }
 
+// Reports a reference that ran at another speed in the blocks beside this case than in its own row: at most one of the
+// two is its speed.
+void compare_reference_with_its_row(CaseRecord& record, const CaseRecord& reference) {
+  constexpr double limit = 1.25;
+  std::vector<double> beside;
+  for (const LaunchRecord& launch : record.launches)
+    if (!launch.reference_ns.empty()) beside.push_back(median(launch.reference_ns));
+  if (beside.empty()) return;
+  const Summary& row = *reference.step_time_ns;
+  const double ns = median(beside);
+  if (ns <= limit * row.ci95_high.value_or(row.median) && row.ci95_low.value_or(row.median) <= limit * ns) return;
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "a step of the reference %s took %.4g ms beside this case and %.4g ms in its own row: the speed-up is "
+                "doubtful, compare with more launches",
+                reference.spec.strategy.c_str(), ns * 1e-6, row.median * 1e-6);
+  record.notices.insert(record.notices.begin(), text);
+}
+
 }  // namespace
 
 std::optional<MemoryParts> largest_memory(const CaseRecord& record) {
@@ -280,7 +300,10 @@ void derive_speedups(Report& report) {
     Derived& d = record.derived;
     const int world = record.spec.world;
     const CaseRecord* reference = reference_of(report, record.spec);
-    if (reference) derive_speedup(record, *reference);
+    if (reference) {
+      derive_speedup(record, *reference);
+      compare_reference_with_its_row(record, *reference);
+    }
     if (const CaseRecord* baseline = reference; baseline && baseline->spec.baseline && to_baseline) {
       d.efficiency = *d.speedup / world;
       if (d.speedup_low) d.efficiency_low = *d.speedup_low / world;

@@ -126,6 +126,21 @@ TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
   }
 }
 
+TEST(Derived, AReferenceOfAnotherSpeedThanInItsOwnRowIsANotice) {
+  for (const auto& [beside_ns, doubtful] :
+       std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
+    Report report =
+        report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 16000)});
+    for (LaunchRecord& launch : report.cases[1].launches)
+      launch.reference_ns.assign(launch.ranks[0].samples_ns.size(), beside_ns);
+    summarise(report);
+    const auto told = std::ranges::count_if(report.cases[1].notices, [](const std::string& notice) {
+      return notice.starts_with("a step of the reference cpu took");
+    });
+    EXPECT_EQ(told == 1, doubtful) << beside_ns;
+  }
+}
+
 TEST(Derived, ADisturbedProfileGivesNoTimes) {
   Report report = scaling_report();
   ASSERT_TRUE(report.cases[2].derived.comm_fraction.has_value());
