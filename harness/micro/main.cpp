@@ -190,7 +190,7 @@ int run_forked(CommandLine line) {
 int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
-    dpbench::retain_freed_memory();  // use the same malloc settings as a dpbench worker
+    dpbench::retain_freed_memory(dpbench::Runtime::fast);  // use the same malloc settings as a dpbench worker
     if (!line) return 0;
     const char* store = std::getenv("DPBENCH_STORE");
     return store && *store ? dpbench::micro::run_launched(*line) : dpbench::micro::run_forked(*line);

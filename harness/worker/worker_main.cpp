@@ -67,7 +67,7 @@ int run(const std::vector<std::string>& arguments) {
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
   const Variables variables = read_variables();
   set_runtime(variables.runtime);
-  if (variables.runtime == Runtime::fast) retain_freed_memory();
+  retain_freed_memory(variables.runtime);
   count_tensor_memory();
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.

@@ -30,13 +30,13 @@ void restart_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 }  // namespace
 
-void retain_freed_memory() {
+void retain_freed_memory(Runtime runtime) {
   for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
     if (std::getenv(chosen)) return;
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // size from which malloc uses mmap: the largest that glibc accepts
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
-  cache_small_blocks();
+  if (runtime == Runtime::fast) cache_small_blocks();
 }
 
 void record_initial_memory() {

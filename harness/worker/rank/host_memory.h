@@ -5,14 +5,16 @@
 #include <cstdint>
 
 #include "harness/report/record/case.h"
+#include "workloads/base/runtime.h"
 
 namespace dpbench {
 
-// Makes malloc keep freed memory in the process, and caches small tensors by size (small_blocks.h). By default glibc
-// returns the pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if the
-// environment variable MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call
-// it before starting other threads.
-void retain_freed_memory();
+// Makes malloc keep freed memory in the process. By default, what the process has allocated before decides whether
+// glibc returns the pages of a step's tensors to the kernel and gets them back, zeroed, in every step. With the fast
+// runtime, also caches small tensors by size (small_blocks.h). A no-op if the environment variable
+// MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call it before starting
+// other threads.
+void retain_freed_memory(Runtime runtime);
 
 // Records the memory in use before the process's first case, so that reset_peak_memory() can tell how much memory
 // earlier cases left allocated.

@@ -32,7 +32,7 @@ int64_t resident_mib() {
 
 class UncountedMemoryTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { retain_freed_memory(); }
+  static void SetUpTestSuite() { retain_freed_memory(Runtime::fast); }
   void SetUp() override {
     reset_peak_memory();
     use(64);
