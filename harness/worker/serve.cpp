@@ -82,7 +82,7 @@ class CommandLoop {
       bind_vector_math();
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       pulse_.beat();  // tells the front (the dpbench process) that this rank has started and waits for its peers
-      group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
+      group_.emplace(variables_, [this](const StartedCall& call) { pulse_.note_call(call); });
       std::function<uint64_t()> collectives;
       if (const auto& joined = group_->process_group())
         collectives = [backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); };
@@ -175,8 +175,10 @@ class CommandLoop {
   }
 
   Json calls() const {
-    const Pulse::Calls made = pulse_.calls();
-    return {{"count", made.count}, {"hash", made.hash}};
+    Json made = Json::array();
+    for (const auto& [group, calls] : pulse_.calls())
+      made.push_back({{"group", group}, {"count", calls.count}, {"hash", calls.hash}});
+    return made;
   }
 
   // Returns the message to the front for a case that failed its checks and is therefore not timed: a wrong strategy

@@ -16,9 +16,14 @@
 
 namespace dpbench {
 
-// A callback that receives a description of a collective before the collective starts. `number` is the backend's
-// sequence number of the call.
-using NoteCall = std::function<void(uint64_t number, std::string_view call)>;
+// A collective that is about to start.
+struct StartedCall {
+  uint64_t number = 0;    // the backend's sequence number of the call
+  std::string_view text;  // for example "allreduce of 12 Float (sum)"
+  // The group of ranks that make the call, for example "dp=2,tp=2/dp/1"; empty: all ranks.
+  std::string_view group = {};
+};
+using NoteCall = std::function<void(const StartedCall&)>;
 
 struct BackendSetup {
   c10::intrusive_ptr<c10d::Store> store;  // rendezvous store with a prefix private to this process group

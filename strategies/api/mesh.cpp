@@ -49,9 +49,11 @@ BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, co
   };
   const int first_of_host = world.rank - world.local_rank;
   setup.store = c10::make_intrusive<c10d::PrefixStore>(prefix, world.store);
-  // The log of calls is compared between all ranks, but groups differ: stages of a pipeline sum other gradients, and
-  // calls of a rank's groups may overlap in any order.
-  setup.note = {};
+  if (world.note)
+    setup.note = [note = world.note, group = prefix](StartedCall call) {
+      call.group = group;
+      note(call);
+    };
   setup.ranks.clear();
   for (const int rank : ranks) setup.ranks.push_back(world.global(rank));
   setup.rank = before(world.rank);
@@ -85,7 +87,7 @@ Mesh::Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>&
       if (mine == groups[g].end()) continue;
       axis.rank = static_cast<int>(mine - groups[g].begin());
       axis.size = shape[i].size;
-      const std::string prefix = axis.name + "/" + std::to_string(g);
+      const std::string prefix = text_of(shape) + "/" + axis.name + "/" + std::to_string(g);
       axis.group = axis.size == setup.world ? world : make_process_group(backend, within(groups[g], prefix, setup));
     }
   }

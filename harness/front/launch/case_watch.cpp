@@ -115,10 +115,9 @@ void CaseWatch::on_answer(int rank, const Json& message, double now) {
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
   if (answer_ != Event::checked && sender.record.rank != rank) throw UsageError("record of another rank");
-  if (message.contains("calls")) {
-    sender.calls = message.at("calls").at("count");
-    sender.calls_hash = message.at("calls").at("hash");
-  }
+  if (message.contains("calls"))
+    for (const Json& calls : message.at("calls"))
+      sender.calls[calls.at("group")] = {.count = calls.at("count"), .hash = calls.at("hash")};
   means_ = message.value("means", means_);
   group_over_ = group_over_ || message.value("group_over", false);
   timed_ = timed_ && !message.value("untimed", false);

@@ -24,10 +24,11 @@ static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint64_t>
 void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
+  const uint64_t group = slot.group.load(std::memory_order_acquire);
   const uint64_t hash = slot.hash.load(std::memory_order_acquire);
   const std::string text = load_text(slot.text);
   if (slot.number.load(std::memory_order_relaxed) != number) return;
-  calls.push_back({number, hash, one_line(text, sizeof slot.text)});
+  calls.push_back({number, hash, one_line(text, sizeof slot.text), group});
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ std::string describe_calls(const std::vector<CallOfRank>& calls) {
 // the rank no longer remembers it.
 std::string describe_call(const RankState& state, int64_t number) {
   for (const RankCall& call : state.calls)
-    if (call.number == number) return " (" + call.text + ")";
+    if (call.group == 0 && call.number == number) return " (" + call.text + ")";
   return "";
 }
 
@@ -109,14 +109,15 @@ std::string place_of(const Rank& rank) {
 // Ranks may be several collectives apart, and each rank remembers only its latest ones. Therefore this function
 // compares every collective that several ranks still remember, starting with the oldest.
 std::string different_calls(const std::vector<Rank>& ranks) {
-  std::map<int64_t, std::vector<CallOfRank>> by_number;
+  std::map<std::pair<uint64_t, int64_t>, std::vector<CallOfRank>> by_group_and_number;
   for (const Rank& rank : ranks)
-    for (const RankCall& call : rank.state.calls) by_number[call.number].push_back({&rank, &call});
-  for (const auto& [number, calls] : by_number) {
+    for (const RankCall& call : rank.state.calls)
+      by_group_and_number[{call.group, call.number}].push_back({&rank, &call});
+  for (const auto& [key, calls] : by_group_and_number) {
     const uint64_t hash = calls.front().call->hash;
     if (std::all_of(calls.begin(), calls.end(), [&](const CallOfRank& one) { return one.call->hash == hash; }))
       continue;
-    const std::string words = describe_calls(calls), at = "#" + std::to_string(number);
+    const std::string words = describe_calls(calls), at = "#" + std::to_string(key.second);
     return words.empty() ? "ranks have called different collectives before " + at
                          : "ranks call different collectives (" + at + "): " + words;
   }
@@ -124,17 +125,18 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  const Rank& first = ranks.front();
-  const auto other = std::find_if(ranks.begin(), ranks.end(), [&](const Rank& rank) {
-    return rank.calls != first.calls || rank.calls_hash != first.calls_hash;
-  });
-  if (other == ranks.end()) return "";
-  if (const std::string known = different_calls(ranks); !known.empty()) return known;
-  const int rank = static_cast<int>(other - ranks.begin());
-  const std::string differ =
-      "ranks have called different collectives: " + name_of(ranks, 0) + " and " + name_of(ranks, rank);
-  if (other->calls == first.calls) return differ + ", " + std::to_string(first.calls) + " each";
-  return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
+  std::map<uint64_t, std::pair<int, Calls>> first_of_group;  // the first rank of each group, and its calls
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
+    for (const auto& [group, calls] : ranks[rank].calls) {
+      const auto& [first, expected] = first_of_group.try_emplace(group, rank, calls).first->second;
+      if (calls == expected) continue;
+      if (const std::string known = different_calls(ranks); !known.empty()) return known;
+      const std::string differ =
+          "ranks have called different collectives: " + name_of(ranks, first) + " and " + name_of(ranks, rank);
+      if (calls.count == expected.count) return differ + ", " + std::to_string(calls.count) + " each";
+      return differ + ", " + std::to_string(expected.count) + " and " + std::to_string(calls.count);
+    }
+  return "";
 }
 
 Hang hang_of(const std::vector<Rank>& ranks, const std::string& note) {

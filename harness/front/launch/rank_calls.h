@@ -2,6 +2,7 @@
 // mismatched collectives, which some backends (Gloo, NCCL) do not detect.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,7 @@ struct Rank {
   bool ready = false, answered = false, dead = false;
   RankState state = {};
   RankRecord record = {};
-  int64_t calls = 0;  // number of collectives that the rank called in the case, as it reports at the end
-  uint64_t calls_hash = 0;
+  std::map<uint64_t, Calls> calls = {};  // collectives that the rank called in the case, by group, reported at the end
 };
 
 // Names a rank in messages: "rank 3", or "the worker" if it is the only one.

@@ -17,8 +17,9 @@ struct GroupSpec : ProcessSettings {
 // A collective operation that a rank has entered.
 struct RankCall {
   int64_t number = 0;
-  uint64_t hash = 0;  // hash of this call and all earlier ones of the rank
+  uint64_t hash = 0;  // hash of this call and all earlier ones of the rank in this group
   std::string text = {};
+  uint64_t group = 0;  // hash of the name of the group of ranks that make the call; 0: all ranks
 
   bool operator==(const RankCall&) const = default;
 };

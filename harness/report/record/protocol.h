@@ -19,8 +19,9 @@
 //                           timed; the next case needs new processes
 //                           "failed":{"kind":..,"reason":..} in "ran": an error in the checks that would have failed
 //                           the timed steps too
-//                           "calls":{"count":0,"hash":0} in "ran" and "trained": number and hash of the collectives
-//                           during this command, after its checks; must be equal on all ranks
+//                           "calls":[{"group":0,"count":0,"hash":0}] in "ran" and "trained": number and hash of the
+//                           collectives of each group of this rank during this command, after its checks; must be
+//                           equal on all ranks of the group
 //                         {"event":"checking","case":"ID","number":4,"of":8}              only from rank 0: a scenario
 //                                                                                         of the checks begins; 0 of
 //                                                                                         0: the checks are over
@@ -130,12 +131,22 @@ struct alignas(64) Progress {
 };
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 
+// Collectives that a rank called in one group.
+struct Calls {
+  int64_t count = 0;
+  uint64_t hash = 0;  // of all of them, in order
+
+  bool operator==(const Calls&) const = default;
+};
+
 // Log entry of one collective call of a rank. Other processes may read it while it is being written: `number` is 0
 // until the entry is complete, and before its first use.
 struct alignas(64) CallSlot {
-  static constexpr size_t words = 6;
-  std::atomic<int64_t> number{0};
-  // Hash of this call and all calls before it. If two ranks' hashes differ, the ranks made different calls.
+  static constexpr size_t words = 5;
+  std::atomic<int64_t> number{0};  // counts the calls of the group
+  std::atomic<uint64_t> group{0};  // hash of the group's name; 0: all ranks
+  // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
+  // calls.
   std::atomic<uint64_t> hash{0};
   // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
@@ -146,7 +157,7 @@ struct alignas(64) CallSlot {
 void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text);
 std::string load_text(std::span<const std::atomic<uint64_t>> words);
 
-// Log of a rank's latest eight collectives: call n is in slot n mod 8. Unused if the backend itself compares the ranks'
+// Log of a rank's latest eight collectives. Unused if the backend itself compares the ranks'
 // calls.
 struct CallLog {
   std::array<CallSlot, 8> slots{};

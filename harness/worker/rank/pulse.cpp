@@ -59,25 +59,28 @@ void Pulse::follow(std::function<uint64_t()> collectives, std::function<int64_t(
 
 // Writes a collective call to this rank's log, which other processes may read at the same time. Number 0 marks an entry
 // as incomplete; the memory orders keep the entry's data after the 0 and before the final number.
-void Pulse::note_call(uint64_t number, std::string_view call) {
+void Pulse::note_call(const StartedCall& call) {
   const std::lock_guard lock(calls_mutex_);
-  ++calls_.count;
-  calls_.hash = mixed(calls_.hash, call);
-  CallSlot& slot = log_->slots[number % log_->slots.size()];
+  const uint64_t group = call.group.empty() ? 0 : fnv1a(call.group);
+  Calls& calls = calls_[group];
+  ++calls.count;
+  calls.hash = mixed(calls.hash, call.text);
+  CallSlot& slot = log_->slots[logged_++ % log_->slots.size()];
   slot.number.store(0, std::memory_order_relaxed);
-  slot.hash.store(calls_.hash, std::memory_order_release);
-  store_text(slot.text, call);
-  slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
+  slot.group.store(group, std::memory_order_release);
+  slot.hash.store(calls.hash, std::memory_order_release);
+  store_text(slot.text, call.text);
+  slot.number.store(static_cast<int64_t>(call.number), std::memory_order_release);
 }
 
-Pulse::Calls Pulse::calls() const {
+std::map<uint64_t, Calls> Pulse::calls() const {
   const std::lock_guard lock(calls_mutex_);
   return calls_;
 }
 
 void Pulse::forget_calls() {
   const std::lock_guard lock(calls_mutex_);
-  calls_ = {};
+  for (auto& [group, calls] : calls_) calls = {};
 }
 
 Pulse::~Pulse() {

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "harness/report/record/protocol.h"
+#include "strategies/api/backend.h"
 
 namespace dpbench {
 
@@ -35,13 +37,10 @@ class Pulse {
   void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 
   // Logs the start of a collective in the shared call log. Thread-safe.
-  void note_call(uint64_t number, std::string_view call);
-  // Number and hash of the collectives logged since the last forget_calls(). Must be equal on all ranks.
-  struct Calls {
-    int64_t count = 0;
-    uint64_t hash = 0;
-  };
-  Calls calls() const;
+  void note_call(const StartedCall& call);
+  // Returns the number and hash of the collectives logged since the last forget_calls(), by group. A group's key is the
+  // hash of its name; 0: all ranks. Must be equal on all ranks of the group.
+  std::map<uint64_t, Calls> calls() const;
   void forget_calls();
 
  private:
@@ -52,7 +51,8 @@ class Pulse {
   Progress* progress_ = &unused_progress_;
   CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
-  Calls calls_;
+  std::map<uint64_t, Calls> calls_ = {{0, {}}};
+  size_t logged_ = 0;      // number of calls logged since the start
   std::jthread follower_;  // declared last, so the thread is joined before the members it writes to are destroyed
 };
 

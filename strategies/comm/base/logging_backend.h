@@ -118,7 +118,10 @@ class LoggingBackend : public Inner {
   class LogScope {
    public:
     LogScope(LoggingBackend& backend, const NamedCall& call, const Tensors& tensors) {
-      if (depth_ == 0 && backend.note_) backend.note_(backend.getSequenceNumberForGroup() + 1, describe(call, tensors));
+      if (depth_ == 0 && backend.note_) {
+        const std::string text = describe(call, tensors);
+        backend.note_({.number = backend.getSequenceNumberForGroup() + 1, .text = text});
+      }
       // The nesting depth is incremented after the callback: if that throws, no destructor would decrement the depth.
       ++depth_;
     }

@@ -85,9 +85,8 @@ TEST(Gloo, ReduceScatterAddsInTheOrderOfRanks) {
 TEST(Gloo, LogsEachCollectiveWithItsSequenceNumberTheSameOnBothRanks) {
   std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {
-                    setup.note = [&mine = logged[static_cast<size_t>(setup.rank)]](uint64_t number,
-                                                                                   std::string_view call) {
-                      mine.push_back("#" + std::to_string(number) + " " + std::string(call));
+                    setup.note = [&mine = logged[static_cast<size_t>(setup.rank)]](const StartedCall& call) {
+                      mine.push_back("#" + std::to_string(call.number) + " " + std::string(call.text));
                     };
                   }};
   std::vector<std::vector<std::string>> want(2);

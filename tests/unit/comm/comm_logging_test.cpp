@@ -28,9 +28,9 @@ class NoOpBackend : public c10d::Backend {
 class LoggedCalls : public ::testing::Test {
  protected:
   LoggedCalls() {
-    backend_->log_calls([this](uint64_t, std::string_view call) {
-      if (call == "barrier" && fails_) throw std::runtime_error("cannot log");
-      calls_.emplace_back(call);
+    backend_->log_calls([this](const StartedCall& call) {
+      if (call.text == "barrier" && fails_) throw std::runtime_error("cannot log");
+      calls_.emplace_back(call.text);
     });
   }
   const c10::intrusive_ptr<LoggingBackend<NoOpBackend>> backend_ =

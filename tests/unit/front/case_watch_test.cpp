@@ -331,10 +331,36 @@ TEST(CaseWatch, MismatchedCollectivesAreTheCauseOfErrorsAndAbortsButNotOfASigkil
   EXPECT_LT(after_kill.find("signal 9"), after_kill.find("#143")) << "SIGKILL is the cause, the mismatch an addition";
 }
 
-std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
+TEST(CaseWatch, ComparesCollectivesWithinEachGroup) {
+  const auto in_group = [](uint64_t group, uint64_t hash, const std::string& text) {
+    RankState state = at_call(143, hash, text);
+    state.calls[0].group = group;
+    return state;
+  };
+  CaseWatch others = watch_of(3), same = watch_of(3);
+  others.on_states({in_group(1, 77, "barrier"), in_group(2, 78, "allgather of 3 Float"), in_group(1, 77, "barrier")},
+                   1);
+  EXPECT_EQ(others.verdict(3.0)->reason.find("different"), std::string::npos) << others.verdict(3.0)->reason;
+  same.on_states({in_group(1, 77, "barrier"), in_group(2, 78, "barrier"), in_group(1, 79, "allgather of 3 Float")}, 1);
+  expect_contains(same.verdict(3.0)->reason, {"#143", "rank 0 barrier, rank 2 allgather of 3 Float"});
+}
+
+std::string ran_with_calls(int rank, int64_t count, uint64_t hash, uint64_t group = 0) {
   Json answer = Json::parse(ran(rank));
-  answer["calls"] = {{"count", count}, {"hash", hash}};
+  answer["calls"] = {{{"group", group}, {"count", count}, {"hash", hash}}};
   return answer.dump();
+}
+
+TEST(CaseWatch, ComparesTheCollectivesOfEachGroupAtTheEnd) {
+  CaseWatch same = watch_of(4), other = watch_of(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    const uint64_t group = 1 + rank % 2;
+    same.on_line(rank, ran_with_calls(rank, 7, 70 + group, group), 1);
+    other.on_line(rank, ran_with_calls(rank, 7, rank == 3 ? 99 : 70 + group, group), 1);
+  }
+  EXPECT_EQ(same.verdict(1)->kind, Kind::ran);
+  EXPECT_EQ(other.verdict(1)->kind, Kind::failed);
+  expect_contains(other.verdict(1)->reason, {"rank 1 and rank 3, 7 each"});
 }
 
 TEST(CaseWatch, FailsWhenRanksEndWithDifferentCollectives) {

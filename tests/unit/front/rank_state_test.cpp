@@ -11,7 +11,7 @@ const RankState kState{.step = 5,
                        .stopped = true,
                        .collectives = 9,
                        .place = "step 1 of scenario even",
-                       .calls = {{9, ~uint64_t{0}, "barrier"}}};
+                       .calls = {{9, ~uint64_t{0}, "barrier", 4}}};
 
 TEST(RankState, SurvivesConversionToJsonAndBack) {
   const Json sent = parse_json(to_json(kState).dump(), "a state");

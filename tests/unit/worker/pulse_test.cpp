@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kRanks = 2;
 
+void note(Pulse& pulse, uint64_t number, const std::string& text) { pulse.note_call({.number = number, .text = text}); }
+
 // A progress page for two ranks, as the front (the dpbench process) creates it. The page of an older front has no space
 // for collective calls.
 class PulsePage : public testing::Test {
@@ -43,40 +45,58 @@ TEST_F(PulsePage, HoldsTheLatestCollectivesInARingBuffer) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks);
   for (uint64_t number = 1; number <= 11; ++number)
-    pulse.note_call(number, "allreduce of " + std::to_string(number) + " Float (sum)");
-  pulse.note_call(12, std::string(200, 'x'));
+    note(pulse, number, "allreduce of " + std::to_string(number) + " Float (sum)");
+  note(pulse, 12, std::string(200, 'x'));
   const auto& slots = log(1).slots;
-  EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
-  EXPECT_EQ(load_text(slots[11 % slots.size()].text), "allreduce of 11 Float (sum)");
-  EXPECT_EQ(load_text(slots[12 % slots.size()].text), std::string(48, 'x')) << "truncated to the slot";
-  EXPECT_EQ(slots[4].number.load(), 12) << "overwrites the oldest call";
+  EXPECT_EQ(slots[10 % slots.size()].number.load(), 11);
+  EXPECT_EQ(load_text(slots[10 % slots.size()].text), "allreduce of 11 Float (sum)");
+  EXPECT_EQ(load_text(slots[11 % slots.size()].text), std::string(40, 'x')) << "truncated to the slot";
+  EXPECT_EQ(slots[3].number.load(), 12) << "overwrites the oldest call";
   EXPECT_EQ(log(0).slots[3].number.load(), 0) << "belongs to another rank";
-  EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);
-  EXPECT_EQ(pulse.calls().count, 12);
+  EXPECT_EQ(slots[3].hash.load(), pulse.calls()[0].hash);
+  EXPECT_EQ(pulse.calls()[0].count, 12);
 }
 
 TEST_F(PulsePage, CountsCollectivesEvenWithoutSpaceToLogThem) {
   make(kRanks * sizeof(Progress));
   Pulse pulse(file_, 1, kRanks);
-  pulse.note_call(1, "barrier");
+  note(pulse, 1, "barrier");
   pulse.begin();
   EXPECT_EQ(progress(1).beat.load(), 1);
-  EXPECT_EQ(pulse.calls().count, 1) << "the answer still needs the count";
+  EXPECT_EQ(pulse.calls()[0].count, 1) << "the answer still needs the count";
 }
 
 TEST(Pulse, HashCoversTheWholeSequenceOfCollectives) {
   const auto hash_of = [](const std::vector<std::string>& calls) {
     Pulse pulse("", 0);
-    pulse.note_call(1, "a call of the checks");
+    note(pulse, 1, "a call of the checks");
     pulse.forget_calls();
-    for (size_t i = 0; i < calls.size(); ++i) pulse.note_call(i, calls[i]);
-    return pulse.calls().hash;
+    for (size_t i = 0; i < calls.size(); ++i) note(pulse, i, calls[i]);
+    return pulse.calls()[0].hash;
   };
   EXPECT_EQ(hash_of({"barrier", "allreduce"}), hash_of({"barrier", "allreduce"}));
   EXPECT_NE(hash_of({"barrier", "allreduce"}), hash_of({"allreduce", "barrier"}));
   EXPECT_NE(hash_of({"barrier", "allreduce"}), hash_of({"allreduce"}));
   EXPECT_NE(hash_of({"ab", "c"}), hash_of({"a", "bc"}));
   EXPECT_EQ(hash_of({}), 0U);
+}
+
+TEST_F(PulsePage, KeepsTheCollectivesOfEachGroupApart) {
+  make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
+  Pulse pulse(file_, 1, kRanks), alone("", 0);
+  pulse.note_call({.number = 1, .text = "barrier", .group = "dp=2,tp=2/dp/0"});
+  pulse.note_call({.number = 1, .text = "allreduce", .group = "dp=2,tp=2/tp/1"});
+  pulse.note_call({.number = 2, .text = "broadcast", .group = "dp=2,tp=2/dp/0"});
+  note(pulse, 1, "barrier");
+  note(alone, 1, "barrier");
+  const auto& slots = log(1).slots;
+  EXPECT_EQ(slots[0].group.load(), slots[2].group.load());
+  EXPECT_NE(slots[0].group.load(), slots[1].group.load());
+  EXPECT_EQ(slots[3].group.load(), 0U) << "all ranks";
+  EXPECT_EQ(load_text(slots[1].text), "allreduce");
+  EXPECT_EQ(slots[2].hash.load(), pulse.calls()[slots[0].group].hash);
+  EXPECT_EQ(pulse.calls()[slots[0].group].count, 2);
+  EXPECT_EQ(pulse.calls()[0], alone.calls()[0]);
 }
 
 }  // namespace
