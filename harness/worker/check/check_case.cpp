@@ -119,7 +119,7 @@ std::optional<CheckFailure> failure_of(const Failures& failures, int rank, int f
 }  // namespace
 
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec) {
-  std::vector<std::string> names = {"even", "working", "unwatched"};
+  std::vector<std::string> names = {"even", "working", "uneven", "uneven-working", "perturbed", "unwatched"};
   if (spec.accumulate > 1) names.insert(names.end(), {"accumulate", "accumulate-working", "uneven-accumulate"});
   if (spec.clip_norm) names.insert(names.end(), {"clip", "clip-working", "clip-unreached"});
   return names;

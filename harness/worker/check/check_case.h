@@ -26,9 +26,9 @@ struct SuiteOptions {
 };
 
 // Returns the names of the scenarios to run before timing: `even` (two steps in float64), `working` (two steps in the
-// timed dtype) and `unwatched`, whose tensors are read only after its last step; with micro-batches or clipping also
-// those with either, in both dtypes. They use batches like the timed ones, so an exception of the timed steps usually
-// occurs in them already.
+// timed dtype), both with different numbers of samples on the ranks, `perturbed` (one step) and `unwatched`, whose
+// tensors are read only after its last step; with micro-batches or clipping also those with either, in both dtypes.
+// They use batches like the timed ones, so an exception of the timed steps usually occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
 // Returns a regular expression on the names of the checks to pass before timing: all checks of these scenarios, but for
 // those that run a scenario twice.

@@ -89,6 +89,14 @@ TEST(ChecksBeforeTiming, AreAllChecksOfTheirScenariosButThoseThatRunOneTwice) {
   for (const char* name : {"run-to-run", "world-1-bits"}) EXPECT_FALSE(rows.contains(name)) << name;
 }
 
+TEST(ChecksBeforeTiming, NameScenariosThatExist) {
+  CaseSpec spec;
+  spec.world = 2, spec.accumulate = 2, spec.clip_norm = 1;
+  std::set<std::string> all;
+  for (const Scenario& scenario : scenarios({.world = 2}, at::kFloat, /*costly=*/true, 1)) all.insert(scenario.name);
+  for (const std::string& name : scenarios_before_timing(spec)) EXPECT_TRUE(all.contains(name)) << name;
+}
+
 TEST(ChecksBeforeTiming, TakeTheCasesOwnNumberOfMicroBatches) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   const Bench bench{strategy_registry().at("cpu"),
