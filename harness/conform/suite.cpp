@@ -119,7 +119,7 @@ class Suite {
   std::vector<CheckRow> run() {
     if (configure_unused()) {
       scenarios_ = choose_scenarios(bench_, traits_);
-      std::erase_if(scenarios_, [&](const Scenario& one) { return !filter_.takes_any(checks_of(one)); });
+      std::erase_if(scenarios_, [&](const Scenario& one) { return !is_selected(one); });
       for (size_t i = 0; i < scenarios_.size() && !broken_; ++i) {
         if (request_.begins) request_.begins(i + 1, scenarios_.size());
         run_scenario(scenarios_[i]);
@@ -135,6 +135,11 @@ class Suite {
   }
 
  private:
+  bool is_selected(const Scenario& scenario) const {
+    const bool named = request_.scenarios.empty() || is_in(request_.scenarios, scenario.name);
+    return named && filter_.takes_any(checks_of(scenario));
+  }
+
   // Sets the strategy's parameters for models with unused parameters. Returns false if the strategy cannot run the
   // model at all.
   bool configure_unused() {

@@ -37,7 +37,8 @@ struct CheckRequest {
   // If true, scenarios other than `unwatched` run at most two steps on workloads that are not probes (small test
   // models).
   bool brief = false;
-  std::string filter;  // a regular expression on check names; an empty one selects all checks
+  std::string filter;                       // a regular expression on check names; an empty one selects all checks
+  std::vector<std::string> scenarios = {};  // names of the scenarios to run; empty: all that the case has
   // A function called after each run of a scenario with this rank's evidence. clip_norm: the scenario's limit on the
   // gradient's norm.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;

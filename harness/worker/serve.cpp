@@ -136,9 +136,13 @@ class CommandLoop {
     if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked = check_case(
-          spec, {.filter = checks_before_timing(spec), .brief = true, .unwatched_s = 0.25, .begins = checking(spec)},
-          *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec,
+                                             {.filter = checks_before_timing(spec),
+                                              .scenarios = scenarios_before_timing(spec),
+                                              .brief = true,
+                                              .unwatched_s = 0.25,
+                                              .begins = checking(spec)},
+                                             *group_, pulse_, variables_.run_dir);
       // Tell the front (the dpbench process) that the checks are over.
       if (const auto tell = checking(spec)) tell(0, 0);
       if (!checked.sound) return untimed(spec, checked);

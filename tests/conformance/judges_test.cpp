@@ -357,6 +357,26 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   expect_contains(deviation().where, {"parameter w1, index [3]", "of 10 elements from number 7 on", "rank 1"});
 }
 
+// Without the same course in float32, the bound is that of a single pass in float32.
+TEST_F(ConformanceChecks, CompareAFloat32CourseWithTheBoundOfAPass) {
+  scenario_.dtype = at::kFloat;
+  const auto error = [&](double relative) {
+    Evidence start;
+    start.parameters = {{"bias", at::zeros({40}, at::kFloat)}};
+    start.steps.resize(1);
+    start.steps[0].parameters = {{"bias", at::full({40}, 1e-3 * (1 + relative), at::kFloat)}};
+    CourseEnd due;
+    due.parameters = {{"bias", at::full({40}, 1e-3, at::kDouble)}};
+    due.losses = {at::Tensor()};
+    const std::vector<Evidence> ranks = {start};
+    return course_deviation(Trial{bench_, scenario_, {}, ranks, {}, {}, {}}, Course{.ranks = {due}, .unknown = ""},
+                            nullptr)
+        .error;
+  };
+  EXPECT_LE(error(1e-6), 1);
+  EXPECT_GT(error(1e-4), 1);
+}
+
 // Adam's variance tells the size of a parameter's gradients. Below epsilon they are rounding errors, which differ
 // between right strategies.
 TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErrors) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of th
 struct View {
   int64_t steps = 0;       // steps that the strategy has taken
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
+  int64_t honest = 0;      // a number from 2 to 5, drawn anew in each launch, the same on all ranks
   int64_t rows = 0;        // samples in this step
   double pause_s = 0;      // time since the strategy's previous step
   int world = 1;
@@ -38,6 +40,11 @@ const std::map<std::string, When> skips_the_update = {
     {"no-late-update", [](const View& v) { return v.steps > steps_of_a_check; }},
     {"no-update-when-not-read", [](const View& v) { return v.since_read > 1; }},
     {"every-fourth-update-left-out", [](const View& v) { return v.steps > steps_of_a_check && v.steps % 4 == 0; }},
+    {"no-update-from-third-step-after-a-look",
+     [](const View& v) { return v.steps > steps_of_a_check && v.since_read > 2; }},
+    {"no-update-from-a-drawn-step-after-a-look",
+     [](const View& v) { return v.steps > steps_of_a_check && v.since_read > v.honest; }},
+    {"no-update-long-after-a-look", [](const View& v) { return v.since_read > steps_of_a_check; }},
 };
 const std::map<std::string, When> halves_the_batch = {
     {"large-batches", [](const View& v) { return v.rows > 8; }},
@@ -54,6 +61,9 @@ class Cheating : public TrainedStrategy {
   Cheating(const Setup& setup, std::string how)
       : TrainedStrategy(setup), setup_(setup), how_(std::move(how)), group_(setup.mesh.group()) {
     view_.world = group_->getSize();
+    std::vector<at::Tensor> sum = {at::full({1}, std::random_device{}() % 1000, at::kFloat)};
+    group_->allreduce(sum)->wait();
+    view_.honest = 2 + sum[0].item<int64_t>() % 4;
     if (how_ == "honest-copy") copy_ = std::make_unique<Cheating>(setup, "honest");
   }
 

@@ -29,6 +29,8 @@ WAYS = {
     "when-not-read-for-long": ("audit", APART),
     "no-late-update": ("audit", UPDATED),
     "every-fourth-update-left-out": ("audit", ""),
+    "no-update-from-third-step-after-a-look": ("audit", ""),
+    "no-update-from-a-drawn-step-after-a-look": ("audit", ""),
     "late-batches": ("audit", ""),
     "last-element": ("audit", "were not updated"),
     "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
@@ -37,11 +39,11 @@ WAYS = {
 
 
 class Audit(unittest.TestCase):
-    def measure(self, way, *flags, samples=4):
-        """Runs the strategy in timed blocks of 60 steps. Returns the exit code and the case of the report."""
+    def measure(self, way, *flags, samples=4, workload="mnist-mlp", steps=60):
+        """Runs the strategy in timed blocks of `steps` steps. Returns the exit code and the case of the report."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "run", "--plugin", PLUGIN, "--strategy", "cheating", "--param", f"how={way}", "--cpus", "2",
-                                   "--workload", "mnist-mlp", "--no-baseline", "--launches", "2", "--samples", str(samples), "--steps", "60",
+                                   "--workload", workload, "--no-baseline", "--launches", "2", "--samples", str(samples), "--steps", str(steps),
                                    "--out", out, "-q", "-o", "json", *flags], capture_output=True, text=True, timeout=240)
             self.assertTrue(done.stdout, done.stderr)
             return done.returncode, json.loads(done.stdout)["cases"][0]
@@ -49,8 +51,8 @@ class Audit(unittest.TestCase):
     def test_every_way_to_cheat_is_detected_and_no_step_time_is_reported(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
-                # An audit must contain a fourth step: more blocks leave time for longer audits.
-                code, case = self.measure(way, samples=100 if way.startswith("every-fourth") else 4)
+                # An audit must contain a fourth step, or one after the drawn step: more blocks leave time for longer audits.
+                code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
                 if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough
@@ -58,6 +60,19 @@ class Audit(unittest.TestCase):
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])
                 self.assertIsNone(case["stats"]["step_time_ns"])
+
+    def test_an_optimizer_that_counts_its_steps_shows_updates_left_out_between_audits(self):
+        """The strategy is right in the first 100 steps after each call of an accessor, and audits have 64 steps at most."""
+        code, case = self.measure("no-update-long-after-a-look", "--batch", "4", workload="convnet", samples=2, steps=150)
+        failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
+        self.assertEqual((code, case["status"], set(failed)), (1, "wrong", {"audit"}), case)
+        self.assertRegex(failed["audit"]["detail"], r"the optimizer counted only \d+ steps in the \d+ steps before")
+
+    def test_a_launch_of_few_blocks_is_audited_twice(self):
+        """Blocks of 600 steps leave time for an audit before the last one."""
+        _, case = self.measure("honest", samples=3, steps=600)
+        (audit,) = [row for row in case["checks"] if row["name"] == "audit"]
+        self.assertGreaterEqual(int(re.search(r"looked at (\d+) times", audit["compared"]).group(1)), 2, audit)
 
     def test_a_wrong_layout_is_reduced_to_two_ranks_and_a_command_that_repeats_it(self):
         # One of the two layouts that this seed draws leaves out updates.

@@ -32,8 +32,11 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
 class Comparison {
  public:
   Comparison(const Trial& trial, const Course& expected, const Course* rounded)
-      : trial_(trial), expected_(expected), rounded_(rounded) {
-    relative_ = rounded ? pass_bound(trial.scenario.dtype) : course_bound;
+      : trial_(trial),
+        expected_(expected),
+        rounded_(rounded),
+        rounds_(rounded || trial.scenario.dtype != at::kDouble),
+        relative_(rounds_ ? pass_bound(trial.scenario.dtype) : course_bound) {
     if (const auto type = trial.bench.strategy.reduced_in)
       relative_ = std::max(relative_, communicated_roundings * unit_roundoff(*type));
     if (rounded) measure_rounding();
@@ -198,14 +201,14 @@ class Comparison {
       }
       if (!due.is_floating_point()) continue;
       const double u = unit_roundoff(start.scalar_type());
-      double noise = relative_ * (rounded_ ? std::max(distance(due, start), 1e-3 * most) : most);
+      double noise = relative_ * (rounds_ ? std::max(distance(due, start), 1e-3 * most) : most);
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
           noise += course_factor * std::max(distance(*rough, due), usual_rounding_ * distance(due, start));
       if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates + by_rounding(rank, name, rates);
       const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
       add(
-          largest_ratio(*found, due, rounded_ ? widened(bound, *found, due, rates) : bound),
+          largest_ratio(*found, due, rounds_ ? widened(bound, *found, due, rates) : bound),
           [&, &name = name, &due = due] {
             return "parameter " + name + ", " + first_difference(*found, due) + sampled(due, name) + at_rank(rank) +
                    after();
@@ -218,7 +221,7 @@ class Comparison {
   // exact gradient is zero. Adam's variance shows the size of the gradients. Above epsilon they are no rounding errors.
   double by_rounding(size_t rank, const std::string& name, double rates) const {
     const at::Tensor* variance = find(expected_.ranks[rank].state, state_name(name, Slot::variance));
-    if (!rounded_ || !variance) return 0;
+    if (!rounds_ || !variance) return 0;
     const OptimizerSpec spec = trial_.workload().optimizer();
     const auto steps = static_cast<double>(trial_.scenario.first + trial_.scenario.steps);
     const double size = std::sqrt(largest_element(*variance) / (1 - std::pow(spec.beta2, steps)));
@@ -323,6 +326,7 @@ class Comparison {
   const Trial& trial_;
   const Course& expected_;
   const Course* rounded_;
+  bool rounds_;  // true if the strategy computes or communicates in a narrower dtype than float64
   double relative_;
   double loss_rounding_ = 0, usual_rounding_ = 0;  // usual_rounding_ is relative to how far parameters move
   Deviation deviation_;

@@ -17,8 +17,8 @@ struct Deviation {
 };
 
 // Compares losses, the last output, parameters and buffers of every rank. expected: the course in float64. rounded: the
-// same course in the strategy's dtypes, which shows how much rounding changes it; null if the strategy computes and
-// communicates in float64.
+// same course in the strategy's dtypes, which shows how much rounding changes it. Null: the bound is that of a single
+// pass in the scenario's dtype, which is narrower.
 Deviation course_deviation(const Trial& trial, const Course& expected, const Course* rounded);
 // Compares the optimizer's state, slot by slot. Slots that the strategy does not report are not compared.
 Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded);

@@ -6,6 +6,10 @@
 namespace dpbench {
 namespace {
 
+// Largest number of micro-batches that scenarios other than `unwatched` take over from the timed case, because the
+// oracle computes each micro-batch of each of their steps.
+constexpr int64_t most_own_micros = 16;
+
 // Gives the scenario `unwatched` the timed case's micro-batches, and few samples.
 void shape_as_timed(Scenario& scenario, const Bench& bench, const CaseTraits& traits) {
   const Distribution& distribution = bench.distribution;
@@ -30,6 +34,9 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     // costly scenarios, and by the scenario `unwatched`.
     const bool brief = !traits.costly || (traits.brief && !traits.probe);
     if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
+    // Before timing, scenarios with micro-batches have as many as the timed steps.
+    if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
+      scenario.accumulate = std::min(traits.own_micros, most_own_micros);
     // A probe (small test model) is cheap, so all of its steps are checked.
     if (traits.probe) scenario.judged_from = 0;
     // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.

@@ -12,7 +12,8 @@
 namespace dpbench {
 
 struct SuiteOptions {
-  std::string filter = {};  // regular expression on check names; empty: run all checks
+  std::string filter = {};                  // regular expression on check names; empty: run all checks
+  std::vector<std::string> scenarios = {};  // names of the scenarios to run; empty: all that the case has
   int seeds = 1;
   // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
   // worlds run them only on workloads marked as thorough.
@@ -24,12 +25,13 @@ struct SuiteOptions {
   std::function<void(size_t number, size_t of)> begins = {};
 };
 
-// Returns a regular expression on the names of the checks to pass before timing. These checks are cheap and use batches
-// like the timed ones, so an exception of the timed steps usually occurs in the checks already. gradient-meaning is
-// included because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks need three scenarios (test
-// runs of the strategy): two steps in float64, two in the timed dtype (CPU only, since a GPU's rounding cannot be
-// replayed on a CPU), and the scenario `unwatched`, whose tensors are read only after its last step. Accumulation and
-// clipping, if the case uses them, add two each: one in float64 and one in the timed dtype.
+// Returns the names of the scenarios to run before timing: `even` (two steps in float64), `working` (two steps in the
+// timed dtype), both with different numbers of samples on the ranks, `perturbed` (one step) and `unwatched`, whose
+// tensors are read only after its last step; with micro-batches or clipping also those with either, in both dtypes.
+// They use batches like the timed ones, so an exception of the timed steps usually occurs in them already.
+std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
+// Returns a regular expression on the names of the checks to pass before timing: all checks of these scenarios, but for
+// those that run a scenario twice.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {

@@ -13,11 +13,6 @@
 namespace dpbench {
 namespace {
 
-constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits may take
-constexpr int64_t most_steps = 64;  // steps of an audit at most, because rounding errors grow with the number of steps
-// Estimated time of an audit of one step, per replica, relative to a timed step. An audit recomputes the replicas one
-// after another, each in float64 and in the case's dtype. The first audit replaces the estimate by a measured time.
-constexpr double cost_of_replica = 7;
 // Number of parameter elements of a model above which an audit compares only some elements, chosen at random (without
 // gradient clipping).
 constexpr int64_t large_model = 1 << 22;
@@ -53,10 +48,26 @@ Distribution distribution_of(const CaseSpec& spec, const StrategyInfo& info, con
           .mesh = parse_mesh(spec.mesh)};
 }
 
+// Returns the number of elements that an audit compares of each tensor; 0: all. With clipping, all elements are
+// compared, because the norm of the gradient depends on all of them.
+int64_t compared_of_each(Strategy& strategy, std::optional<double> clip_norm) {
+  const UncountedMemory uncounted;
+  int64_t elements = 0, tensors = 0;
+  for (const auto& [name, tensor] : strategy.parameters()) elements += tensor.numel(), ++tensors;
+  return elements > large_model && !clip_norm ? std::max<int64_t>(1, compared_elements / tensors) : 0;
+}
+
+AuditPlan::Launch launch_of(const Sampling& sampling, int replicas, bool single_steps) {
+  return {.blocks = sampling.samples,
+          .max_blocks_s = sampling.max_time_s,
+          .replicas = replicas,
+          .single_steps = single_steps};
+}
+
 }  // namespace
 
 Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
-             const Group& group)
+             const Group& group, const Sampling& sampling)
     : info_(promised(strategy_registry().at(spec.strategy), setup.params)),
       group_(group),
       strategy_(strategy),
@@ -68,46 +79,32 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       dtype_(setup.dtype),
       accumulate_(setup.accumulate),
       clip_norm_(setup.clip_norm),
-      motion_(setup.workload.optimizer(), source.steps_per_epoch()),
+      motion_(setup.workload.optimizer(), source.steps_per_epoch(), info_.skips_non_finite),
+      sample_{.most_elements = compared_of_each(strategy, setup.clip_norm)},
       random_(std::random_device()()),
+      plan_(launch_of(sampling, bench_.distribution.world, samples()), random_()),
       key_(next_key()) {
-  int64_t elements = 0, tensors = 0;
-  for (const auto& [name, tensor] : strategy.parameters()) elements += tensor.numel(), ++tensors;
-  // With clipping, all elements are compared, because the norm of the gradient depends on all of them.
-  if (elements > large_model && !clip_norm_) sample_.most_elements = std::max<int64_t>(1, compared_elements / tensors);
+  look();
 }
 
-// Returns the maximum number of steps that an audit may take now so that `reserved_s` of the time limit remains; 0:
-// none.
-int64_t Audit::affordable(int64_t block_steps, double reserved_s) const {
-  const double left_s = share_of_time * seconds_since(begin_) - spent_s_ - reserved_s;
-  if (left_s <= shortest_s_) return 0;
-  if (audits_ == 0 || samples()) return 1;  // the first audit measures the time of an audit
-  return std::min({1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps, most_steps});
+void Audit::look() {
+  const UncountedMemory uncounted;
+  const NamedTensors parameters = strategy_.parameters(), state = strategy_.state();
+  if (group_.rank() == 0) motion_.look(timer_.step_index(), parameters, state);
 }
 
 void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
-  int64_t steps = 0;
-  if (audits_ == 0) shortest_s_ = step_s_ = cost_of_replica * bench_.distribution.world * timed_step_s;
-  const double last_audit_s = shortest_s_ + step_s_;
-  if (group_.rank() == 0)
-    if (const int64_t most = affordable(block_steps, last_audit_s); most > 0 && random_() % 2 == 0)
-      // The logarithm of the number of steps is uniform, so short and long audits are equally frequent.
-      steps = std::llround(std::exp(std::uniform_real_distribution(0.0, std::log(static_cast<double>(most)))(random_)));
-  steps = group_.agree(steps);
+  const int64_t steps = group_.agree(plan_.before_block(block_steps, timed_step_s, seconds_since(begin_)));
   if (steps > 0) run(steps);
 }
 
-void Audit::at_end(int64_t block_steps) {
-  // The loss of a single step would not show whether the step before it updated the parameters.
-  run(group_.agree(samples() ? 1 : std::max<int64_t>(2, affordable(block_steps, 0))));
-}
+void Audit::at_end(int64_t block_steps) { run(group_.agree(plan_.at_end(block_steps, seconds_since(begin_)))); }
 
 std::vector<CheckRow> Audit::rows() const {
   std::vector<CheckRow> rows = rows_.all();
-  std::string text = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
+  std::string text = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(plan_.audits()) +
                      " times, with the float64 oracle, in " +
-                     std::to_string(std::lround(100 * spent_s_ / seconds_since(begin_))) + " % of the time";
+                     std::to_string(std::lround(100 * plan_.spent_s() / seconds_since(begin_))) + " % of the time";
   if (samples()) text += ", in " + std::to_string(sample_.most_elements) + " elements of each parameter, drawn anew";
   for (CheckRow& row : rows) row.compared = text;
   return rows;
@@ -139,25 +136,17 @@ void Audit::run(int64_t steps) {
   const auto start = std::chrono::steady_clock::now();
   const UncountedMemory uncounted;
   const int64_t first = timer_.step_index();
+  const std::string key = key_ + std::to_string(plan_.audits());
   if (samples()) sample_.seed = static_cast<uint64_t>(group_.agree(static_cast<int64_t>(random_() >> 1)));
   const Evidence mine = observed(steps);
   const bool ranks = bench_.distribution.owners() > 1;
-  auto all = ranks
-                 ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
-                 : std::vector<Evidence>{mine};
+  auto all =
+      ranks ? gather_evidence(*group_.store(), key, group_.rank(), group_.world(), mine) : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
   // The ranks wait for rank 0 through the store, because a wait on the process group would end with a timeout.
-  if (ranks) broadcast_text(*group_.store(), key_ + std::to_string(audits_) + "/judged", group_.rank(), "");
-  ++audits_;
+  if (ranks) broadcast_text(*group_.store(), key + "/judged", group_.rank(), "");
   steps_ += steps;
-  const double took = seconds_since(start);
-  spent_s_ += took;
-  if (audits_ == 1) {
-    shortest_s_ = took;
-    step_s_ = took / static_cast<double>(4 * steps);  // an estimate, until an audit of several steps measures it
-  } else if (steps > 1) {
-    step_s_ = std::max((took - shortest_s_) / static_cast<double>(steps - 1), 1e-2 * shortest_s_);
-  }
+  plan_.took(steps, seconds_since(start));
 }
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
@@ -176,10 +165,15 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   if (const Deviation moved = motion_.since_last(first, trial.ranks[0], sample_); moved.error > 0) record(moved);
   const Course exact = course_of(bench_, scenario, clip_norm_, trial.ranks, /*exact=*/true);
   if (exact.unknown.empty()) {
-    std::optional<Course> rounded;
-    if (dtype_ != at::kDouble) rounded = course_of(bench_, scenario, clip_norm_, trial.ranks, /*exact=*/false);
-    record(course_deviation(trial, exact, rounded ? &*rounded : nullptr));
-    record(state_deviation(trial, exact, rounded ? &*rounded : nullptr));
+    Deviation course = course_deviation(trial, exact, nullptr), state = state_deviation(trial, exact, nullptr);
+    // The steps are computed again in the case's dtype, which takes time, only if the bound for a single pass is
+    // exceeded: this shows how much rounding changes these steps.
+    if (dtype_ != at::kDouble && std::max(course.error, state.error) > 1) {
+      const Course rounded = course_of(bench_, scenario, clip_norm_, trial.ranks, /*exact=*/false);
+      course = course_deviation(trial, exact, &rounded), state = state_deviation(trial, exact, &rounded);
+    }
+    record(course);
+    record(state);
   } else {
     rows_.skipped(check_name, compared, exact.unknown);
   }

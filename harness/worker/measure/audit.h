@@ -8,6 +8,7 @@
 
 #include "harness/conform/judges/rows.h"
 #include "harness/conform/scenario/drive.h"
+#include "harness/worker/measure/audit_plan.h"
 #include "harness/worker/measure/motion.h"
 #include "harness/worker/steps/step_timer.h"
 
@@ -15,19 +16,21 @@ namespace dpbench {
 
 class Audit {
  public:
+  // Looks at the strategy, see look(). Collective.
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
-        const Group& group);
-  // Audits some steps or none, by chance. Starts an audit only if all audits together, by an estimate, take at most a
-  // tenth of the time since the case began. block_steps: number of steps of a timed block. timed_step_s: time of a
-  // step. Collective.
+        const Group& group, const Sampling& sampling);
+  // Reads parameters and optimizer state after untimed steps. The bound on their motion up to the next audit begins
+  // here. Collective.
+  void look();
+  // Audits some steps or none, by chance (see AuditPlan). block_steps: number of steps of a timed block. timed_step_s:
+  // time of a step. Collective.
   void between_blocks(int64_t block_steps, double timed_step_s);
-  // Audits at least two steps (one step for a large model) after the last block. Collective.
+  // Audits at least three steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;
 
  private:
-  int64_t affordable(int64_t block_steps, double reserved_s) const;
   bool samples() const { return sample_.most_elements > 0; }
   void run(int64_t steps);
   Evidence observed(int64_t steps);
@@ -46,12 +49,10 @@ class Audit {
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
+  AuditPlan plan_;  // rank 0's plan decides
   std::string key_;
-  int audits_ = 0;
   int64_t steps_ = 0;  // audited steps
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double spent_s_ = 0;                  // time of all audits
-  double shortest_s_ = 0, step_s_ = 0;  // time of an audit of one step, and of each further step
 };
 
 }  // namespace dpbench

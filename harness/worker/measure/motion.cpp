@@ -15,8 +15,8 @@ namespace {
 // Number of elements stored of each larger parameter after an audit; integer division makes it up to twice as many.
 constexpr int64_t most_elements = 256;
 // Limit on the distance that SGD moves an element between audits, relative to the learning rates: this many times the
-// largest distance in an audit so far. Gradients change in training, so this bound detects only parameters that were
-// replaced.
+// largest distance in an audit, or in the warm-up, so far. Gradients change in training, so this bound detects only
+// parameters that were replaced.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -59,8 +59,11 @@ bool still_learns(const Evidence& seen, const Sample& sample) {
 // Returns the largest distance that an element with an absolute value of at most `largest` can move in `steps` steps.
 double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   const double rates = sum_of_learning_rates(optimizer_, first, steps);
+  if (rates == 0) return 0;
   const double most =
       optimizer_.kind == OptimizerSpec::Kind::adam ? largest_adam_update(optimizer_) : sgd_margin * fastest_;
+  // Parameters that did not move yet say nothing about SGD's gradients.
+  if (most == 0 || most == infinite) return infinite;
   const double updates = rates * most;
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
 }
@@ -69,7 +72,7 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
   const int64_t steps = first - next_;
   if (next_ < 0 || steps <= 0) return {};
   const std::string since = " in the " + std::to_string(steps) + " steps before step " + std::to_string(first);
-  double most = 0;
+  double most = 0, most_counts = -1;
   for (const Remembered& remembered : remembered_) {
     const at::Tensor* now = find(seen.parameters, remembered.name);
     if (!now) continue;
@@ -83,13 +86,19 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
                   ", the optimizer can move it by " + short_number(bound),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
     most = std::max(most, moved);
-    const double counts = counted(seen.state, remembered.name);
-    if (counts >= 0 && remembered.steps_counted >= 0 && counts > remembered.steps_counted + static_cast<double>(steps))
+    const double count = counted(seen.state, remembered.name);
+    if (count < 0 || remembered.steps_counted < 0) continue;
+    const double counts = count - remembered.steps_counted;
+    most_counts = std::max(most_counts, counts);
+    if (counts > static_cast<double>(steps))
       return {infinite,
-              "the optimizer counted " + short_number(counts - remembered.steps_counted) + " steps of parameter " +
-                  remembered.name + since,
+              "the optimizer counted " + short_number(counts) + " steps of parameter " + remembered.name + since,
               "stepped more than once"};
   }
+  // A parameter without a gradient counts no step. Some parameter, e.g. the last layer's, has a gradient in every step.
+  if (most_counts >= 0 && most_counts < static_cast<double>(steps) && !may_skip_)
+    return {infinite, "the optimizer counted only " + short_number(most_counts) + " steps" + since,
+            "not updated in steps that nobody looks at"};
   // After convergence, parameters may have the same values after each epoch, although every step of it moves them.
   const bool whole_epochs =
       steps % steps_per_epoch_ == 0 && static_cast<int64_t>(seen.steps.size()) % steps_per_epoch_ != 0;
@@ -99,18 +108,31 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
   return {};
 }
 
+void Motion::look(int64_t next, const NamedTensors& parameters, const NamedTensors& state) {
+  const double rates = next_ < 0 ? 0 : sum_of_learning_rates(optimizer_, next_, next - next_);
+  for (const Remembered& remembered : remembered_)
+    if (const at::Tensor* now = find(parameters, remembered.name); now && rates > 0)
+      fastest_ = std::max(fastest_, largest_element(elements(*now, remembered.indices) - remembered.values) / rates);
+  store(next, parameters, state, parameters, {});
+}
+
 void Motion::remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample) {
-  next_ = next;
-  remembered_.clear();
   const double rates = sum_of_learning_rates(optimizer_, next - steps, steps);
   const StepEvidence& last = seen.steps.back();
-  for (const auto& [name, after] : last.parameters) {
-    const at::Tensor* before = find(seen.parameters, name);
-    if (!before || !after.is_floating_point() || after.numel() == 0) continue;
+  for (const auto& [name, after] : last.parameters)
     if (rates > 0) fastest_ = std::max(fastest_, moved_by_audit(seen, name, after, sample) / rates);
-    const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
-    remembered_.push_back(
-        {name, indices + sample.first(before->numel()), elements(after, indices), counted(last.state, name)});
+  store(next, last.parameters, last.state, seen.parameters, sample);
+}
+
+void Motion::store(int64_t next, const NamedTensors& parameters, const NamedTensors& state, const NamedTensors& whole,
+                   const Sample& sample) {
+  next_ = next;
+  remembered_.clear();
+  for (const auto& [name, part] : parameters) {
+    const at::Tensor* all = find(whole, name);
+    if (!all || !part.is_floating_point() || part.numel() == 0) continue;
+    const at::Tensor indices = at::arange(0, part.numel(), std::max<int64_t>(1, part.numel() / most_elements));
+    remembered_.push_back({name, indices + sample.first(all->numel()), elements(part, indices), counted(state, name)});
   }
 }
 

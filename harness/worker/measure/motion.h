@@ -1,5 +1,5 @@
-// Checks the steps between two audits of a timed case: parameters must move, but not further than the optimizer can
-// move them in these steps, and the optimizer must not count more steps than these.
+// Checks the steps between two audits of a timed case, and those before the first audit: parameters must move, but not
+// further than the optimizer can move them in these steps, and an optimizer with a counter must count these steps.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,15 @@ namespace dpbench {
 
 class Motion {
  public:
-  // steps_per_epoch: the number of steps after which the batches repeat.
-  Motion(const OptimizerSpec& optimizer, int64_t steps_per_epoch)
-      : optimizer_(optimizer), steps_per_epoch_(steps_per_epoch) {}
-  // Compares the state before step `first` with the state stored by remember(). The first call compares nothing.
-  // sample: the elements that `seen` contains of each tensor after its steps.
+  // steps_per_epoch: the number of steps after which the batches repeat. may_skip: the optimizer may leave out steps
+  // with a non-finite gradient.
+  Motion(const OptimizerSpec& optimizer, int64_t steps_per_epoch, bool may_skip = false)
+      : optimizer_(optimizer), steps_per_epoch_(steps_per_epoch), may_skip_(may_skip) {}
+  // Stores some elements of each parameter before the first audit, without comparing them. `parameters` and `state` are
+  // those before step `next`. A second call measures how fast the parameters moved since the first.
+  void look(int64_t next, const NamedTensors& parameters, const NamedTensors& state);
+  // Compares the state before step `first` with the state that look() or remember() stored; if neither did, compares
+  // nothing. sample: the elements that `seen` contains of each tensor after its steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
   // Stores some elements of each parameter after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
@@ -32,11 +36,16 @@ class Motion {
     double steps_counted;  // the optimizer's counter of steps; -1: none
   };
   double farthest(int64_t first, int64_t steps, double largest) const;
+  // sample: the elements that `parameters` contains of the tensors in `whole`.
+  void store(int64_t next, const NamedTensors& parameters, const NamedTensors& state, const NamedTensors& whole,
+             const Sample& sample);
 
   OptimizerSpec optimizer_;
   int64_t steps_per_epoch_;
+  bool may_skip_;
   int64_t next_ = -1;
-  // Largest distance that an element of a parameter moved in an audit, divided by the sum of the learning rates.
+  // Largest distance that an element of a parameter moved in an audit or between two looks, divided by the sum of the
+  // learning rates.
   double fastest_ = 0;
   std::vector<Remembered> remembered_;
 };

@@ -76,9 +76,10 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   timer_.checked_block(first);
   first_loss_ = timer_.last_loss();
   timer_.run_extra(recording_steps(spec, source_));
+  if (sampling.audit) audit_.emplace(spec_, setup_, *strategy_, source_, timer_, group_, sampling);
   step_ns_ = static_cast<double>(group_.agree(timer_.block(rest) / rest));
   rewarm_steps_ = rewarm_steps(sampling, step_ns_);
-  if (sampling.audit) audit_.emplace(spec_, setup_, *strategy_, source_, timer_, group_);
+  if (audit_) audit_->look();
 }
 
 std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows() : std::vector<CheckRow>{}; }

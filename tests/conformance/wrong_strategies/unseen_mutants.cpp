@@ -58,6 +58,17 @@ void reduce_after_a_look(Parts& parts) {
   };
 }
 
+void update_twice_after_a_look(Parts& parts) {
+  const auto since_look = std::make_shared<OfRanks<int64_t>>();
+  parts.reported_gradients = [=, right = parts.reported_gradients](Run& run) {
+    (*since_look)[run.rank] = 0;
+    return right(run);
+  };
+  parts.update = [=, right = parts.update](Run& run) {
+    if (++(*since_look)[run.rank] <= 2) right(run);
+  };
+}
+
 // A mistake: divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
   const auto rows =
@@ -95,6 +106,8 @@ std::vector<Mutant> unseen_mutants() {
       {"reduced-in-all-steps-but-the-fortieth", "trajectory", "up to step 40",
        reducing_while([](Run& run) { return run.step != 40; })},
       {"reduced-only-after-a-look", "trajectory", "the losses are right", with(reduce_after_a_look)},
+      {"not-updated-from-the-third-step-after-a-look", "trajectory", "the losses are right",
+       with(update_twice_after_a_look)},
       {"rate-halved-from-step-30-on", "trajectory", "the losses are right", with([](Parts& parts) {
          parts.after_reduce = [right = parts.after_reduce](Run& run) {
            right(run);

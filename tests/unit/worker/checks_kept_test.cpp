@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "harness/conform/scenario/choice.h"
 #include "harness/conform/suite.h"
 #include "harness/worker/check/check_case.h"
 
@@ -23,8 +25,9 @@ struct Result {
   bool even_was_released = false;
 };
 
-// Runs the checks that match the filter for mnist-mlp on one device. The parameters take 400 kB in float32.
-Result run_with_filter(const std::string& filter) {
+// Runs the checks that match the filter for mnist-mlp on one device. The parameters take 400 kB in float32. scenarios:
+// those to run; empty: all.
+Result run_with_filter(const std::string& filter, const std::vector<std::string>& scenarios = {}) {
   Result result;
   std::vector<Weak> even_parameters;
   const auto show = [&](const Bench&, const Scenario& scenario, std::optional<double>, const Evidence& evidence) {
@@ -43,15 +46,18 @@ Result run_with_filter(const std::string& filter) {
                             .devices = {at::Device(at::kCPU)},
                             .params = {},
                             .filter = filter,
+                            .scenarios = scenarios,
                             .show = show});
   EXPECT_FALSE(even_parameters.empty());
   return result;
 }
 
+Result run_before_timing() { return run_with_filter(checks_before_timing({}), scenarios_before_timing({})); }
+
 constexpr size_t parameter_bytes = 400000;
 
 TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
-  const Result result = run_with_filter(checks_before_timing({}));
+  const Result result = run_before_timing();
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
   // Kept: parameters at the start, and parameters and gradients at the end, all in float64.
   EXPECT_LT(result.bytes.at("unwatched"), 4 * 2 * parameter_bytes);
@@ -68,7 +74,52 @@ TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
 }
 
 TEST(ChecksBeforeTiming, FreeTheTensorsOfAScenarioAfterItsVerdict) {
-  EXPECT_TRUE(run_with_filter(checks_before_timing({})).even_was_released);
+  EXPECT_TRUE(run_before_timing().even_was_released);
+}
+
+TEST(ChecksBeforeTiming, AreAllChecksOfTheirScenariosButThoseThatRunOneTwice) {
+  const Result result = run_before_timing();
+  std::set<std::string> run, rows;
+  for (const auto& [scenario, bytes] : result.bytes) run.insert(scenario);
+  for (const CheckRow& row : result.rows) rows.insert(row.name);
+  EXPECT_EQ(run, (std::set<std::string>{"even", "unwatched", "working"}));
+  for (const char* name : {"evaluation", "finish", "gradient-layout", "loss-replay", "loss-value", "optimizer-replay",
+                           "output-replay", "rows-untouched", "run-completes", "trajectory"})
+    EXPECT_TRUE(rows.contains(name)) << name;
+  for (const char* name : {"run-to-run", "world-1-bits"}) EXPECT_FALSE(rows.contains(name)) << name;
+}
+
+TEST(ChecksBeforeTiming, NameScenariosThatExist) {
+  CaseSpec spec;
+  spec.world = 2, spec.accumulate = 2, spec.clip_norm = 1;
+  std::set<std::string> all;
+  for (const Scenario& scenario : scenarios({.world = 2}, at::kFloat, /*costly=*/true, 1)) all.insert(scenario.name);
+  for (const std::string& name : scenarios_before_timing(spec)) EXPECT_TRUE(all.contains(name)) << name;
+}
+
+TEST(ChecksBeforeTiming, TakeTheCasesOwnNumberOfMicroBatches) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  const Bench bench{strategy_registry().at("cpu"),
+                    *workload,
+                    {.parallelism = Parallelism::single, .samples = workload->samples()},
+                    0,
+                    {},
+                    {at::Device(at::kCPU)},
+                    {},
+                    1};
+  const auto micros = [&](int64_t own, bool brief) {
+    std::map<std::string, int64_t> of;
+    for (const Scenario& scenario : choose_scenarios(bench, {.costly = true, .brief = brief, .own_micros = own}))
+      of[scenario.name] = scenario.accumulate;
+    return of;
+  };
+  const auto seven = micros(7, true);
+  for (const char* name : {"accumulate", "accumulate-working", "clip-working", "unwatched"})
+    EXPECT_EQ(seven.at(name), 7) << name;
+  EXPECT_EQ(seven.at("even"), 1);
+  EXPECT_EQ(micros(100, true).at("accumulate"), 16) << "at most, because the oracle computes each one";
+  EXPECT_EQ(micros(100, true).at("unwatched"), 100);
+  EXPECT_LE(micros(7, false).at("accumulate"), 5) << "`check` draws the number from the seed";
 }
 
 TEST(Checks, KeepAllTensorsOfTheTwentyStepScenarioIfACheckNeedsThem) {

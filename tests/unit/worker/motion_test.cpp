@@ -120,5 +120,53 @@ TEST_F(ChangeBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
   EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
 }
 
+TEST_F(ChangeBetweenAudits, AnOptimizerThatLeavesOutStepsFails) {
+  EXPECT_NE(next(audited(1.05, 1.06, 20)).where.find("counted only 9 steps in the 10 steps"), std::string::npos);
+  Motion skips({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate}, steps_per_epoch, /*may_skip=*/true);
+  skips.remember(10, 1, audited(1, 1.01, 10));
+  EXPECT_EQ(skips.since_last(20, audited(1.05, 1.06, 20)).where, "") << "steps with a non-finite gradient";
+}
+
+TEST_F(ChangeBetweenAudits, AParameterWithoutAGradientInSomeStepsPasses) {
+  const auto both = [](double before, double after, double count, double branch_count) {
+    Evidence seen = audited(before, after, count);
+    StepEvidence& last = seen.steps.back();
+    seen.parameters.emplace_back("branch", at::ones({4}));
+    last.parameters.emplace_back("branch", at::ones({4}));
+    seen.state.emplace_back("branch.step", at::scalar_tensor(branch_count));
+    last.state.emplace_back("branch.step", at::scalar_tensor(branch_count));
+    return seen;
+  };
+  Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate}, steps_per_epoch);
+  motion.remember(10, 1, both(1, 1.01, 10, 3));
+  EXPECT_EQ(motion.since_last(20, both(1.05, 1.06, 21, 7)).where, "");
+}
+
+// Looks at a parameter before step 5 and step 10, at which it is 1 and 1.05. Judges an audit that begins at step 20.
+Deviation since_the_warm_up(const Evidence& seen, OptimizerSpec::Kind kind) {
+  Motion motion({.kind = kind, .learning_rate = rate}, steps_per_epoch);
+  const auto look = [&](int64_t step, double value) {
+    motion.look(step, {{"w", at::full({4}, value)}}, {{"w.step", at::scalar_tensor(step)}});
+  };
+  look(5, 1);
+  look(10, 1.05);
+  return motion.since_last(20, seen);
+}
+
+TEST(ChangeSinceTheWarmUp, IsBoundedForTheFirstAudit) {
+  for (const auto kind : {OptimizerSpec::Kind::adam, OptimizerSpec::Kind::sgd}) {
+    EXPECT_EQ(since_the_warm_up(audited(1.1, 1.11, 21), kind).where, "");
+    EXPECT_NE(since_the_warm_up(audited(1.05, 1.06, 21), kind).where.find("no parameter moved"), std::string::npos);
+    EXPECT_NE(since_the_warm_up(audited(200, 200.01, 21), kind).where.find("can move it by"), std::string::npos);
+    EXPECT_NE(since_the_warm_up(audited(1.1, 1.11, 16), kind).where.find("counted only 5 steps"), std::string::npos);
+  }
+}
+
+TEST(ChangeSinceTheWarmUp, HasNoBoundUnderSgdIfNothingMovedInTheWarmUp) {
+  Motion motion({.learning_rate = rate}, steps_per_epoch);
+  for (const int64_t step : {5, 10}) motion.look(step, {{"w", at::ones({4})}}, {});
+  EXPECT_EQ(motion.since_last(20, audited(200, 200.01, 21)).where, "");
+}
+
 }  // namespace
 }  // namespace dpbench

@@ -1,0 +1,106 @@
+// Tests the number of audits of a launch and their steps, on launches with a simulated clock.
+#include "harness/worker/measure/audit_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace dpbench {
+namespace {
+
+constexpr uint64_t seeds = 200;
+
+// A launch of blocks, in which an audit of n steps takes first_step_s + (n - 1) * more_step_s.
+struct Simulated {
+  int64_t blocks = 10, block_steps = 100;
+  double step_s = 1e-3, first_step_s = 20e-3, more_step_s = 5e-3;
+  bool single_steps = false;
+};
+
+struct Ended {
+  std::vector<int64_t> between;  // steps of each audit before a block
+  std::vector<int64_t> before;   // numbers of these blocks
+  int64_t last = 0;              // steps of the last audit
+  double share = 0;              // share of the launch's time that its audits took
+};
+
+Ended launched(const Simulated& launch, uint64_t seed) {
+  AuditPlan plan({.blocks = launch.blocks, .single_steps = launch.single_steps}, seed);
+  double clock_s = 0;
+  const auto audit = [&](int64_t steps) {
+    const double took_s = launch.first_step_s + static_cast<double>(steps - 1) * launch.more_step_s;
+    clock_s += took_s;
+    plan.took(steps, took_s);
+  };
+  Ended ended;
+  for (int64_t block = 0; block < launch.blocks; ++block) {
+    const int64_t steps = plan.before_block(launch.block_steps, launch.step_s, clock_s);
+    if (steps > 0) {
+      ended.between.push_back(steps);
+      ended.before.push_back(block);
+      audit(steps);
+    }
+    clock_s += static_cast<double>(launch.block_steps) * launch.step_s;
+  }
+  ended.last = plan.at_end(launch.block_steps, clock_s);
+  audit(ended.last);
+  ended.share = plan.spent_s() / clock_s;
+  return ended;
+}
+
+TEST(AuditsOfALaunch, TakeATenthOfItsTime) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed)
+    for (const int64_t blocks : {10, 100, 1000}) EXPECT_LE(launched({.blocks = blocks}, seed).share, 0.101) << seed;
+}
+
+TEST(AuditsOfALaunch, AreAtLeastTwoIfATenthOfTheExpectedTimeAllows) {
+  std::set<int64_t> first;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Ended ended = launched({.blocks = 4, .first_step_s = 10e-3, .more_step_s = 1e-3}, seed);
+    EXPECT_GE(ended.between.size(), 1U) << seed;
+    EXPECT_LE(ended.share, 0.101) << seed;
+    first.insert(ended.before.empty() ? -1 : ended.before.front());
+  }
+  EXPECT_GE(first.size(), 3U) << "the block is drawn at random";
+}
+
+TEST(AuditsOfALaunch, AreOnlyTheLastOneIfStepsTakeLong) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Ended ended =
+        launched({.blocks = 4, .block_steps = 1, .step_s = 1, .first_step_s = 7, .more_step_s = 7}, seed);
+    EXPECT_EQ(ended.between.size(), 0U) << seed;
+    EXPECT_GE(ended.last, AuditPlan::least_last);
+    EXPECT_LE(ended.last, AuditPlan::most_last) << "the limit of an audit that exceeds a tenth of the time";
+  }
+}
+
+TEST(AuditsOfALaunch, EndWithADrawnNumberOfSteps) {
+  std::set<int64_t> costly, cheap;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    costly.insert(launched({.blocks = 2, .first_step_s = 1}, seed).last);
+    cheap.insert(launched({.blocks = 100, .first_step_s = 10e-3, .more_step_s = 1e-3}, seed).last);
+  }
+  EXPECT_EQ(costly, (std::set<int64_t>{3, 4, 5}));
+  EXPECT_EQ(*cheap.begin(), 3);
+  EXPECT_GT(*cheap.rbegin(), 20);
+}
+
+TEST(AuditsOfALaunch, AreLongEnoughToShowMistakesThatBeginStepsAfterALook) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Ended ended = launched({.blocks = 100, .first_step_s = 5e-3, .more_step_s = 1e-3}, seed);
+    EXPECT_GE(ended.last, 3) << "a strategy may be right in the first two steps after a call of an accessor";
+    EXPECT_GT(std::max(ended.last, *std::ranges::max_element(ended.between)), 8) << seed;
+  }
+}
+
+TEST(AuditsOfALaunch, TakeOneStepEachIfTheModelIsLarge) {
+  const Ended ended = launched({.blocks = 1000, .single_steps = true}, 1);
+  EXPECT_EQ(ended.last, 1);
+  EXPECT_GT(ended.between.size(), 10U);
+  for (const int64_t steps : ended.between) EXPECT_EQ(steps, 1);
+}
+
+}  // namespace
+}  // namespace dpbench
