@@ -24,7 +24,7 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Replica& re
                      const std::vector<int>& rank_of_stages)
     : options(options),
       replica(replica),
-      axes(mesh),
+      axes(checked_axes(mesh, options.name)),
       stages(pipeline::cut_stages(*replica.shared_model(), rank_of_stages, options.pipeline.blocks, options.name)),
       tensors(checked_tensor_plan(*replica.shared_model(), axes.tp, options.tensor), axes.tp),
       experts(checked_expert_plan(*replica.shared_model(), axes.ep, options.name), axes.ep) {
