@@ -27,7 +27,7 @@ ALLOWED = {
     # The conformance suite's test models (probes) are built from these layers and blocks.
     "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/parts/compat.h",
                          "harness/report/"),
-    "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
+    "harness/worker/": (*APIS, "strategies/parts/flop_count.h", "harness/report/", "harness/conform/"),
     # The micro-benchmarks parse the flags of `dpbench collectives`.
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/",
                        "harness/worker/", "harness/front/cli/"),
@@ -49,7 +49,8 @@ ALLOWED = {
     "tests/unit/strategies/": STRATEGY_TESTS,
     "tests/unit/strategies/data_parallel/": STRATEGY_TESTS,
     "tests/unit/strategies/sharded/": STRATEGY_TESTS,
-    "tests/unit/worker/": (*APIS, "workloads/layers/", "harness/conform/", "harness/worker/", *SHARED),
+    "tests/unit/worker/": (*APIS, "workloads/layers/", "strategies/parts/flop_count.h", "harness/conform/", "harness/worker/",
+                           *SHARED),
     "tests/conformance/": (*APIS, "harness/conform/", *SHARED),
     "tests/conformance/wrong_strategies/": STRATEGY_TESTS,
     "tests/conformance/wrong_strategies/parallel/": (*STRATEGY_TESTS, *MUTANT),

@@ -20,12 +20,11 @@ std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) {
   return gradients;
 }
 
-RankModel::RankModel(const Mesh& mesh, const Options& options, const Replica& replica,
+RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
                      const std::vector<int>& rank_of_stages)
     : options(options),
       replica(replica),
-      axes(mesh),
-      stages(pipeline::cut_stages(*replica.shared_model(), rank_of_stages, options.pipeline.blocks, options.name)),
+      axes(checked_axes(mesh, options.name)),
       tensors(checked_tensor_plan(*replica.shared_model(), axes.tp, options.tensor), axes.tp),
       experts(checked_expert_plan(*replica.shared_model(), axes.ep, options.name), axes.ep) {
   replica.trainable_tensors(options.name);  // throws if no parameter is trainable
@@ -34,6 +33,7 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Replica& re
     broadcast_from(0, axes.world.group, replica.detached());
   }
   const Model& model = *replica.shared_model();
+  stages = cut(workload, rank_of_stages);
   parameters = placed_parameters(model, stages);
   buffers = placed_buffers(model, stages);
   refuse_parts_of_batch_statistics(buffers, options);
@@ -43,6 +43,15 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Replica& re
   if (options.sharded && axes.choose_shard(mesh, options))
     shard(options.sharded->reshard == fsdp::Reshard::shard ? mesh.axis("shard") : Axis());
   keep_own();
+}
+
+// Cuts the model into stages. All ranks have the same model by now, so they count the same FLOP.
+std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std::vector<int>& rank_of_stages) const {
+  const Model& model = *replica.shared_model();
+  const bool balances =
+      options.pipeline.blocks.empty() && rank_of_stages.size() > 1 && model.blocks().size() > rank_of_stages.size();
+  return pipeline::cut_stages(model, rank_of_stages, options.pipeline.blocks, options.name,
+                              balances ? pipeline::flop_of_blocks(replica, workload) : std::vector<double>());
 }
 
 // between: the axis over which parameters are sharded between forward and backward pass.

@@ -29,7 +29,8 @@ std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters);
 struct RankModel {
   // Broadcasts rank 0's model, cuts the replica's model, and frees what other ranks store. Collective. Throws
   // UsageError if the model cannot be divided as the mesh and the options ask.
-  RankModel(const Mesh& mesh, const Options& options, const Replica& replica, const std::vector<int>& rank_of_stages);
+  RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
+            const std::vector<int>& rank_of_stages);
   // `own` has pointers into `parameters`.
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
@@ -70,6 +71,7 @@ struct RankModel {
   std::vector<Held> own;             // parameters of this rank's stages, including frozen ones
 
  private:
+  std::vector<pipeline::Stage> cut(const Workload& workload, const std::vector<int>& rank_of_stages) const;
   void shard(const Axis& between);
   void keep_own();
 };

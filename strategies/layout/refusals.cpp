@@ -23,6 +23,16 @@ TensorPlan checked_expert_plan(const Model& model, const Axis& ep, const std::st
   return plan;
 }
 
+Axes checked_axes(const Mesh& mesh, const std::string& owner) {
+  Axes axes(mesh);
+  for (const Axis* cut : {&axes.tp, &axes.cp})
+    if (axes.ep.size > 1 && cut->size > 1)
+      throw UsageError(owner + ": the axes ep and " + cut->name +
+                       " cannot be combined, because no model with experts can be divided over " + cut->name +
+                       ". Use ep with dp, shard or pp");
+  return axes;
+}
+
 void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options) {
   const auto statistic =
       std::ranges::find_if(buffers, [](const pipeline::Placed& one) { return one.tensor.is_floating_point(); });

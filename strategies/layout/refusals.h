@@ -15,6 +15,9 @@ namespace dpbench::layout {
 TensorPlan checked_tensor_plan(const Model& model, const Axis& tp, const tensor::Options& options);
 TensorPlan checked_expert_plan(const Model& model, const Axis& ep, const std::string& owner);
 
+// Returns the axes of the mesh. Throws UsageError if the strategy cannot combine two of them.
+Axes checked_axes(const Mesh& mesh, const std::string& owner);
+
 void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options);
 void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& options);
 

@@ -12,7 +12,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-constexpr char no_file[] = "none", even_blocks[] = "even";
+constexpr char no_file[] = "none", balanced_blocks[] = "balanced";
 
 // Reads and verifies the user's schedule; nullopt if the user gives none. Actions other than computations, sends and
 // receives are removed: the strategy sums gradients after the schedule, and keeps or frees parameters by `reshard`.
@@ -45,7 +45,7 @@ std::vector<ParamInfo> parameters() {
           {"file", no_file, "CSV file of a schedule, instead of a built-in one"},
           {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default", "integer"},
           {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer"},
-          {"blocks", even_blocks, "blocks of each stage, such as 2+3+1"},
+          {"blocks", balanced_blocks, "blocks of each stage, such as 2+3+1; balanced: stages of about equal FLOP"},
           {"poison", "off", "fill received tensors with NaN until they arrive, for tests"}};
 }
 
@@ -55,7 +55,7 @@ Options options_of(const Params& params) {
                   .given = given_schedule(params),
                   .stages = static_cast<int>(at_least_one(params, "stages")),
                   .microbatches = at_least_one(params, "microbatches"),
-                  .blocks = params.text("blocks") == even_blocks ? "" : params.text("blocks"),
+                  .blocks = params.text("blocks") == balanced_blocks ? "" : params.text("blocks"),
                   .poison = params.flag("poison")};
   if (!options.family)
     throw UsageError(options.owner + ".schedule=" + params.text("schedule") + ": there is no such schedule");
@@ -90,7 +90,7 @@ std::vector<int> Schedules::rank_of_stages() const {
 void Schedules::require_same_on_all_ranks(const Axis& axis, at::Device device) const {
   if (axis.size == 1) return;
   std::vector<std::string> lines = {"microbatches=" + std::to_string(options_.microbatches),
-                                    "blocks=" + (options_.blocks.empty() ? even_blocks : options_.blocks)};
+                                    "blocks=" + (options_.blocks.empty() ? balanced_blocks : options_.blocks)};
   // With twice as many micro-batches as ranks, all built-in schedules differ.
   const Schedule schedule = computations_of(options_.given ? options_.given->microbatches : 2 * ranks_);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)

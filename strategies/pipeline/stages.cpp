@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include <ATen/ATen.h>
+
+#include "strategies/parts/flop_count.h"
 #include "strategies/parts/parameter_table.h"
+#include "strategies/schedule/balance.h"
 
 namespace dpbench::pipeline {
 namespace {
@@ -14,6 +18,13 @@ std::vector<size_t> even_sizes(size_t blocks, size_t stages) {
   return sizes;
 }
 
+std::vector<size_t> default_sizes(size_t blocks, size_t stages, const std::vector<double>& costs) {
+  const bool known = std::ranges::any_of(costs, [](double cost) { return cost > 0; });
+  if (blocks <= stages || !known) return even_sizes(blocks, stages);
+  const std::vector<int64_t> sizes = balanced_sizes(costs, static_cast<int64_t>(stages));
+  return {sizes.begin(), sizes.end()};
+}
+
 std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t stages, const std::string& owner) {
   std::vector<size_t> sizes;
   size_t sum = 0;
@@ -22,7 +33,8 @@ std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t s
     size_t size = 0;
     const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, size);
     if (error != std::errc{} || rest != text.data() + end || size == 0)
-      throw UsageError(owner + ".blocks=" + text + ": write the number of blocks of each stage, such as 2+3+1");
+      throw UsageError(owner + ".blocks=" + text +
+                       ": write balanced, or the number of blocks of each stage, such as 2+3+1");
     sizes.push_back(size);
     sum += size;
     at = end + 1;
@@ -51,11 +63,27 @@ std::vector<Placed> placed(const std::vector<TableRow>& table, const std::vector
 
 }  // namespace
 
+std::vector<double> flop_of_blocks(const Replica& replica, const Workload& workload) {
+  const at::NoGradGuard no_grad;
+  const Batch sample = replica.to_device(workload.batch(at::zeros({1}, at::kLong)));
+  const std::shared_ptr<Model>& model = replica.shared_model();
+  model->eval();  // a pass in training mode would change the statistics of BatchNorm
+  std::vector<double> all;
+  at::Tensor x = sample.input;
+  for (size_t block = 0; block < model->blocks().size(); ++block) {
+    const FlopCount count(FlopCount::Of::this_thread);
+    x = replica.forward_span(block, block + 1, x, /*step=*/0, sample.ids);
+    all.push_back(static_cast<double>(count.flop()));
+  }
+  model->train();
+  return all;
+}
+
 std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
-                              const std::string& owner) {
+                              const std::string& owner, const std::vector<double>& costs) {
   const size_t blocks = model.blocks().size(), stages = rank_of.size();
-  const std::vector<size_t> sizes =
-      blocks_per_stage.empty() ? even_sizes(blocks, stages) : parse_sizes(blocks_per_stage, blocks, stages, owner);
+  const std::vector<size_t> sizes = blocks_per_stage.empty() ? default_sizes(blocks, stages, costs)
+                                                             : parse_sizes(blocks_per_stage, blocks, stages, owner);
   std::vector<Stage> all;
   size_t first = 0;
   for (size_t s = 0; s < stages; ++s) {

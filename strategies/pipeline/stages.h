@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "strategies/api/parts/replica.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench::pipeline {
@@ -16,11 +17,17 @@ struct Stage {
   int rank = 0;                // rank on the mesh axis pp
 };
 
+// Returns the floating-point operations of each block's matrix products and convolutions, in a forward pass of one
+// sample through the replica's whole model.
+std::vector<double> flop_of_blocks(const Replica& replica, const Workload& workload);
+
 // Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; if
-// empty, sizes differ by at most 1, with the longer stages first. The first stage runs a model without blocks as a
-// whole. Throws UsageError if blocks_per_stage does not fit. owner: the strategy's name for the message.
+// empty, the stage of the highest cost costs as little as possible. costs: cost of each block; if none is above 0, or
+// there are no more blocks than stages, sizes differ by at most 1, with the longer stages first. The first stage runs a
+// model without blocks as a whole. Throws UsageError if blocks_per_stage does not fit. owner: the strategy's name for
+// the message.
 std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
-                              const std::string& owner = "pp");
+                              const std::string& owner = "pp", const std::vector<double>& costs = {});
 
 // A parameter or buffer, and the stages that use it. A tensor that no stage uses belongs to the first stage.
 struct Placed {

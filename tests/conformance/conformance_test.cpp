@@ -168,8 +168,10 @@ std::vector<Case> divided() {
 // Returns cases with recomputation: the backward pass computes each block of the model again.
 std::vector<Case> recomputing() {
   std::vector<Case> all;
-  for (const char* strategy : {"ddp", "fsdp", "tp"})
+  for (const char* strategy : {"ddp", "fsdp", "tp", "pp"})
     all.push_back({.strategy = strategy, .workload = "gpt", .world = 3, .variant = {"recompute", {}}, .recompute = 1});
+  const Variant zb_h1{"recompute_zb_h1", {{"schedule", "zb-h1"}}};
+  all.push_back({.strategy = "pp", .workload = "gpt", .world = 3, .variant = zb_h1, .recompute = 1});
   return all;
 }
 

@@ -1,7 +1,7 @@
-// "faulty-ddp", "faulty-dp", "faulty-fsdp", "faulty-pp" and "faulty-tp" act as ddp, dp, fsdp, pp and tp until one rank
-// performs a fault at one step, or in a collective of a kind in that step, chosen by --param fault=.. rank=.. step=..
-// in=.. after=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault appends its
-// time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
+// "faulty-ddp", "faulty-dp", "faulty-fsdp", "faulty-layout", "faulty-pp" and "faulty-tp" act as ddp, dp, fsdp, layout,
+// pp and tp until one rank performs a fault at one step, or in a collective of a kind in that step, chosen by --param
+// fault=.. rank=.. step=.. in=.. after=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in.
+// Each fault appends its time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -325,7 +325,8 @@ StrategyInfo faulty(const std::string& name) {
   return info;
 }
 
-const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")}, fsdp{faulty("fsdp")}, pp{faulty("pp")}, tp{faulty("tp")};
+const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")}, fsdp{faulty("fsdp")}, pp{faulty("pp")}, tp{faulty("tp")},
+    layout{faulty("layout")};
 
 }  // namespace
 }  // namespace dpbench

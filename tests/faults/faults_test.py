@@ -228,6 +228,14 @@ class Faults(FaultyRuns):
                              ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*in model\.layers\.\d: ")):
             self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", "in=allreduce", "--param", "after=3")
 
+    def test_a_rank_of_a_layout_that_fails_in_an_allreduce_is_named_with_its_action_and_the_layer(self):
+        """Rank 1 is on the first stage of pp. Its first allreduce in a step is that of the embedding."""
+        self.cpus = 4
+        where = r"layout: rank 0 of the axis pp, action 0F0 \(stage 0, micro-batch 0\): layout: sum of a product in model\.embed_tokens: "
+        for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
+                             ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7")):
+            self.on_gpt(self.over_both, "faulty-layout", fault, words, "--mesh", "pp=2,tp=2", "--param", "in=allreduce")
+
     def on_a_mesh(self, run, fault, words, collective="none", **how):
         """Runs four ranks as two replicas of two shards. Rank 3 fails."""
         self.cpus = 4

@@ -9,6 +9,7 @@
 
 #include "harness/forecast/plan/predict.h"
 #include "harness/forecast/plan/speed.h"
+#include "strategies/schedule/balance.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -40,12 +41,22 @@ bool take(const std::string& name, const std::string& value, Layout& layout) {
   else if (name == "stages")
     layout.stages = std::atoi(value.c_str());
   else if (name == "blocks")
-    layout.stage_sizes = sizes_in(value);
+    layout.stage_sizes = value == "balanced" ? std::vector<int64_t>{} : sizes_in(value);
   else if (name == "microbatches")
     layout.micro_batches *= std::atoll(value.c_str());
   else
     return option == "sync=each";
   return true;
+}
+
+// Returns the blocks of each stage as the strategy cuts them by default: balanced by the FLOP of products with weights.
+std::vector<int64_t> default_sizes(const gpt::Shape& shape, int64_t stages) {
+  const auto head = static_cast<double>(shape.vocab * shape.hidden);
+  const double layer = (static_cast<double>(shape.multiplied_parameters()) - head) / static_cast<double>(shape.layers);
+  std::vector<double> costs = {0};
+  costs.insert(costs.end(), static_cast<size_t>(shape.layers), layer);
+  costs.insert(costs.end(), {0, head});
+  return pipeline::balanced_sizes(costs, stages);
 }
 
 // Completes the options of a pipeline with the strategy's defaults. Returns false if a stage has no block.
@@ -54,9 +65,9 @@ bool cut_stages(const gpt::Shape& shape, Layout& layout) {
   if (!layout.schedule) layout.schedule = pipeline::find_family("1f1b");
   layout.stages = std::max(layout.stages, layout.schedule->least_chunks);
   const int64_t blocks = shape.layers + least_blocks, stages = int64_t{layout.size("pp")} * layout.stages;
-  if (layout.stage_sizes.empty())
-    for (int64_t i = 0; i < stages; ++i) layout.stage_sizes.push_back(blocks / stages + (i < blocks % stages ? 1 : 0));
-  return blocks >= stages;
+  if (blocks < stages) return false;
+  if (layout.stage_sizes.empty()) layout.stage_sizes = default_sizes(shape, stages);
+  return true;
 }
 
 // Returns the layout of a case; nullopt if there is no formula for it.

@@ -1,9 +1,9 @@
 #include "harness/forecast/plan/layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "harness/forecast/plan/work.h"
+#include "strategies/schedule/balance.h"
 
 namespace dpbench::forecast {
 namespace {
@@ -121,40 +121,7 @@ void each_option(const Space& space, Layout base, const std::function<void(const
   }
 }
 
-// Fills the stages in order, each up to the cost `limit`, but leaves at least one block for each later stage. Returns
-// the blocks per stage, or an empty list if the limit is too small.
-std::vector<int64_t> filled(const std::vector<double>& costs, int64_t stages, double limit) {
-  std::vector<int64_t> sizes;
-  size_t next = 0;
-  for (int64_t stage = 0; stage < stages; ++stage) {
-    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // leave one block per later stage
-    double sum = 0;
-    const size_t first = next;
-    while (next < spare && (next == first || sum + costs[next] <= limit)) sum += costs[next++];
-    if (sum > limit) return {};
-    sizes.push_back(static_cast<int64_t>(next - first));
-  }
-  return next == costs.size() ? sizes : std::vector<int64_t>{};
-}
-
 }  // namespace
-
-std::vector<int64_t> balanced_sizes(const std::vector<double>& costs, int64_t stages) {
-  const double rounding = 1 + 1e-9;
-  double low = *std::ranges::max_element(costs), high = std::accumulate(costs.begin(), costs.end(), 0.0);
-  std::vector<int64_t> best = filled(costs, stages, high * rounding);
-  for (int round = 0; round < 50; ++round) {
-    const double middle = (low + high) / 2;
-    std::vector<int64_t> sizes = filled(costs, stages, middle * rounding);
-    if (sizes.empty()) {
-      low = middle;
-    } else {
-      high = middle;
-      best = std::move(sizes);
-    }
-  }
-  return best;
-}
 
 std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout) {
   const auto cost = [&](gpt::Part part) {
@@ -163,7 +130,7 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
   std::vector<double> costs = {0};  // the embedding has no matrix product
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
   costs.insert(costs.end(), {0, cost(gpt::Part::head)});
-  return balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);
+  return pipeline::balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);
 }
 
 void each_layout(const Space& space, const std::function<void(const Layout&)>& take) {

@@ -80,9 +80,6 @@ std::string flags_of(const Layout& layout, int threads);
 // Returns the flags of `dpbench check` for a small version of the layout: the same axes with two ranks each.
 std::string check_flags_of(const Layout& layout);
 
-// Divides blocks among pipeline stages so that the slowest stage is as fast as possible. Returns the number of blocks
-// of each stage, at least one. costs: cost of each block, in order. Requires at least as many blocks as stages.
-std::vector<int64_t> balanced_sizes(const std::vector<double>& costs, int64_t stages);
 // Returns the number of model blocks in each pipeline stage, balanced by the FLOP of the blocks' forward passes.
 std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout);
 

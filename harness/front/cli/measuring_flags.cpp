@@ -413,10 +413,11 @@ void settle_layouts(CheckingOptions& o) {
   if (!o.what.draws_layouts()) return;
   o.what.check->names_strategies = o.what.strategies.empty();
   o.what.check->names_workloads = o.what.workloads.empty();
-  if (placed || !o.what.model.empty() || !o.what.params.empty() || o.what.recompute > 0 || !o.what.backends.empty())
+  if (placed || !o.what.model.empty() || !o.what.params.empty() || o.what.recompute > 0 || !o.what.dtypes.empty() ||
+      !o.what.runtimes.empty() || !o.what.backends.empty())
     throw UsageError(
-        "--layouts draws meshes, models, parameters and backends: leave out --mesh, --cpus, --gpus, --model, "
-        "--param, --recompute and --backend");
+        "--layouts draws meshes, models, parameters, dtypes and backends, and runs LibTorch's runtime: leave out "
+        "--mesh, --cpus, --gpus, --model, --param, --recompute, --dtype, --runtime and --backend");
 }
 
 // Derives the options of `check`: one launch (start of the worker processes), no baselines, a random seed unless --seed

@@ -97,7 +97,9 @@ void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const W
     const auto values = other_values(param);
     if (!values.empty() && below(random, 8) == 0) spec.params[param.name] = one_of(random, values);
   }
-  if (below(random, 3) == 0) spec.recompute = 1 + static_cast<int64_t>(below(random, 2));
+  const size_t drawn = below(random, 24);
+  if (drawn < 3) spec.dtype = Dtype::bf16;
+  if (drawn % 3 == 0) spec.recompute = 1 + static_cast<int64_t>(below(random, 2));
 }
 
 std::string sizes_with_experts(const WorkloadEntry& workload, const MeshShape& mesh) {
@@ -133,6 +135,10 @@ std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry&
     all.push_back(spec);
     all.back().recompute = 0;
   }
+  if (spec.dtype != Dtype::f32) {
+    all.push_back(spec);
+    all.back().dtype = Dtype::f32;
+  }
   for (const auto& choices : workload.drawn_sizes) {
     const std::string simpler = with_first_choice(spec.model, choices);
     if (simpler == spec.model) continue;
@@ -149,6 +155,7 @@ std::string repeating_command(const CaseSpec& spec) {
   if (!spec.model.empty()) flags += " --model " + spec.model;
   for (const auto& [name, value] : spec.params) flags += " --param " + spec.strategy + "." + name + "=" + value;
   if (spec.recompute > 0) flags += " --recompute " + std::to_string(spec.recompute);
+  if (spec.dtype != Dtype::f32) flags += " --dtype " + name_of(spec.dtype);
   return shell_command(flags + " --backend " + spec.backend + " --seed " + std::to_string(spec.seed));
 }
 

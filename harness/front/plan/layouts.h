@@ -1,5 +1,5 @@
-// Layouts for `dpbench check --layouts`: a mesh, a small model and parameter values, drawn at random. A layout that
-// fails is simplified.
+// Layouts for `dpbench check --layouts`: a mesh, a small model, parameter values and a dtype, drawn at random. A layout
+// that fails is simplified.
 #pragma once
 
 #include <random>
@@ -13,8 +13,8 @@ namespace dpbench {
 
 inline constexpr int most_drawn_ranks = 8;
 
-// Draws a mesh, a model, parameters and recomputation at random for a case of the strategy on the workload. Stores them
-// in `spec`.
+// Draws a mesh, a model, parameters, a dtype and recomputation at random for a case of the strategy on the workload.
+// Stores them in `spec`.
 void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload, CaseSpec& spec);
 
 // Returns the drawn sizes with the most experts that the mesh can divide, such as "experts=5,top_k=2"; empty if the
@@ -22,7 +22,7 @@ void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const W
 std::string sizes_with_experts(const WorkloadEntry& workload, const MeshShape& mesh);
 
 // Returns simpler versions of this case, each changed in one respect: an axis removed or shortened, a smaller model, a
-// parameter at its default, or no recomputation.
+// parameter at its default, float32, or no recomputation.
 std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload);
 
 // Returns the command that checks this case alone.

@@ -16,10 +16,10 @@
 #include "harness/worker/measure/collective_watch.h"
 #include "harness/worker/measure/device_phases.h"
 #include "harness/worker/measure/engine_watch.h"
-#include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/kineto_trace.h"
 #include "harness/worker/measure/ledger.h"
 #include "harness/worker/measure/memory_watch.h"
+#include "harness/worker/measure/step_flop.h"
 #include "harness/worker/rank/core_use.h"
 
 namespace dpbench {

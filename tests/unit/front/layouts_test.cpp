@@ -76,6 +76,7 @@ TEST(Layouts, AreDrawnFromTheSeed) {
 
 TEST(Layouts, Have2To8RanksAndCoverMeshesModelsAndParameters) {
   std::set<std::string> meshes, values, models;
+  std::set<Dtype> dtypes;
   for (const CaseSpec& one : drawn(300, 3)) {
     const MeshShape mesh = parse_mesh(one.mesh);
     EXPECT_EQ(one.mesh.empty() ? one.world : ranks_of(mesh), one.world) << one.id;
@@ -84,11 +85,13 @@ TEST(Layouts, Have2To8RanksAndCoverMeshesModelsAndParameters) {
     EXPECT_EQ(one.params.count("blocks"), 0u) << "any text is allowed, so none can be drawn";
     meshes.insert(one.mesh);
     models.insert(one.model);
+    dtypes.insert(one.dtype);
     for (const auto& [name, value] : one.params) values.insert(name + "=" + value);
   }
   for (const char* mesh : {"", "pp=2", "pp=3", "tp=2,dp=2,pp=2", "dp=2,tp=4"})
     EXPECT_EQ(meshes.count(mesh), 1u) << mesh;
   EXPECT_EQ(models.size(), 12u);
+  EXPECT_EQ(dtypes, (std::set<Dtype>{Dtype::f32, Dtype::bf16}));
   EXPECT_EQ(values, (std::set<std::string>{"schedule=gpipe", "parts=2", "parts=3", "verify=on"}));
 }
 
@@ -115,6 +118,7 @@ TEST(Layouts, ThatFailAreShrunkToTheSmallestThatStillFails) {
   spec.model = "layers=4,heads=3,hidden=9,tied=on";
   spec.params = {{"parts", "3"}, {"schedule", "gpipe"}};
   spec.recompute = 2;
+  spec.dtype = Dtype::bf16;
   spec.backend = "gloo";
   spec.seed = 5;
   const CaseSpec smallest = shrunk(spec, fails);
@@ -136,6 +140,9 @@ TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
   spec.params["parts"] = "2";
   const CaseSpec kept = shrunk(spec, [](const CaseSpec& one) { return one.params.contains("parts"); });
   expect_contains(repeating_command(kept), {"--param grid.parts=2"});
+  spec.dtype = Dtype::bf16;
+  const CaseSpec narrow = shrunk(spec, [](const CaseSpec& one) { return one.dtype == Dtype::bf16; });
+  expect_contains(repeating_command(narrow), {"--dtype bf16"});
 }
 
 TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {

@@ -261,7 +261,8 @@ TEST(Options, CheckAddsMeshesOfTwoOrThreeAxesOrDrawsTheRequestedLayouts) {
   EXPECT_EQ(drawn.what.check->layouts, 5);
   EXPECT_TRUE(drawn.what.check->names_strategies);
   EXPECT_FALSE(parse<CheckingOptions>({"check", "--layouts", "5", "--strategy", "all"}).what.check->names_strategies);
-  for (const char* flag : {"--mesh=dp=2", "--cpus=2", "--model=tiny", "--param=layout.unit=2", "--recompute=1"})
+  for (const char* flag : {"--mesh=dp=2", "--cpus=2", "--model=tiny", "--param=layout.unit=2", "--recompute=1",
+                           "--dtype=bf16", "--runtime=fast"})
     expect_contains(refusal({"check", "--layouts", "5", flag}), {"--layouts", "leave out"});
   EXPECT_EQ(parse<CheckingOptions>({"check", "--workload", "gpt", "--short"}).what.check->whole_worlds, 0);
   EXPECT_GT(parse<CheckingOptions>({"check", "--workload", "gpt"}).what.check->whole_worlds, 8);

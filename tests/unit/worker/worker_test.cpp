@@ -5,19 +5,20 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "harness/worker/catalogue_json.h"
-#include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/profile_case.h"
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/variables.h"
 #include "harness/worker/steps/step_source.h"
 #include "harness/worker/steps/tensor_checks.h"
 #include "strategies/api/backend.h"
+#include "strategies/parts/flop_count.h"
 #include "tests/support/contains.h"
 #include "tests/support/cpu_recorder.h"
 
@@ -255,6 +256,15 @@ TEST(FlopCount, OfTheConvnetCountsTheWeightsAtEveryOutputPosition) {
   const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32,
                 dense = 32 * 256 + 256 * 10;
   EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
+}
+
+TEST(FlopCount, OfThisThreadExcludesTheProductsOfOtherThreads) {
+  const auto product = [] { return at::mm(at::ones({2, 3}), at::ones({3, 4})); };
+  const FlopCount all, mine(FlopCount::Of::this_thread);
+  product();
+  std::thread([&] { product(); }).join();
+  EXPECT_EQ(mine.flop(), 2 * 2 * 3 * 4);
+  EXPECT_EQ(all.flop(), 2 * mine.flop());
 }
 
 TEST(Catalogue, MarksWorkloadsThatReadDataFiles) {

@@ -26,6 +26,7 @@ enum class Mistake {
   copies_in_the_norm,
   replicas_in_the_norm,
   rows_of_one_rank_in_the_norm,
+  experts_not_divided,
 };
 
 // A mistake in the part of a layout that uses `axis`, the check that must catch it, and a term of that check's message.
@@ -48,6 +49,7 @@ const std::vector<WrongLayoutPart>& wrong_parts() {
       {"copies-in-the-norm", copies_in_the_norm, "tp", "clip", "scenario clip"},
       {"replicas-in-the-norm", replicas_in_the_norm, "dp", "clip", "scenario clip"},
       {"rows-of-one-rank-in-the-norm", rows_of_one_rank_in_the_norm, "shard", "clip", "scenario clip"},
+      {"experts-not-divided", experts_not_divided, "ep", "gradient-meaning", "2 times"},
       {"nothing-wrong", none, "dp", "", ""},
   };
   return parts;
@@ -100,6 +102,14 @@ class Composed : public layout::Layout {
       gradient.div_(rows ? axes_.shard.size : axes_.replicas.size);
   }
 
+  void average_over_experts() const override {
+    Layout::average_over_experts();
+    if (!is(Mistake::experts_not_divided)) return;
+    for (const at::Tensor& gradient :
+         layout::gradients_of(model_.own_if([this](const Held& one) { return model_.is_expert(one); })))
+      gradient.mul_(axes_.ep.size);
+  }
+
   void clip() const override {
     std::vector<at::Tensor> counted, copies;
     for (const Held& one : model_.own)
@@ -123,7 +133,8 @@ class Draw {
   explicit Draw(uint64_t seed) : random_(seed) {}
 
   std::string mesh_with(const std::string& axis) {
-    std::vector<std::string> others = {"dp", "shard", "cp", "pp", "tp"};
+    std::vector<std::string> others = {"dp", "shard", "pp"};
+    if (axis != "ep") others.insert(others.end(), {"cp", "tp"});  // these do not divide a model with experts
     std::erase(others, axis);
     const std::string mine = axis + "=2", other = one_of(others) + "=2";
     return coin() ? mine + "," + other : other + "," + mine;
@@ -153,9 +164,10 @@ std::vector<Mutant> composed_mutants(uint64_t seed) {
   std::vector<Mutant> all;
   for (const WrongLayoutPart& part : wrong_parts()) {
     const std::string mesh = draw.mesh_with(part.axis);
-    const std::string model = draw.model(part.mistake == Mistake::tie_not_summed);
+    const bool experts = std::string(part.axis) == "ep";
+    const std::string model = experts ? "tiny-experts" : draw.model(part.mistake == Mistake::tie_not_summed);
     const auto info = [options = draw.options(mesh), mistake = part.mistake] {
-      return on_axes("layout", {"dp", "shard", "cp", "pp", "tp"},
+      return on_axes("layout", {"dp", "shard", "ep", "cp", "pp", "tp"},
                      [=](const Setup& setup) { return std::make_unique<Composed>(setup, options, mistake); });
     };
     all.push_back(on_mesh(part.name, part.killed_by, part.key_term, info, "gpt", mesh, model));

@@ -1,5 +1,7 @@
 // Mistakes of layouts, which combine two kinds of parallelism: sums over a wrong axis, missing or repeated sums, wrong
 // divisors, tied parameters, norms that count elements twice or not at all. Also contains right variants.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
@@ -28,6 +30,7 @@ enum class Mistake {
   first_stage_not_averaged,
   cut_parameters_not_averaged,
   loss_divided_by_stages,
+  parts_weighed_equally,
   // mistakes in clipping
   clips_without_tp,
   clips_without_pp,
@@ -48,7 +51,9 @@ class WrongLayout : public layout::Layout {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     std::vector<Batch> batches(micro.begin(), micro.end());
+    terms_ = 0, rows_ = 0;
     for (Batch& batch : batches) {
+      terms_ += tokens_in(batch), rows_ += batch.rows();
       if (is(Mistake::masks_of_replica_0)) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
       if (is(Mistake::samples_read_again_by_id)) batch = workload_.batch(batch.ids);
       if (!is(Mistake::targets_of_replica_0)) continue;
@@ -63,6 +68,10 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
+    // The loss is multiplied by the part's share of the tokens afterwards; this factor replaces it by 1 / parts.
+    if (is(Mistake::parts_weighed_equally) && micros == 1)
+      return loss * (terms_ / target.ge(0).sum().item<double>() /
+                     static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));
     return is(Mistake::loss_divided_by_stages) ? loss / axes_.pp.size : loss;
   }
 
@@ -126,6 +135,8 @@ class WrongLayout : public layout::Layout {
   }
 
   Mistake mistake_;
+  double terms_ = 0;  // tokens and samples of this rank in the step
+  int64_t rows_ = 0;
 };
 
 Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
@@ -144,6 +155,7 @@ std::vector<Mutant> layout_mutants() {
   using namespace layout_mistakes;
   using enum layout_mistakes::Mistake;
   const Options sequence{.tensor = {.sequence = true}};
+  const Options parts{.pipeline = {.microbatches = 3}};
   const Options sharded{.sharded = fsdp::Options{.reduce_each_micro = false}};
   // All sizes are even, so that pieces of different ranks have the same shapes.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=8,vocab=128";
@@ -166,6 +178,7 @@ std::vector<Mutant> layout_mutants() {
       mutant(dp_pp, "first-stage-not-averaged", first_stage_not_averaged, "gradient-meaning", "not reduced"),
       mutant(dp_tp, "pieces-not-averaged", cut_parameters_not_averaged, "gradient-meaning", "not reduced"),
       mutant(both, "loss-divided-by-the-stages", loss_divided_by_stages, "gradient-meaning", "0.5 times"),
+      mutant(dp_pp, "parts-weighed-equally", parts_weighed_equally, "loss-value", "not the mean", parts),
       mutant(both, "clips-without-tp", clips_without_tp, "clip", "gradients changed after it"),
       mutant(both, "clips-without-pp", clips_without_pp, "clip", "gradients changed after it"),
       mutant(shard_tp, "clips-without-shard", clips_without_shard, "clip", "gradients changed after it", sharded),

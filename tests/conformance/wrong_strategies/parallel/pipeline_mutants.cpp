@@ -28,6 +28,7 @@ enum class Mistake {
   last_backward_dropped,
   only_the_last_counts,
   sent_before_it_is_ready,
+  send_buffer_reused,
   skip_of_the_neighbour,
   balance_of_the_own_stage,
   input_overwritten,
@@ -36,6 +37,7 @@ enum class Mistake {
   tie_not_summed,
   tie_summed_each_micro_batch,
   tie_averaged,
+  tie_not_updated,
   clipped_by_stage,
   tie_clipped_twice,
   targets_of_the_first,
@@ -73,8 +75,11 @@ class PipelineReference : public Strategy {
     stages_ = cut_stages(*replica_.shared_model(), ranks, "");
     parameters_ = placed_parameters(*replica_.shared_model(), stages_);
     buffers_ = placed_buffers(*replica_.shared_model(), stages_);
-    for (const Placed& one : parameters_)
-      if (mine(one) && one.tensor.requires_grad()) own_.push_back({one.name, one.tensor});
+    for (const Placed& one : parameters_) {
+      // The mistake tie_not_updated: the last stage keeps the initial value of its copy.
+      const bool forgotten = is(Mistake::tie_not_updated) && one.tied() && is_last();
+      if (mine(one) && one.tensor.requires_grad() && !forgotten) own_.push_back({one.name, one.tensor});
+    }
     optimizer_.emplace(workload_.optimizer(), own_);
   }
 
@@ -85,6 +90,7 @@ class PipelineReference : public Strategy {
     if (replicas_.size > 1 && !buffers.empty() && !is(Mistake::buffers_of_each_replica))
       broadcast_from(0, replicas_.group, buffers);
     for (size_t k = 0; k < micro.size(); ++k) forward_pass(step, micro, k);
+    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) send_from_one_buffer(micro);
     for (size_t k = 0; k < micro.size(); ++k)
       backward_pass(micro.size(), is(Mistake::backward_in_reverse) ? micro.size() - 1 - k : k);
     for (Transfer& sent : sent_) sent.wait();
@@ -193,6 +199,7 @@ class PipelineReference : public Strategy {
     const DelayedWeights::Scope scope(here.weights);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
+    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;  // sent later
     if (!is_last()) {
       at::Tensor sent = here.output;
       if (is(Mistake::sent_before_it_is_ready)) sent = k == 0 ? at::zeros_like(sent) : live_[k - 1].output;
@@ -211,6 +218,15 @@ class PipelineReference : public Strategy {
     // The mistake input_overwritten: fills a receive buffer again before the backward pass reads it.
     if (is(Mistake::input_overwritten) && k > 0 && here.input.sizes() == live_[k - 1].input.sizes())
       live_[k - 1].input.data().copy_(here.input.data());
+  }
+
+  // The mistake send_buffer_reused: each micro-batch is sent only after the next one of the same size overwrote it.
+  void send_from_one_buffer(std::span<const Batch> micro) {
+    for (size_t k = 0; k < micro.size(); ++k) {
+      const bool overwritten = k + 1 < micro.size() && live_[k + 1].output.sizes() == live_[k].output.sizes();
+      sent_.push_back(links_.send(live_[overwritten ? k + 1 : k].output, axis_.rank + 1, static_cast<int>(2 * k),
+                                  {axis_.rank, true, micro[k].rows()}));
+    }
   }
 
   void backward_pass(size_t micros, size_t k) {
@@ -337,6 +353,7 @@ std::vector<Mutant> pipeline_mutants() {
       mutant("pipeline-counts-the-last-micro-batch-alone", only_the_last_counts, "accumulation",
              "the last micro-batch only"),
       mutant("pipeline-sends-before-it-is-ready", sent_before_it_is_ready, "output-value", "samples of another"),
+      mutant("pipeline-reuses-a-send-buffer", send_buffer_reused, "accumulation", "the forward pass already differs"),
       mutant("pipeline-skip-of-the-neighbour", skip_of_the_neighbour, "output-value", "an activation of another rank",
              "skip-model"),
       mutant("pipeline-balance-of-its-own-stage", balance_of_the_own_stage, "output-value",
@@ -348,6 +365,7 @@ std::vector<Mutant> pipeline_mutants() {
       mutant("pipeline-tie-summed-in-each-micro-batch", tie_summed_each_micro_batch, "accumulation",
              "micro-batches have the shares", "gpt"),
       mutant("pipeline-tie-averaged", tie_averaged, "gradient-meaning", "embed_tokens", "gpt"),
+      mutant("pipeline-tied-head-not-updated", tie_not_updated, "output-value", "wrong model", "gpt", "pp=2"),
       mutant("pipeline-clips-by-stage", clipped_by_stage, "clip", "gradients changed after it"),
       mutant("pipeline-counts-a-tie-twice-in-the-norm", tie_clipped_twice, "clip", "clipped below the limit", "gpt"),
       mutant("pipeline-targets-of-the-first-micro-batch", targets_of_the_first, "loss-value", "wrong targets"),

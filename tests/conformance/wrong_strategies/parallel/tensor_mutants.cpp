@@ -5,6 +5,7 @@
 #include "strategies/layout/layout.h"
 #include "strategies/parts/shard_sums.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
+#include "tests/conformance/wrong_strategies/parallel/smoothed_gpt.h"
 
 namespace dpbench::wrong {
 namespace tensor_mistakes {
@@ -41,10 +42,12 @@ enum class Mistake {
   maximum_of_the_own_piece,
   denominator_of_the_own_piece,
   padding_counted,
+  smoothed_over_the_own_piece,
   loss_by_ranks,
   pieces_joined_in_reverse,
   // mistakes in gradients
   shared_heads_not_summed,
+  shared_keys_not_summed,
   whole_gradients_summed,
   replicas_not_averaged,
   averaged_over_all_ranks,
@@ -200,6 +203,8 @@ class WrongTensorParallel : public layout::Layout {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     if (is(Mistake::padding_counted))
       return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
+    if (is(Mistake::smoothed_over_the_own_piece))
+      return loss + loss_too_smooth(output, target, split) / static_cast<double>(micros);
     return is(Mistake::loss_by_ranks) ? loss / axes_.tp.size : loss;
   }
 
@@ -209,6 +214,7 @@ class WrongTensorParallel : public layout::Layout {
       if (is(Mistake::last_norm_not_summed)) return has("model.norm");
       if (is(Mistake::norms_not_summed)) return has("norm");
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
+      if (is(Mistake::shared_keys_not_summed)) return has("k_proj");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
     const auto summed = model_.own_if([&](const Held& one) {
@@ -260,6 +266,15 @@ class WrongTensorParallel : public layout::Layout {
     const at::Tensor border = target.eq(mine.first + mine.size);
     const at::Tensor again = output.select(2, mine.size - 1).masked_fill(border.logical_not(), 0).sum();
     return right - split.tensor->total(again) / target.ge(0).sum().to(output.scalar_type());
+  }
+
+  // A mistake in label smoothing: the mean over the vocabulary divides by the size of this rank's piece. Returns the
+  // difference from the right loss of smoothed-gpt.
+  at::Tensor loss_too_smooth(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
+    const at::Tensor counted = target.ge(0).to(output.scalar_type());
+    const at::Tensor logits = (output.sum(2) * counted).sum() / counted.sum();
+    const double whole = smoothed::vocabulary, piece = static_cast<double>(output.size(2));
+    return split.tensor->total(logits * (smoothed::smoothing * (1 / whole - 1 / piece)));
   }
 
   Mistake mistake_;
@@ -332,10 +347,14 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-padding-counted", padding_counted, "loss-value", "wrong targets"),
+      mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value", "not the mean", {},
+             "smoothed-gpt"),
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
       mutant("tensor-pieces-joined-in-reverse", pieces_joined_in_reverse, "output-value", "wrong order"),
       mutant("tensor-shared-heads-not-summed", shared_heads_not_summed, "gradient-meaning",
              "not summed over the axis tp", {}, "gpt", "tp=3", "tiny-llama"),
+      mutant("tensor-shared-keys-not-summed", shared_keys_not_summed, "gradient-meaning", "not summed over the axis tp",
+             {}, "gpt", "tp=3", "tiny-llama"),
       mutant("tensor-whole-gradients-summed", whole_gradients_summed, "gradient-meaning", "3 times"),
       mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip",
              "clipped below the limit"),
@@ -352,6 +371,7 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-right-chunks", none, "", "", chunks),
       mutant("tensor-right-integers", none, "", "", sequence, "gpt-exact"),
       mutant("tensor-right-integers-on-four-ranks", none, "", "", {}, "gpt-exact", "tp=4", "heads=6"),
+      mutant("tensor-right-smoothed", none, "", "", {}, "smoothed-gpt"),
       mutant("tensor-right-shared-heads", none, "", "", {}, "gpt", "tp=3", "tiny-llama"),
       on_grid("tensor-right-on-a-grid", none, "", ""),
   };

@@ -130,6 +130,9 @@ TEST(ExpertParallel, RefusesModelsItCannotCutWithTheReason) {
   expect_contains(refusal("ep", "ep=3", "tiny-experts,experts=2"), {"over 3 ranks: the model has only 2 experts"});
   expect_contains(refusal("tp", "tp=2", "tiny-experts"), {"tensor parallelism does not divide a model with experts"});
   expect_contains(refusal("cp", "cp=2", "tiny-experts"), {"context parallelism does not divide a model with experts"});
+  for (const std::string cut : {"tp", "cp"})
+    expect_contains(refusal("layout", "ep=2," + cut + "=2", "tiny-experts"),
+                    {"layout: the axes ep and " + cut + " cannot be combined", "Use ep with dp, shard or pp"});
 }
 
 TEST(ExpertParallel, NamesTheLayerWhoseExchangeFailed) {

@@ -79,6 +79,25 @@ TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
   }
 }
 
+// The blocks are the embedding, four layers, the last norm and the head. Cut by number, the first of two stages would
+// have three of the layers.
+TEST(Stages, AreBalancedByTheFlopOfTheirBlocks) {
+  const auto workload = gpt("layers=4,hidden=32,heads=2,mlp=128,seq=8,vocab=64");
+  const Replica replica(*workload, at::kCPU, at::kFloat, 1, 1);
+  const std::vector<double> flop = pipeline::flop_of_blocks(replica, *workload);
+  const double layer = 2.0 * 8 * (4 * 32 * 32 + 2 * 32 * 128), head = 2.0 * 8 * 32 * 64;
+  EXPECT_EQ(flop, (std::vector<double>{0, layer, layer, layer, layer, 0, head}));
+  const auto cut = pipeline::cut_stages(*replica.shared_model(), {0, 1}, "", "pp", flop);
+  EXPECT_EQ(cut.at(0).last, 3u);
+  EXPECT_TRUE(replica.shared_model()->is_training());
+}
+
+TEST(Stages, OfAModelWithoutMatrixProductsHaveEvenNumbersOfBlocks) {
+  const auto model = gpt("tiny")->model(1);
+  const auto cut = pipeline::cut_stages(*model, {0, 1}, "", "pp", {0, 0, 0, 0, 0});
+  EXPECT_EQ(cut.at(0).last, 3u);
+}
+
 TEST(Stages, ATiedParameterBelongsToBothStages) {
   const auto model = gpt()->model(1);
   const auto stages = pipeline::cut_stages(*model, {0, 1}, "");
@@ -186,7 +205,7 @@ TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
                    "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
   expect_contains(error_of_rank_1_with({{"schedule", "interleaved"}}), {"\"rank 0, action 3, 3F0 (stage 3"});
   expect_contains(error_of_rank_1_with({{"microbatches", "2"}}), {"\"microbatches=2\"", "\"microbatches=1\""});
-  expect_contains(error_of_rank_1_with({{"blocks", "1+2+2"}}), {"\"blocks=1+2+2\"", "\"blocks=even\""});
+  expect_contains(error_of_rank_1_with({{"blocks", "1+2+2"}}), {"\"blocks=1+2+2\"", "\"blocks=balanced\""});
   EXPECT_EQ(error_of_rank_1_with({}), "");
 }
 

@@ -1,4 +1,4 @@
-// Loads a snapshot of each sharded strategy and of ddp into each of the others, also with another number of ranks.
+// Loads a snapshot of each sharded strategy, of layouts and of ddp into others, also with another number of ranks.
 // Training then continues as if it had not been interrupted.
 #include "tests/unit/strategies/sharded/sharded_runs.h"
 
@@ -19,6 +19,16 @@ std::vector<Training> layouts() {
   return all;
 }
 
+// Returns strategies that divide a replica between ranks, and ddp.
+std::vector<Training> divided() {
+  return {{.strategy = "ddp"},
+          {.strategy = "layout", .world = 4, .mesh = "pp=2,tp=2"},
+          {.strategy = "layout", .world = 4, .mesh = "shard=2,pp=2"},
+          {.strategy = "layout", .world = 4, .mesh = "cp=2,tp=2"},
+          {.strategy = "tp", .world = 3, .mesh = "tp=3"},
+          {.strategy = "pp", .world = 3, .params = {{"schedule", "zb-h1"}}, .mesh = "pp=3"}};
+}
+
 std::string name_of(const Training& layout) {
   std::string name = layout.strategy + ", world " + std::to_string(layout.world);
   for (const auto& [param, value] : layout.params) name += ", " + param + "=" + value;
@@ -26,8 +36,10 @@ std::string name_of(const Training& layout) {
 }
 
 // Takes a step. Its samples are the same in every world.
-void take_step(Strategy& strategy, const Workload& workload, const Rank& me, int64_t step) {
-  const at::Tensor mine = at::arange(me.rank, samples_of_a_step, me.world) + step * samples_of_a_step;
+void take_step(Strategy& strategy, const Workload& workload, const Training& layout, const Rank& me, int64_t step) {
+  const MeshShape mesh = layout.mesh.empty() ? MeshShape() : parse_mesh(layout.mesh);
+  const auto place = data_place(mesh, me.world, me.rank);
+  const at::Tensor mine = at::arange(place.replica, samples_of_a_step, place.replicas) + step * samples_of_a_step;
   const Batch micro[] = {workload.batch(mine.remainder(workload.samples()))};
   Phases phases;
   strategy.step(step, micro, phases);
@@ -40,7 +52,7 @@ Snapshot continued(const Training& layout, const Workload& workload, int64_t fir
   const auto errors = on_ranks(layout.world, [&](Rank& me) {
     const auto strategy = made_on(me.mesh(layout.mesh), layout.strategy, workload, layout.params, at::kDouble);
     if (from) strategy->load(*from);
-    for (int64_t step = first; step < end; ++step) take_step(*strategy, workload, me, step);
+    for (int64_t step = first; step < end; ++step) take_step(*strategy, workload, layout, me, step);
     const Snapshot whole = snapshot_of(*strategy);
     if (me.rank == 0) last = {copies(whole.parameters), copies(whole.buffers), copies(whole.state)};
   });
@@ -57,17 +69,13 @@ std::string first_far(const NamedTensors& due, const NamedTensors& found) {
   return due.size() == found.size() ? "" : "another number of tensors";
 }
 
-class SavedState : public testing::TestWithParam<const char*> {};
-
-TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderEachOther) {
-  const auto workload = gpt(GetParam());
-  const auto all = layouts();
-  const Snapshot uninterrupted = continued(all[0], *workload, 0, 4);
+void expect_to_resume_under_each_other(const std::vector<Training>& all, const Workload& workload) {
+  const Snapshot uninterrupted = continued(all[0], workload, 0, 4);
   ASSERT_FALSE(uninterrupted.state.empty());
   for (const Training& saving : all) {
-    const Snapshot saved = continued(saving, *workload, 0, 2);
+    const Snapshot saved = continued(saving, workload, 0, 2);
     for (const Training& loading : all) {
-      const Snapshot found = continued(loading, *workload, 2, 4, saved);
+      const Snapshot found = continued(loading, workload, 2, 4, saved);
       const std::string which = "saved by " + name_of(saving) + ", loaded by " + name_of(loading);
       EXPECT_EQ(first_far(uninterrupted.parameters, found.parameters), "") << which;
       EXPECT_EQ(first_far(uninterrupted.state, found.state), "") << which;
@@ -75,14 +83,31 @@ TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderEachOther) {
   }
 }
 
-TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderTheSameStrategyWithTheSameBits) {
-  const auto workload = gpt(GetParam());
-  for (const Training& layout : layouts()) {
-    const Snapshot due = continued(layout, *workload, 0, 4);
-    const Snapshot found = continued(layout, *workload, 2, 4, continued(layout, *workload, 0, 2));
+void expect_to_resume_with_the_same_bits(const std::vector<Training>& all, const Workload& workload) {
+  for (const Training& layout : all) {
+    const Snapshot due = continued(layout, workload, 0, 4);
+    const Snapshot found = continued(layout, workload, 2, 4, continued(layout, workload, 0, 2));
     EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << name_of(layout);
     EXPECT_EQ(first_unlike(due.state, found.state), "") << name_of(layout);
   }
+}
+
+class SavedState : public testing::TestWithParam<const char*> {};
+
+TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderEachOther) {
+  expect_to_resume_under_each_other(layouts(), *gpt(GetParam()));
+}
+
+TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderTheSameStrategyWithTheSameBits) {
+  expect_to_resume_with_the_same_bits(layouts(), *gpt(GetParam()));
+}
+
+TEST_P(SavedState, OfDividedReplicasResumesUnderEachOther) {
+  expect_to_resume_under_each_other(divided(), *gpt(GetParam()));
+}
+
+TEST_P(SavedState, OfDividedReplicasResumesUnderTheSameLayoutWithTheSameBits) {
+  expect_to_resume_with_the_same_bits(divided(), *gpt(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sharded, SavedState,

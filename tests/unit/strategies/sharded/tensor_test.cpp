@@ -118,6 +118,20 @@ TEST(TensorParallel, RefusesModelsItCannotShardWithTheReason) {
   expect_contains(refusal("tp=2", 2, "probe-many", ""), {"tp", "no layers that can be divided"});
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"sequence", "on"}}), {"tp.sequence=on", "no sequence"});
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"chunks", "0"}}), {"tp.chunks=0", "1 or more"});
+  expect_contains(refusal("tp=3", 3, "gpt", "tiny,mlp=2"), {"over 3 ranks", "only 2 features in its MLP"});
+  expect_contains(refusal("tp=6", 6, "random-linear", ""), {"over 6 ranks", "has only 5 features to divide"});
+}
+
+TEST(TensorParallel, RefusesASequenceWithFewerTokensThanRanks) {
+  const auto workload = gpt("tiny,seq=2");
+  const auto errors = on_ranks(3, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh("tp=3"), "tp", *workload, {{"sequence", "on"}});
+    Phases phases;
+    const std::vector<Batch> micro = {workload->batch(at::arange(3))};
+    strategy->step(0, micro, phases);
+  });
+  for (const std::string& error : errors)
+    expect_contains(error, {"tp.sequence=on: a sequence of 2 tokens for 3 ranks"});
 }
 
 // Takes two steps. Returns the number of collectives of each kind on the axis tp in the second step.

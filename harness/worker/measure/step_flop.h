@@ -1,5 +1,4 @@
-// Counts the floating-point operations (FLOP) of matrix products and convolutions, forward and backward, from their
-// shapes: one multiplication and one addition per term. Other operations are not counted.
+// Counts the floating-point operations (FLOP) of the steps of a training run.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +7,11 @@
 #include <span>
 #include <vector>
 
-#include <ATen/record_function.h>
-
 #include "strategies/api/phases.h"
+#include "strategies/parts/flop_count.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench {
-
-// Counts the floating-point operations of all threads during the object's lifetime. Only one counter may exist at a
-// time.
-class FlopCount {
- public:
-  FlopCount();
-  ~FlopCount();
-  FlopCount(const FlopCount&) = delete;
-  FlopCount& operator=(const FlopCount&) = delete;
-
-  // Returns the number of floating-point operations since construction.
-  int64_t flop() const;
-
- private:
-  at::CallbackHandle handle_;
-};
 
 // Counts the floating-point operations of each step. Some strategies record a step (e.g. in a CUDA graph) and replay it
 // later. A replayed step dispatches no operations, so it gets the count of the first step with the same shapes that was

@@ -1,4 +1,4 @@
-#include "harness/worker/measure/flop_count.h"
+#include "strategies/parts/flop_count.h"
 
 #include <atomic>
 #include <memory>
@@ -7,12 +7,15 @@
 #include <ATen/ATen.h>
 
 namespace dpbench {
+namespace flop_counting {
 namespace {
 
 using Values = c10::ArrayRef<const c10::IValue>;
 
-std::atomic<int64_t> flop_so_far{0};
-thread_local int inside = 0;  // depth of nested counted operations; only the outermost is counted
+std::atomic<int64_t> of_all_threads{0};
+thread_local int64_t of_this_thread = 0;
+// Depth of nested counted operations, and of several callbacks for one operation. Only the outermost is counted.
+thread_local int inside = 0;
 
 // Returns the floating-point operations of the matrix product a[.., n, k] times b[.., k, m].
 int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
@@ -61,49 +64,29 @@ std::unique_ptr<at::ObserverContext> begin_counting(const at::RecordFunction& fu
 void end_counting(const at::RecordFunction& function, at::ObserverContext* context) {
   if (!context || --inside > 0) return;
   const auto& call = static_cast<const CountedCall&>(*context);
-  flop_so_far += call.operation.per_position ? call.flop * positions(function.outputs().at(0).toTensor()) : call.flop;
+  const int64_t flop =
+      call.operation.per_position ? call.flop * positions(function.outputs().at(0).toTensor()) : call.flop;
+  of_all_threads += flop;
+  of_this_thread += flop;
 }
 
 }  // namespace
+}  // namespace flop_counting
 
-FlopCount::FlopCount() {
-  flop_so_far = 0;
-  handle_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_counting, end_counting)
-                                      .needsInputs(true)
-                                      .needsOutputs(true)
-                                      .scopes({at::RecordScope::FUNCTION}));
+FlopCount::FlopCount(Of of) : of_(of), before_(so_far()) {
+  auto callback = at::RecordFunctionCallback(flop_counting::begin_counting, flop_counting::end_counting)
+                      .needsInputs(true)
+                      .needsOutputs(true)
+                      .scopes({at::RecordScope::FUNCTION});
+  handle_ = of_ == Of::all_threads ? at::addGlobalCallback(callback) : at::addThreadLocalCallback(callback);
 }
 
 FlopCount::~FlopCount() { at::removeCallback(handle_); }
 
-int64_t FlopCount::flop() const { return flop_so_far; }
+int64_t FlopCount::flop() const { return so_far() - before_; }
 
-void StepFlop::begin() {
-  before_ = count_.flop();
-  replayed_ = false;
-}
-
-void StepFlop::end(std::span<const Batch> micro) {
-  Shape shape;
-  for (const Batch& batch : micro) {
-    shape.push_back(batch.rows());
-    if (batch.input.defined()) shape.insert(shape.end(), batch.input.sizes().begin(), batch.input.sizes().end());
-  }
-  const int64_t counted = count_.flop() - before_;
-  if (!replayed_ && counted > 0)
-    // emplace() keeps the first count of each shape, because later steps may replay a part, which is not counted.
-    eager_.emplace(shape, counted);
-  const auto known = eager_.find(shape);
-  steps_.push_back(known == eager_.end() ? std::nullopt : std::optional(known->second));
-}
-
-std::optional<int64_t> StepFlop::mean_of_last(int64_t steps) const {
-  int64_t sum = 0;
-  for (auto step = steps_.end() - steps; step != steps_.end(); ++step) {
-    if (!*step) return std::nullopt;
-    sum += **step;
-  }
-  return sum > 0 ? std::optional((sum + steps / 2) / steps) : std::nullopt;
+int64_t FlopCount::so_far() const {
+  return of_ == Of::all_threads ? flop_counting::of_all_threads.load() : flop_counting::of_this_thread;
 }
 
 }  // namespace dpbench
