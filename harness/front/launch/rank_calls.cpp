@@ -125,7 +125,7 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  std::map<uint64_t, std::pair<int, Calls>> first_of_group;  // the first rank of each group, and its calls
+  std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;  // the first rank of each group, and its calls
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     for (const auto& [group, calls] : ranks[rank].calls) {
       const auto& [first, expected] = first_of_group.try_emplace(group, rank, calls).first->second;

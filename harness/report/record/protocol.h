@@ -132,11 +132,11 @@ struct alignas(64) Progress {
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 
 // Collectives that a rank called in one group.
-struct Calls {
+struct CallDigest {
   int64_t count = 0;
   uint64_t hash = 0;  // of all of them, in order
 
-  bool operator==(const Calls&) const = default;
+  bool operator==(const CallDigest&) const = default;
 };
 
 // Log entry of one collective call of a rank. Other processes may read it while it is being written: `number` is 0

@@ -62,7 +62,7 @@ void Pulse::follow(std::function<uint64_t()> collectives, std::function<int64_t(
 void Pulse::note_call(const StartedCall& call) {
   const std::lock_guard lock(calls_mutex_);
   const uint64_t group = call.group.empty() ? 0 : fnv1a(call.group);
-  Calls& calls = calls_[group];
+  CallDigest& calls = calls_[group];
   ++calls.count;
   calls.hash = mixed(calls.hash, call.text);
   CallSlot& slot = log_->slots[logged_++ % log_->slots.size()];
@@ -73,7 +73,7 @@ void Pulse::note_call(const StartedCall& call) {
   slot.number.store(static_cast<int64_t>(call.number), std::memory_order_release);
 }
 
-std::map<uint64_t, Calls> Pulse::calls() const {
+std::map<uint64_t, CallDigest> Pulse::calls() const {
   const std::lock_guard lock(calls_mutex_);
   return calls_;
 }

@@ -40,7 +40,7 @@ class Pulse {
   void note_call(const StartedCall& call);
   // Returns the number and hash of the collectives logged since the last forget_calls(), by group. A group's key is the
   // hash of its name; 0: all ranks. Must be equal on all ranks of the group.
-  std::map<uint64_t, Calls> calls() const;
+  std::map<uint64_t, CallDigest> calls() const;
   void forget_calls();
 
  private:
@@ -51,7 +51,7 @@ class Pulse {
   Progress* progress_ = &unused_progress_;
   CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
-  std::map<uint64_t, Calls> calls_ = {{0, {}}};
+  std::map<uint64_t, CallDigest> calls_ = {{0, {}}};
   size_t logged_ = 0;      // number of calls logged since the start
   std::jthread follower_;  // declared last, so the thread is joined before the members it writes to are destroyed
 };
