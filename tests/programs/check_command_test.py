@@ -36,8 +36,9 @@ class Check(Runs):
         done = self.run_it("check", "--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--param", "fault=wrong", "--junit",
                            "checks.xml", code=1)
         self.assertIn("not broadcast", done.stdout)
-        failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
-        self.assertEqual(len(failures), 1)
+        suites = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot()
+        self.assertEqual(len(suites.findall(".//failure")), 1)
+        self.assertGreater(float(suites.get("time")), 0)
 
     def test_check_picks_no_random_world_size_above_the_number_of_gpus(self):
         with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:

@@ -46,7 +46,7 @@ class Libraries(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.file = pathlib.Path(GIVEN or self.folder / "made.json")
         if not GIVEN:
-            self.file.write_text(json.dumps(sample_runs.trained()), encoding="utf-8")
+            self.file.write_text(json.dumps(sample_runs.trained() | {"ended": "2026-11-21T06:31:58Z"}), encoding="utf-8")
         self.run_read = cases.read(self.file)
 
     def export(self, tool, code=0):
@@ -70,6 +70,8 @@ class Libraries(unittest.TestCase):
         experiment = client.get_experiment_by_name("dpbench").experiment_id
         found = {run.info.run_name: run for run in client.search_runs([experiment])}
         whole = found.pop(self.run_read.name)
+        times = int(1000 * self.run_read.time_s), int(1000 * self.run_read.end_s)
+        self.assertEqual((whole.info.start_time, whole.info.end_time), times)
         self.assertEqual(set(found), {case.name for case in self.run_read.cases})
         for case in self.run_read.cases:
             run = found[case.name]
@@ -78,6 +80,7 @@ class Libraries(unittest.TestCase):
             self.assertEqual(run.data.tags["mlflow.parentRunId"], whole.info.run_id)
             self.assertLessEqual(case.tags.items(), run.data.tags.items())
             self.assertEqual(run.info.status, "FINISHED" if case.ok else "FAILED")
+            self.assertEqual((run.info.start_time, run.info.end_time), times)
             for name, curve in case.curves.items():
                 history = client.get_metric_history(run.info.run_id, name)
                 self.assertEqual([(one.step, one.value) for one in history], curve)

@@ -87,6 +87,12 @@ class Exporters(unittest.TestCase):
         self.assertIn("SIGKILL", failed.tags["reason"])
         self.assertEqual((failed.ok, failed.tags["run"], run.time_s), (False, run.name, 1795242657))
 
+    def test_a_run_ends_when_its_report_says_or_else_when_it_started(self):
+        report = sample_runs.usual()
+        for ended, seconds in (({"ended": "2026-11-21T06:31:58Z"}, 61), ({"ended": None}, 0), ({}, 0)):
+            run = self.read(report | ended)
+            self.assertEqual(run.end_s - run.time_s, seconds)
+
     def test_the_recorder_gets_a_run_for_each_case_and_one_with_the_report(self):
         recorder, report = Recorder(), sample_runs.trained()
         report["cases"][2]["training"]["loss_curve"][499] = None  # a loss that is not finite, at the end of an epoch

@@ -137,12 +137,14 @@ bool LaunchLoop::run_group(int index, const std::vector<size_t>& members) {
 
 bool LaunchLoop::run_case(int index, size_t which) {
   const CaseSpec& spec = specs_[which];
-  progress_.begin(spec.id, monotonic_seconds());
+  const double began = monotonic_seconds();
+  progress_.begin(spec.id, began);
   CaseOutcome outcome;
   if (!broken_start_.empty())
     outcome = {.kind = CaseOutcome::Kind::failed, .reason = broken_start_};
   else
     outcome = attempt_with_load(index, which);
+  report_.cases[which].elapsed_s += monotonic_seconds() - began;
   broken_start_ = outcome.never_started && outcome.kind == CaseOutcome::Kind::failed ? outcome.reason : broken_start_;
   if (!store(index, which, std::move(outcome))) return false;
   summarise(report_);

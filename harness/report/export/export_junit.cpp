@@ -44,13 +44,14 @@ std::string number(double value) {
   return text;
 }
 
-// Returns the sum of a case's timed blocks in seconds; the slowest rank of a block counts.
-double timed_seconds(const CaseRecord& record) {
+// Returns the sum of a case's timed blocks in seconds; the slowest rank of a block counts. Without timed blocks, as in
+// `dpbench check`, returns the time that the case took.
+double seconds_of(const CaseRecord& record) {
   double seconds = 0;
   for (const LaunchRecord& launch : record.launches)
     for (const double step_ns : sample_step_ns(launch))
       seconds += step_ns * static_cast<double>(launch.ranks.front().steps_per_sample) * 1e-9;
-  return seconds;
+  return seconds > 0 ? seconds : record.elapsed_s;
 }
 
 std::string time_attribute(double seconds) {
@@ -119,7 +120,7 @@ std::string junit_xml(const Report& report) {
       return static_cast<size_t>(
           std::count_if(tests.begin(), tests.end(), [&](const Test& t) { return t.status == status; }));
     };
-    const double seconds = timed_seconds(record);
+    const double seconds = seconds_of(record);
     suites += "  <testsuite name=\"" + escaped(record.spec.id) + "\" tests=\"" + std::to_string(tests.size()) +
               "\" failures=\"" + std::to_string(count(Test::Status::failed)) + "\" errors=\"" +
               std::to_string(count(Test::Status::error)) + "\" skipped=\"" +

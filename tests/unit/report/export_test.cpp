@@ -66,6 +66,13 @@ TEST(ExportJunit, TimesOfTestsAddUpToTheTimedBlocksOfTheirCase) {
                    "name=\"output-shape\" time=\"0.000120\"/>", "name=\"loss-falls\" time=\"0.000000\">"});
 }
 
+TEST(ExportJunit, ACaseThatWasOnlyCheckedHasTheTimeThatItTook) {
+  CaseRecord checked = measured("cpu", 1, Scaling::weak, 64, 10000);
+  checked.launches.clear();
+  checked.elapsed_s = 2.5;
+  expect_contains(junit_xml(report_of({checked})), {"skipped=\"0\" time=\"2.500000\">"});
+}
+
 TEST(ExportJunit, ADisturbedCaseIsSkippedWithItsReason) {
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
   report.cases[0].launches[0].disturbed_blocks = 20;

@@ -30,6 +30,7 @@ class Run:
     name: str
     path: str  # the report, to keep as a file
     time_s: float  # start of the run, in seconds since 1970
+    end_s: float  # its end; its start if the report has none (before version 1.10, or interrupted)
     tags: dict
     cases: list
 
@@ -108,18 +109,23 @@ def case_of(raw, tags):
                 tags | told({"status": raw["status"], "reason": raw.get("reason")}))
 
 
+def seconds_of(text, form):
+    return datetime.datetime.strptime(text, form).replace(tzinfo=datetime.timezone.utc).timestamp()
+
+
 def start_of(name):
     """Returns the start time with which a run's name begins, in seconds since 1970. The name becomes a folder's."""
     if not re.fullmatch(r"\d{8}T\d{6}Z-[\w.+-]+", name):
         raise ValueError(f"id {name!r} is not <UTC time>-<commit>-<machine>")
-    start = datetime.datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ")
-    return start.replace(tzinfo=datetime.timezone.utc).timestamp()
+    return seconds_of(name[:16], "%Y%m%dT%H%M%SZ")
 
 
 def run_of(report, path):
     tags = tags_of(report)
     name, cases = report["id"], [case_of(raw, tags) for raw in report["cases"]]
-    return Run(name, os.path.abspath(path), start_of(name), tags, cases)
+    start, ended = start_of(name), report.get("ended")
+    end = seconds_of(ended, "%Y-%m-%dT%H:%M:%SZ") if ended else start
+    return Run(name, os.path.abspath(path), start, end, tags, cases)
 
 
 def read(path):

@@ -25,7 +25,7 @@ def export(run, folder):
     client, experiment = opened(folder)
     if client.search_runs([experiment], f"attributes.run_name = '{run.name}'"):
         raise UsageError(f"{folder} has the run {run.name} already. Use another folder")
-    start_ms = int(1000 * run.time_s)
+    start_ms, end_ms = int(1000 * run.time_s), int(1000 * run.end_s)
     whole = client.create_run(experiment, start_time=start_ms, tags=run.tags, run_name=run.name).info.run_id
     for case in run.cases:
         tags = case.tags | {"mlflow.parentRunId": whole}
@@ -36,7 +36,7 @@ def export(run, folder):
         client.log_batch(one, params=[Param(name, str(value)) for name, value in case.settings.items()])
         for first in range(0, len(metrics), MOST_METRICS):
             client.log_batch(one, metrics[first:first + MOST_METRICS])
-        client.set_terminated(one, "FINISHED" if case.ok else "FAILED", start_ms)
+        client.set_terminated(one, "FINISHED" if case.ok else "FAILED", end_ms)
     client.log_text(whole, pathlib.Path(run.path).read_text(encoding="utf-8"), "run.json")
-    client.set_terminated(whole, end_time=start_ms)
+    client.set_terminated(whole, end_time=end_ms)
     return f"mlflow ui --backend-store-uri sqlite:///{pathlib.Path(folder).resolve()}/mlflow.db"

@@ -1,0 +1,185 @@
+"""ci_of_a_plugin.py INSTALLATION: creates an empty repository, adds scripts/ci/plugin/github.yml and a plug-in as a new
+user would, and runs the steps of that workflow and of its action. INSTALLATION is a prefix of cmake --install. HOME
+must hold the files of the action's cache of torch."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INSTALLATION = pathlib.Path(sys.argv.pop(1)).resolve()
+EXAMPLE = ROOT / "tests/plugin_example"
+# Actions that only GitHub's runner has. Files that a cache would keep stay where they are between two runs.
+LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4", "actions/cache/restore@v4", "actions/cache/save@v4"}
+ACTION = "OWNER/dpbench/scripts/ci/plugin@main"
+
+
+class Job:
+    """Runs the steps of a job until one fails."""
+
+    def __init__(self, folder, event, environment):
+        self.folder, self.event, self.code, self.printed, self.ran = folder, event, 0, "", []
+        self.temp = tempfile.mkdtemp(prefix="runner-", dir=folder.parent)
+        self.environment = environment | {"RUNNER_TEMP": self.temp, "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
+                                          "GITHUB_STEP_SUMMARY": f"{self.temp}/summary"}
+
+    def value(self, name, inputs, outputs):
+        kind, _, rest = name.partition(".")
+        if kind == "steps":
+            step, _, output = rest.partition(".outputs.")
+            return outputs.get(step, {}).get(output, "")
+        return {"github.event_name": self.event, "github.sha": "0" * 40}[name] if kind == "github" else inputs[rest]
+
+    def holds(self, condition, *values):
+        terms = [re.fullmatch(r"(\S+) (==|!=) '(.*)'", term).groups() for term in condition.split(" && ")]
+        return all((self.value(name, *values) == text) == (sign == "==") for name, sign, text in terms)
+
+    def filled(self, text, *values):
+        return re.sub(r"\$\{\{ (\S+) \}\}", lambda match: self.value(match[1], *values), text)
+
+    def run(self, steps, inputs):
+        outputs = {}
+        for step in steps:
+            if self.code or (step.get("if", "always()") != "always()" and not self.holds(step["if"], inputs, outputs)):
+                continue
+            if step.get("uses") == ACTION:
+                action = yaml.safe_load((ROOT / "scripts/ci/plugin/action.yml").read_text(encoding="utf-8"))
+                defaults = {name: given.get("default") for name, given in action["inputs"].items()}
+                self.run(action["runs"]["steps"], defaults | step["with"])
+            elif "run" in step:
+                outputs[step.get("id")] = self.shell(step, inputs, outputs)
+            elif step["uses"] not in LEFT_OUT:
+                raise AssertionError(f"{step['uses']} is not known to be an action that only a runner has")
+
+    def shell(self, step, *values):
+        """Runs a step and returns its outputs."""
+        files = {name: pathlib.Path(self.temp, name) for name in ("GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_ENV")}
+        for path in files.values():
+            path.write_text("", encoding="utf-8")
+        own = {name: self.filled(text, *values) for name, text in step.get("env", {}).items()}
+        given = {name: str(path) for name, path in files.items()}
+        given["GITHUB_ACTION_PATH"] = str(ROOT / "scripts/ci/plugin")
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", self.filled(step["run"], *values)]
+        done = subprocess.run(shell, cwd=self.folder, env=self.environment | given | own, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.code = done.returncode
+        self.ran.append(step["name"])
+        self.printed += f"$ {step['name']}\n{done.stdout}"
+        lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in files.items()}
+        self.environment |= dict(line.split("=", 1) for line in lines["GITHUB_ENV"])
+        self.environment["PATH"] = ":".join([*reversed(lines["GITHUB_PATH"]), self.environment["PATH"]])
+        return dict(line.split("=", 1) for line in lines["GITHUB_OUTPUT"])
+
+
+class Repository:
+    """An empty repository of a new user, and a clone of it as the runner's checkout."""
+    RIGHT, DUEL = "is it right?", "is it slower than the target branch?"
+    COMPARE = "is it slower than the stored baseline?"
+    flags = "--workload random-linear"
+    build = dpbench = ""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-ci-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.here = self.root / "checkout"
+        self.environment = {name: text for name, text in os.environ.items()
+                            if name not in ("DPBENCH", "DPBENCH_TORCH", "PYTHONPATH", "CMAKE_PREFIX_PATH")}
+        # Steps of ten milliseconds of sleep have the same time on a busy machine, so its cases need not be discarded.
+        self.environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "DPBENCH_KEEP_DISTURBED": "1"}
+        self.git(self.root, "init", "-q", "--bare", "-b", "main", "origin")
+        self.git(self.root, "clone", "-q", "origin", "checkout")
+        self.git(self.here, "checkout", "-q", "-b", "main")
+        workflow = self.here / ".github/workflows/dpbench.yml"
+        workflow.parent.mkdir(parents=True)
+        shutil.copy(ROOT / "scripts/ci/plugin/github.yml", workflow)
+        with_lines = {"plugin": self.plugin, "strategy": "plain-average", "flags": self.flags, "build": self.build,
+                      "dpbench": self.dpbench}
+        text = workflow.read_text(encoding="utf-8").partition("        with:\n          plugin:")[0] + "        with:\n"
+        text += "".join(f"          {name}: {value}\n" for name, value in with_lines.items() if value)
+        workflow.write_text(text, encoding="utf-8")
+        (self.here / ".gitignore").write_text("build/\nresults/\n__pycache__/\nchecks.xml\n", encoding="utf-8")
+
+    def git(self, where, *words):
+        command = ["git", "-c", "user.name=x", "-c", "user.email=x@x", *words]
+        subprocess.run(command, cwd=where, check=True, capture_output=True)
+
+    def commit(self, branch, pause_ms, right=True):
+        """Commits the plug-in, with a pause in each step, on a branch."""
+        self.git(self.here, "checkout", "-q", "-B", branch)
+        self.write_plugin(pause_ms, right)
+        self.git(self.here, "add", ".")
+        self.git(self.here, "commit", "-q", "--allow-empty", "-m", "plug-in")
+        self.git(self.here, "push", "-q", "-f", "origin", branch)
+
+    def job(self, event, code, said):
+        """Runs the workflow for an event. Expects an exit code and words in what it prints and in its summary."""
+        if os.geteuid() == 0:  # in a container on GitHub, another user owns the checkout
+            os.chown(self.here, 12345, -1)
+        job = Job(self.here, event, dict(self.environment))
+        workflow = yaml.safe_load((self.here / ".github/workflows/dpbench.yml").read_text(encoding="utf-8"))
+        self.assertEqual(set(workflow[True]), {"pull_request", "push"})  # YAML's `on` is true
+        job.run(workflow["jobs"]["gate"]["steps"], {})
+        summary = pathlib.Path(job.temp, "summary")
+        printed = job.printed + (summary.read_text(encoding="utf-8") if summary.exists() else "")
+        self.assertEqual(job.code, code, printed)
+        self.assertIn(said, printed)
+        shutil.rmtree(job.temp)
+        self.git(self.here, "worktree", "prune")
+        return job
+
+    def test_a_new_repository_is_gated(self):
+        self.git(self.here, "add", ".")
+        self.git(self.here, "commit", "-q", "-m", "the gate alone")
+        self.git(self.here, "push", "-q", "origin", "main")
+
+        self.commit("first", 10)
+        self.job("pull_request", 0, "::warning::no duel")
+        self.commit("main", 10)
+        self.job("push", 0, "plain-average")
+        self.commit("same", 10)
+        self.assertEqual(self.job("pull_request", 0, "Gate: ").ran[-1], self.COMPARE)
+        self.commit("wrong", 10, right=False)
+        self.assertEqual(self.job("pull_request", 1, "summed over").ran[-1], self.RIGHT)
+        self.commit("slower", 20)
+        self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.DUEL)
+
+        self.commit("main", 20)  # merged all the same: the stored baseline is still the faster one's
+        self.commit("later", 20)
+        self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.COMPARE)
+
+
+class PythonFileAndWheel(Repository, unittest.TestCase):
+    plugin = "mine.py"
+
+    def write_plugin(self, pause_ms, right):
+        text = (EXAMPLE / "plain_average.py").read_text(encoding="utf-8")
+        text = text.replace("import torch", "import time\n\nimport torch", 1)
+        step = "    def step(self, step, micro):\n"
+        text = text.replace(step, f"{step}        time.sleep({pause_ms / 1000})\n")
+        text = text if right else text.replace("divides = True", "divides = False")
+        (self.here / "mine.py").write_text(text, encoding="utf-8")
+
+
+class LibraryAndInstallation(Repository, unittest.TestCase):
+    plugin, build = "build/libplugin_example.so", "cmake -S . -B build -G Ninja && cmake --build build"
+    dpbench = INSTALLATION / "bin/dpbench"
+
+    def write_plugin(self, pause_ms, right):
+        shutil.copy(EXAMPLE / "CMakeLists.txt", self.here)
+        text = (EXAMPLE / "plain_average.cpp").read_text(encoding="utf-8")
+        text = text.replace("#include <ATen", "#include <chrono>\n#include <thread>\n\n#include <ATen", 1)
+        pause = f"    std::this_thread::sleep_for(std::chrono::milliseconds({pause_ms}));\n"
+        text = text.replace("    StepResult result;\n", pause + "    StepResult result;\n")
+        text = text if right else text.replace("if (divide)", "if (false)")
+        (self.here / "plain_average.cpp").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    unittest.main()
