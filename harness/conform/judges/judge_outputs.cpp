@@ -53,8 +53,7 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "samples in the wrong order";
   if (bound > exact_bound && relative_error(found, expected, 0) <= unit_roundoff(at::kBFloat16))
     return "computed in or rounded to a narrower dtype";
-  if (trial.bench.strategy.buffers == Buffers::synchronised)
-    return "BatchNorm's statistics do not cover the samples of all ranks";
+  if (trial.couples_samples()) return "BatchNorm's statistics do not cover the samples of all ranks";
   std::string text = shards_parameters(trial.bench)
                          ? "parameters that were gathered wrongly, freed too early or stale, samples of another rank, "
                            "or the wrong dropout mask or mode"
@@ -94,8 +93,7 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const auto [judged, suffix, with, bound] = value_of(trial);
   // In narrower dtypes than float64, values that depend on synchronised BatchNorm statistics are not compared: their
   // rounding error grows with the mean and has no simple bound.
-  const bool shared = trial.bench.strategy.buffers == Buffers::synchronised;
-  if (!judged || !scalar || (shared && trial.scenario.dtype != at::kDouble)) return;
+  if (!judged || !scalar || (trial.couples_samples() && trial.scenario.dtype != at::kDouble)) return;
   const auto row_of = [&, &suffix = suffix](const char* name) {
     return suffix.empty() ? name + std::string("-value") : name + suffix;
   };

@@ -221,7 +221,7 @@ std::string by_axes(const WrongGradient& c) {
 
 std::string by_statistics(const WrongGradient& c) {
   const bool forward = same_forward_pass(c);
-  if (c.trial.bench.strategy.buffers == Buffers::synchronised)
+  if (c.trial.couples_samples())
     return forward ? "BatchNorm's sums of the backward pass do not cover the samples of all ranks"
                    : "BatchNorm's statistics do not cover the samples of all ranks";
   if (forward) return "";

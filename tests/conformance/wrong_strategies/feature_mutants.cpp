@@ -71,6 +71,14 @@ void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.mul_(4);  // scenario "even" has 4 samples per rank
 }
 
+// Rounds each rank's gradients before they are summed. The checks in float64 cannot detect it.
+void round_to_bfloat16(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (run.dtype != at::kDouble) flat.copy_(flat.to(at::kBFloat16));
+    right(run, flat, bucket);
+  };
+}
+
 // --- Mistakes in local SGD, which averages the parameters after every second step
 
 void use_local_sgd(StrategyInfo& info) {
@@ -257,6 +265,8 @@ std::vector<Mutant> feature_mutants() {
        norm},
       {"statistics-weighted-by-rank", "gradient-uneven", "BatchNorm",
        promising(synchronised, norms_reducing(weight_ranks_equally)), norm},
+      {"rounded-on-a-model-without-statistics", "gradient-replay", "bfloat16",
+       promising(synchronised, round_to_bfloat16)},
       {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step > 0; }))},
       {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
@@ -324,6 +334,7 @@ std::vector<Mutant> right_features() {
   return {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
+      {"norms-over-all-ranks-without-norms", "", "", promising(synchronised, [](Parts&) {}), "probe-mlp"},
       {"own-parameter-kept", "", "", promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, true); })},
       {"half-gradients-divided-before-the-sum", "", "",
        promising([](StrategyInfo&) {},
