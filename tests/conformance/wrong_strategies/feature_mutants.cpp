@@ -2,6 +2,7 @@
 // version of each feature, which must pass.
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -109,6 +110,20 @@ Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
 }
 
 void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
+
+// A mistake: counts the steps since the strategy was made, so a resumption between two averages shifts them. Not for a
+// scheduled learning rate, which depends on the number of the step too.
+void average_by_own_count(Parts& parts) {
+  averaging(right_average)(parts);
+  parts.start = [start = parts.start](Run& run) {
+    start(run);
+    run.parts.update = [count = std::make_shared<int64_t>(0), update = run.parts.update](Run& again) {
+      const int64_t step = std::exchange(again.step, (*count)++);
+      update(again);
+      again.step = step;
+    };
+  };
+}
 
 // --- Mistakes in a sharded optimizer, which leave some elements without an update
 
@@ -321,6 +336,8 @@ std::vector<Mutant> feature_mutants() {
                  }))},
       {"averaged-a-step-late", "ranks-agree-parameters", "not averaged",
        promising([](StrategyInfo& info) { use_local_sgd(info), info.average_every = 3; }, averaging(right_average))},
+      {"averages-counted-from-the-resumption", "ranks-agree-parameters", "not averaged",
+       promising(use_local_sgd, average_by_own_count), "probe-mlp"},
       {"piece-not-gathered", "ranks-agree-parameters", "alone",
        promising(none, stepping_where(in_own_piece, &Run::leaves))},
       {"remainder-of-the-last-piece-not-stepped", "optimizer-replay", "not updated",
