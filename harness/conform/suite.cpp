@@ -27,8 +27,8 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  // The exact probe (a small test model) depends on the world size.
-  if (request.workload.probe) options.scale = request.world;
+  // Some probes (small test models) depend on the world size or draw their sizes.
+  if (request.workload.probe) options.scale = request.world, options.seed = request.seed;
   options.smooth = smooth;
   return options;
 }

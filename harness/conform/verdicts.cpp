@@ -21,7 +21,10 @@ void Verdicts::judge(const Bench& bench, const Scenario& scenario, std::optional
 
 void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip,
                            std::vector<Evidence> evidence) {
-  if (scenario.unwatched) return judge_unwatched(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
+  if (scenario.unwatched || scenario.other_state) {
+    const Judge judge_course = scenario.unwatched ? judge_unwatched : judge_other_state;
+    return judge_course(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
+  }
   Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
   if (scenario.perturbed) return judge_perturbation(trial, rows_);
   for (const Judge judge : judges) judge(trial, rows_);

@@ -508,6 +508,51 @@ TEST(Scenarios, GiveEachRankAndStepItsOwnSamples) {
   }
 }
 
+TEST(Scenarios, EvaluateNumbersOfSamplesThatDifferBetweenRanksAndExceedABatch) {
+  const Distribution distribution{Parallelism::ranks, 3, 4, 211};
+  const Scenario even{.name = "even", .gradient_check = "", .evaluates_between = true},
+      other{.name = "other", .gradient_check = ""};
+  std::set<int64_t> drawn_counts;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto count = [&](const Scenario& scenario, int64_t step, int rank, bool alike) {
+      return evaluated_ids(scenario, distribution, seed, step, rank, alike).numel();
+    };
+    drawn_counts.insert(count(other, 2, 0, false));
+    EXPECT_NE(count(other, 2, 0, false), count(other, 2, 1, false));
+    EXPECT_EQ(count(other, 2, 0, true), count(other, 2, 1, true));
+    EXPECT_LE(count(even, 0, 0, false), 3);
+    EXPECT_GT(count(even, 2, 0, false), 4) << "more than a rank's batch";
+  }
+  EXPECT_EQ(drawn_counts, (std::set<int64_t>{1, 2, 3}));
+}
+
+TEST(Scenarios, ChangeTheNumberOfMicroBatchesFromStepToStep) {
+  const auto numbers = [](int64_t accumulate) {
+    const Scenario scenario{.name = "", .gradient_check = "", .accumulate = accumulate, .varies_micros = true};
+    std::vector<int64_t> all;
+    for (int64_t step = 0; step < 4; ++step) all.push_back(micros_in(scenario, step));
+    return all;
+  };
+  EXPECT_EQ(numbers(1), (std::vector<int64_t>{1, 1, 1, 1}));
+  EXPECT_EQ(numbers(2), (std::vector<int64_t>{2, 1, 2, 1}));
+  EXPECT_EQ(numbers(3), (std::vector<int64_t>{3, 1, 3, 1}));
+  EXPECT_EQ(numbers(4), (std::vector<int64_t>{4, 2, 1, 4}));
+  const Distribution distribution{Parallelism::ranks, 3, 4, 211};
+  for (const Scenario& scenario : scenarios(distribution, at::kFloat, true, 5)) {
+    if (!scenario.varies_micros) continue;
+    for (int64_t step = 0; step < scenario.steps; ++step)
+      EXPECT_EQ(static_cast<int64_t>(ids_of(scenario, distribution, 5, step, 0).size()), micros_in(scenario, step));
+  }
+}
+
+TEST(Scenarios, ReloadBetweenTwoAveragesOfEverySecondStepForSomeSeeds) {
+  std::set<int64_t> before;
+  for (uint64_t seed = 1; seed <= 20; ++seed)
+    for (const Scenario& scenario : scenarios({Parallelism::ranks, 3, 4, 211}, at::kFloat, true, seed))
+      if (scenario.name == "reload") before.insert(scenario.reload_before);
+  EXPECT_EQ(before, (std::set<int64_t>{1, 2}));
+}
+
 TEST(Scenarios, OnTheAxisTpRevealMistakesUnlessTheyJudgeTheBytesOfCollectives) {
   const auto plain = [](const std::string& mesh) {
     std::set<std::string> names;

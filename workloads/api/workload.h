@@ -125,6 +125,7 @@ struct WorkloadOptions {
   int64_t recompute = 0;  // the flag --recompute; the harness passes it to Model::recompute()
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
+  uint64_t seed = 0;  // for probes in checks: the seed of the case, from which a probe may draw its sizes
 };
 
 // Returns options.scale (the flag --scale). Throws UsageError if it is out of range.

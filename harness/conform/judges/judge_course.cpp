@@ -342,12 +342,39 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const Cour
   return Comparison(trial, expected, rounded).state();
 }
 
+namespace {
+
+// The course of a trial in float64, and in the strategy's dtypes if it communicates in a narrower one.
+struct Courses {
+  explicit Courses(const Trial& trial)
+      : exact(course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/true)) {
+    if (trial.bench.strategy.reduced_in)
+      narrow = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/false);
+  }
+  const Course* rounded() const { return narrow ? &*narrow : nullptr; }
+
+  Course exact;
+  std::optional<Course> narrow;
+};
+
+}  // namespace
+
+void judge_other_state(const Trial& trial, Rows& rows) {
+  const char compared[] = "a step from a loaded state of another training with the oracle's, optimizer state included";
+  const Courses courses(trial);
+  const std::string& check = trial.scenario.gradient_check;
+  if (!courses.exact.unknown.empty()) return rows.skipped(check, compared, courses.exact.unknown);
+  const Deviation step = course_deviation(trial, courses.exact, courses.rounded()),
+                  state = state_deviation(trial, courses.exact, courses.rounded());
+  const Deviation& worst = step.error > 1 || step.error >= state.error ? step : state;
+  rows.measured(check, compared, worst.error, 1, worst.where + ", scenario " + trial.scenario.name,
+                "load() left something as it was, or the step depends on more than the loaded state");
+}
+
 void judge_unwatched(const Trial& trial, Rows& rows) {
-  const Course course = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/true);
-  std::optional<Course> rounded;
-  if (trial.bench.strategy.reduced_in)
-    rounded = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/false);
-  const Course* const rough = rounded ? &*rounded : nullptr;
+  const Courses courses(trial);
+  const Course& course = courses.exact;
+  const Course* const rough = courses.rounded();
   const auto place = [&](const Deviation& deviation) { return deviation.where + ", scenario " + trial.scenario.name; };
   const Deviation found = course_deviation(trial, course, rough);
   const std::string steps = std::to_string(trial.scenario.steps) + " steps that nobody looks at";

@@ -27,4 +27,8 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const Cour
 // steps.
 void judge_unwatched(const Trial& trial, Rows& rows);
 
+// Runs the check load-other-state on the scenario `other-state`, in which the strategy loads a state before its first
+// step.
+void judge_other_state(const Trial& trial, Rows& rows);
+
 }  // namespace dpbench

@@ -299,7 +299,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.scenario.dtype == at::kDouble || trial.scenario.poison || trial.scenario.smooth || trial.expected.empty())
     return;
   const auto narrow = trial.bench.strategy.reduced_in;
-  if (trial.bench.strategy.buffers == Buffers::synchronised)
+  if (trial.couples_samples())
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
   // The exact probe (a small test model), the only model whose loss is a sum, is checked on GPUs too: its sums are

@@ -53,8 +53,7 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "samples in the wrong order";
   if (bound > exact_bound && relative_error(found, expected, 0) <= unit_roundoff(at::kBFloat16))
     return "computed in or rounded to a narrower dtype";
-  if (trial.bench.strategy.buffers == Buffers::synchronised)
-    return "BatchNorm's statistics do not cover the samples of all ranks";
+  if (trial.couples_samples()) return "BatchNorm's statistics do not cover the samples of all ranks";
   std::string text = shards_parameters(trial.bench)
                          ? "parameters that were gathered wrongly, freed too early or stale, samples of another rank, "
                            "or the wrong dropout mask or mode"
@@ -67,8 +66,8 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   return text + (cuts_tokens ? ", or pieces of the sequence that were gathered in the wrong order or not at all" : "");
 }
 
-std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {
-  const auto micro = static_cast<double>(trial.scenario.accumulate);
+std::string loss_mistake(int64_t micros, double found, double expected, double bound) {
+  const auto micro = static_cast<double>(micros);
   if (micro > 1 && std::abs(found - micro * expected) <= 1e3 * bound * std::abs(found))
     return "summed over the micro-batches, not averaged";
   return "another rank's loss, wrong targets, or not the mean over this rank's samples";
@@ -94,8 +93,7 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const auto [judged, suffix, with, bound] = value_of(trial);
   // In narrower dtypes than float64, values that depend on synchronised BatchNorm statistics are not compared: their
   // rounding error grows with the mean and has no simple bound.
-  const bool shared = trial.bench.strategy.buffers == Buffers::synchronised;
-  if (!judged || !scalar || (shared && trial.scenario.dtype != at::kDouble)) return;
+  if (!judged || !scalar || (trial.couples_samples() && trial.scenario.dtype != at::kDouble)) return;
   const auto row_of = [&, &suffix = suffix](const char* name) {
     return suffix.empty() ? name + std::string("-value") : name + suffix;
   };
@@ -112,10 +110,11 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   // The error bound of a loss scales with the outputs: a cross-entropy may be a small difference of large numbers.
   const double floor =
       suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
-  rows.measured(row_of("loss"), "loss of this rank's samples" + with,
-                relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
-                expected_and_found(loss.item<double>(), seen.loss.item<double>()) + where,
-                loss_mistake(trial, seen.loss.item<double>(), loss.item<double>(), bound));
+  rows.measured(
+      row_of("loss"), "loss of this rank's samples" + with,
+      relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
+      expected_and_found(loss.item<double>(), seen.loss.item<double>()) + where,
+      loss_mistake(static_cast<int64_t>(seen.ids.size()), seen.loss.item<double>(), loss.item<double>(), bound));
 }
 
 }  // namespace

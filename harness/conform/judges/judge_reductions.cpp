@@ -240,7 +240,7 @@ ReductionCount count_reductions(const Trial& trial) {
 
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows) {
   const char compared[] = "number of reductions of a step with micro-batches with that of a step without";
-  if (accumulated.bench.strategy.buffers == Buffers::synchronised)
+  if (accumulated.couples_samples())
     return rows.skipped("collective-count", compared, "BatchNorm also reduces in every forward and backward pass");
   if (accumulated.ranks.size() < 2) return;
   const ReductionCount found = count_reductions(accumulated);

@@ -97,14 +97,15 @@ std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const
   int64_t samples = 0;
   for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
+  const int64_t reloaded = trial.scenario.reload_before;
   const auto formula = trial.bench.strategy.traffic({.model = model,
                                                      .dtype = trial.scenario.dtype,
                                                      .params = params,
                                                      .mesh = mesh,
                                                      .rank = evidence.rank,
                                                      .step = step,
-                                                     .accumulate = trial.scenario.accumulate,
-                                                     .taken = trial.scenario.reload && step >= 2 ? step - 2 : step,
+                                                     .accumulate = micros_in(trial.scenario, step),
+                                                     .taken = step - (step >= reloaded ? reloaded : 0),
                                                      .clips = trial.clip_norm.has_value(),
                                                      .samples = samples});
   if (!formula) return std::nullopt;

@@ -29,7 +29,7 @@ double terms_of_rank(const WrongGradient& c) {
 // Returns wrong scale factors of a gradient and the bug that causes each, such as a missing division.
 std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c) {
   const Trial& trial = c.trial;
-  const double world = trial.world(), micro = static_cast<double>(trial.scenario.accumulate);
+  const double world = trial.world(), micro = static_cast<double>(c.micros());
   std::vector<std::pair<double, std::string>> factors = {
       {0, "never written back after the reduction, or zeroed after the backward pass"}};
   if (world > 1) {
@@ -195,8 +195,8 @@ std::string by_shares(const WrongGradient& c) {
   bool partly = c.trial.world() > 1 && c.trial.bench.distribution.owners() > 1;
   for (size_t i = 0; i < seen.size(); ++i) partly = partly && mine(i) == (seen[i] > c.expected.shares[i] * (1 + 1e-6));
   return std::string(partly ? "only a part of it is reduced, the rest is this rank's own: " : "") + "the parts of " +
-         (c.trial.scenario.accumulate > 1 ? "ranks' micro-batches" : "ranks or replicas") + " have the shares " +
-         listed(seen) + ", expected " + listed(c.expected.shares);
+         (c.micros() > 1 ? "ranks' micro-batches" : "ranks or replicas") + " have the shares " + listed(seen) +
+         ", expected " + listed(c.expected.shares);
 }
 
 // Returns a diagnosis if the ranks of one replica report gradients that add up to the expected gradient, because the
@@ -221,11 +221,11 @@ std::string by_axes(const WrongGradient& c) {
 
 std::string by_statistics(const WrongGradient& c) {
   const bool forward = same_forward_pass(c);
-  if (c.trial.bench.strategy.buffers == Buffers::synchronised)
+  if (c.trial.couples_samples())
     return forward ? "BatchNorm's sums of the backward pass do not cover the samples of all ranks"
                    : "BatchNorm's statistics do not cover the samples of all ranks";
   if (forward) return "";
-  if (c.trial.scenario.reload && c.step == 2)
+  if (c.step > 0 && c.step == c.trial.scenario.reload_before)
     return "the forward pass after load() already differs: parameters or buffers were not restored as they were";
   return std::string("the forward pass already differs: other samples, parameters, dropout masks or statistics") +
          (c.trial.shares_replicas() ? ", or a sum over the ranks of one replica that is missing or made twice" : "");

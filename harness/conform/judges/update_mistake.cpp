@@ -135,16 +135,17 @@ class Diagnosis {
     for (const Shard& shard : expected().shards)
       if (const at::Tensor part = shard.gradient[update_.p].to(at::kDouble); shard.replica == update_.rank)
         sum = sum.defined() ? sum + part : part;
-    return sum.defined() ? sum / static_cast<double>(trial_.scenario.accumulate) : sum;
+    return sum.defined() ? sum / static_cast<double>(micros_in(trial_.scenario, update_.step)) : sum;
   }
 
   // True if the momentum buffer was stepped once per micro-batch, with that micro-batch's gradient, and its last value
   // was the update.
   bool by_micro_momentum() const {
-    if (spec_.momentum == 0 || trial_.scenario.accumulate == 1) return false;
+    const int64_t micros = micros_in(trial_.scenario, update_.step);
+    if (spec_.momentum == 0 || micros == 1) return false;
     OptimizerReplay replay = update_.start;
     at::Tensor change;
-    for (int64_t micro = 0; micro < trial_.scenario.accumulate; ++micro) {
+    for (int64_t micro = 0; micro < micros; ++micro) {
       std::vector<double> shares = expected().shares;
       for (size_t i = 0; i < shares.size(); ++i)
         if (expected().shards[i].micro != micro) shares[i] = 0;

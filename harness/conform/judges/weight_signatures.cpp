@@ -25,7 +25,7 @@ Gradients by_rows(const WrongGradient& c) {
     const auto same_micro = [&](const Shard& shard) {
       return same_owner(shard) && shard.micro == c.expected.shards[i].micro;
     };
-    shares[i] *= static_cast<double>(c.trial.scenario.accumulate) * rows_where(same_micro) / rows_where(same_owner);
+    shares[i] *= static_cast<double>(c.micros()) * rows_where(same_micro) / rows_where(same_owner);
   }
   return combine(c.expected.shards, shares);
 }
@@ -56,7 +56,7 @@ std::vector<Signature> term_signatures(const WrongGradient& c) {
 
 // Returns the gradients that known bugs in adding up micro-batches produce.
 std::vector<Signature> micro_signatures(const WrongGradient& c) {
-  const int64_t micros = c.trial.scenario.accumulate, last = micros - 1;
+  const int64_t micros = c.micros(), last = micros - 1;
   if (micros == 1) return {};
   const auto count = static_cast<double>(micros);
   const auto of_last = [last](const Shard& shard) { return shard.micro == last; };
@@ -95,8 +95,8 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   for (const auto& [meaning, name] : meanings) {
     if (meaning == trial.bench.strategy.gradient || trial.bench.strategy.gradient == Gradient::gathered) continue;
     list.push_back({std::string(name) + ", which is not the declared semantics",
-                    combine(c.expected.shards, shares(c.expected.shards, meaning, trial.world(),
-                                                      trial.scenario.accumulate, trial.workload().sum_loss()))});
+                    combine(c.expected.shards, shares(c.expected.shards, meaning, trial.world(), c.micros(),
+                                                      trial.workload().sum_loss()))});
   }
   if (!c.expected.whole.empty())
     list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});

@@ -23,6 +23,7 @@ struct WrongGradient {
   Gradients found;  // the reported gradients, indexed by parameter; undefined for correct ones
   double tolerance;
 
+  int64_t micros() const { return micros_in(trial.scenario, step); }
   bool alike(const Gradients& some, const Gradients& others) const {
     for (const size_t p : wrong)
       if (!(relative_error(some[p], others[p], 1e-300) <= tolerance)) return false;

@@ -110,7 +110,7 @@ ExpectedStep Expectation::at_step(int64_t step) {
   for (int r = 0; r < (local ? trial_.world() : 1); ++r)
     parameters.push_back(trial_.parameters_before(step, trial_.bench.distribution.rank_of(r)));
   const auto buffers = buffers_at_start(trial_, step);
-  const Coupling coupling = strategy.buffers == Buffers::synchronised ? Coupling::batch
+  const Coupling coupling = trial_.couples_samples()                  ? Coupling::batch
                             : strategy.gradient == Gradient::gathered ? Coupling::loss
                                                                       : Coupling::none;
   ExpectedStep expected;

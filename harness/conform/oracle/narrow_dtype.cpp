@@ -23,6 +23,12 @@ struct Narrowing {
   const std::vector<size_t>& wrong;
   const Gradients& found;
 
+  int64_t micros() const {
+    int64_t most = 0;
+    for (const Shard& shard : expected.shards) most = std::max(most, shard.micro + 1);
+    return most;
+  }
+
   // Returns the sum of the ranks' accumulated gradients. Each rank rounds its gradient to `type` after every
   // micro-batch for which `rounds` is true.
   template <class Rounds>
@@ -51,7 +57,7 @@ struct Narrowing {
   // True if rounding to `type` explains the reported gradient: rounding of the mean, of each rank's gradient, or of the
   // gradient accumulated between micro-batches.
   bool equals_rounded(at::ScalarType type) const {
-    const int64_t last = trial.scenario.accumulate - 1;
+    const int64_t last = micros() - 1;
     std::vector<Gradients> candidates = {{}, of_rounded_parts(type, [=](int64_t micro) { return micro == last; })};
     for (const auto& gradient : expected.gradient) candidates[0].push_back(gradient.to(type).to(at::kDouble));
     if (last > 0) candidates.push_back(of_rounded_parts(type, [=](int64_t micro) { return micro < last; }));
@@ -70,7 +76,7 @@ struct Narrowing {
   // equals_rounded() cannot reproduce.
   bool is_representable_in(at::ScalarType type) const {
     const double u = unit_roundoff(dtype_of_gradients(trial)), world = trial.world(),
-                 micro = static_cast<double>(trial.scenario.accumulate);
+                 micro = static_cast<double>(micros());
     for (const double factor : {1.0, world, micro, world * micro}) {
       double numbers = 0, all = 0;
       for (const size_t p : wrong) {

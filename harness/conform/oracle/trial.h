@@ -49,6 +49,8 @@ struct Trial {
   int world() const { return bench.distribution.world; }  // number of replicas
   // True if several ranks compute one replica together.
   bool shares_replicas() const { return ranks.size() > static_cast<size_t>(world()); }
+  // True if a forward pass depends on the samples of all ranks. A model without buffers has no BatchNorm that could.
+  bool couples_samples() const { return bench.strategy.buffers == Buffers::synchronised && !ranks[0].buffers.empty(); }
   int replica_of(int rank) const { return bench.distribution.replica_of(rank); }
   const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
   const NamedTensors& buffers_before(int64_t step, int rank = 0) const;

@@ -1,9 +1,10 @@
 // Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a small bucket
-// next to an empty parameter; a parameter larger than 1 MiB, the size of ddp's first bucket and of a slot of shm.
+// next to an empty parameter; a parameter just above 1 MiB, the size of ddp's first bucket and of a slot of shm.
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "harness/conform/probes/drawn.h"
 #include "harness/conform/probes/probe.h"
 #include "workloads/blocks/divided.h"
 #include "workloads/layers/dropout.h"
@@ -101,16 +102,21 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-// A model with a parameter that is larger than 1 MiB in float32 (the size of ddp's first bucket and of a slot of the
-// backend shm) and larger than 2 MiB in float64 (the size from which shm uses a thread). Its dimensions are odd, so
-// that no piece of it ends at a row boundary.
+// A model with a drawn parameter that is just larger than 1 MiB in float32 (the size of ddp's first bucket and of a
+// slot of the backend shm) and than 2 MiB in float64 (the size from which shm uses a thread). It has an odd number of
+// columns, so that no piece of 1 MiB ends at a row boundary.
 class Wide : public Model {
  public:
-  explicit Wide(uint64_t seed) {
+  struct Sizes {
+    explicit Sizes(uint64_t seed)
+        : columns(2 * drawn(seed, 8, 150, 400) + 1), rows((1 << 18) / columns + drawn(seed, 9, 1, 8)) {}
+    int64_t columns, rows;
+  };
+  Wide(uint64_t seed, const Sizes& sizes) {
     Seeded random(seed);
-    first_ = register_parameter("first", random({521, 5}));
-    wide_ = register_parameter("wide", random({513, 521}, 0.05));
-    last_ = register_parameter("last", random({3, 513}, 0.05));
+    first_ = register_parameter("first", random({sizes.columns, 5}));
+    wide_ = register_parameter("wide", random({sizes.rows, sizes.columns}, 0.05));
+    last_ = register_parameter("last", random({3, sizes.rows}, 0.05));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
     return at::linear(at::tanh(at::linear(at::tanh(at::linear(input, first_)), wide_)), last_);
@@ -136,8 +142,18 @@ const RegisterWorkload many{
 const RegisterWorkload large{probe<OneLarge>(
     "probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, slow_momentum())};
 
-const RegisterWorkload wide{thorough(probe<Wide>("probe-wide", "a parameter of 1 MiB with odd dimensions", {5}, 3,
-                                                 {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.0005}))};
+std::unique_ptr<Workload> make_wide(const WorkloadOptions& options) {
+  const OptimizerSpec slow{.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.0005};
+  const auto model = [sizes = Wide::Sizes(options.seed)](uint64_t seed) { return std::make_shared<Wide>(seed, sizes); };
+  return std::make_unique<Probe>(model, std::vector<int64_t>{5}, 3, slow);
+}
+
+const RegisterWorkload wide{thorough({.name = "probe-wide",
+                                      .summary = "a parameter just above 1 MiB, of drawn sizes",
+                                      .scaling = Scaling::weak,
+                                      .batch = 4,
+                                      .make = make_wide,
+                                      .probe = true})};
 
 }  // namespace
 }  // namespace dpbench::probes

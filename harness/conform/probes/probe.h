@@ -2,8 +2,10 @@
 // cannot flip a ReLU.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -17,10 +19,10 @@ namespace dpbench::probes {
 // learn it. Output columns beyond the target's width do not affect the loss.
 class Probe : public Workload {
  public:
-  using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);
+  using MakeModel = std::function<std::shared_ptr<Model>(uint64_t seed)>;
 
   Probe(MakeModel make, std::vector<int64_t> row, int64_t outputs, OptimizerSpec optimizer)
-      : make_(make), optimizer_(optimizer) {
+      : make_(std::move(make)), optimizer_(optimizer) {
     auto generator = at::detail::createCPUGenerator(20);
     row.insert(row.begin(), samples());
     input_ = at::randn(row, generator);

@@ -1,10 +1,11 @@
 // Probes (small test models) with unusual parameters: shared, used several times, recomputed, unused, used by some
-// samples only, frozen, or without effect on the loss.
+// samples only, frozen, or without effect on the loss in some or all steps.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "harness/conform/probes/probe.h"
+#include "workloads/layers/recorded_step.h"
 
 namespace dpbench::probes {
 namespace {
@@ -110,22 +111,33 @@ class Branch : public Model {
   at::Tensor first_, extra_, out_;
 };
 
+// Returns 1 in even steps and 0 in odd ones. A recorded step has its number in device memory.
+at::Tensor in_even_steps(const Context& context, const at::TensorOptions& options) {
+  const at::Tensor& recorded = RecordedStep::number();
+  const at::Tensor number = recorded.defined() ? recorded : at::scalar_tensor(context.step, at::kLong);
+  return number.remainder(2).eq(0).to(options);
+}
+
+// A model with a frozen parameter, and with gradients that are exactly zero: always that of `aside`, which does not
+// affect the loss, and in odd steps that of `extra`. Momentum and weight decay move both all the same.
 class Frozen : public Model {
  public:
   explicit Frozen(uint64_t seed) {
     Seeded random(seed);
     first_ = register_parameter("first", random({4, 4}));
     still_ = register_parameter("still", random({4, 4}), /*requires_grad=*/false);
+    extra_ = register_parameter("extra", random({4, 4}));
     out_ = register_parameter("out", random({2, 4}));
     aside_ = register_parameter("aside", random({1, 4}));
   }
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
-    const at::Tensor x = at::tanh(at::linear(at::tanh(at::linear(input, first_)), still_));
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    at::Tensor x = at::tanh(at::linear(at::tanh(at::linear(input, first_)), still_));
+    x = x + at::tanh(at::linear(x, extra_)) * in_even_steps(context, x.options());
     return at::cat({at::linear(x, out_), at::linear(x, aside_)}, 1);
   }
 
  private:
-  at::Tensor first_, still_, out_, aside_;
+  at::Tensor first_, still_, extra_, out_, aside_;
 };
 
 const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
@@ -135,7 +147,7 @@ const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no
 const RegisterWorkload branch{probe<Branch>(
     "probe-branch", "a branch that only some ranks use, with its weight used twice", {4}, 2, probe_adam())};
 const RegisterWorkload frozen{
-    probe<Frozen>("probe-frozen", "a frozen parameter, and one that does not affect the loss", {4}, 2, probe_adam())};
+    probe<Frozen>("probe-frozen", "a frozen parameter, and two with gradients of zero", {4}, 2, probe_adamw())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -70,7 +70,7 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   };
   if (strategy.same_graph && (on_some_ranks || (!strategy.allows_unused && graph_changes(bench))))
     return refuse(" is configured to rely on the same graph in every step and on every rank");
-  if (on_some_ranks && strategy.buffers == Buffers::synchronised)
+  if (on_some_ranks && strategy.buffers == Buffers::synchronised && !first_model(bench)->buffers().empty())
     return refuse(" treats the samples of all ranks as one batch, which can take only one branch");
   const ParamValues& asking = registered.settings.allow_unused;
   if (!strategy.same_graph) plan.params = asking;

@@ -43,6 +43,8 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     if (bench.workload.sum_loss())
       scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
     if (scenario.unwatched) shape_as_timed(scenario, bench, traits);
+    // A strategy that records its steps would record each number of micro-batches anew.
+    scenario.varies_micros = scenario.varies_micros && !bench.strategy.recorded;
     chosen.push_back(std::move(scenario));
   }
   return chosen;

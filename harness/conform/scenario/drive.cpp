@@ -15,6 +15,7 @@
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
 #include "harness/conform/scenario/altered_workload.h"
+#include "harness/conform/scenario/other_state.h"
 
 namespace dpbench {
 namespace {
@@ -224,11 +225,13 @@ class Driver {
     });
     if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
     std::shared_ptr<Strategy> strategy = make(workload);
-    evidence_.parameters = snapshot(strategy->parameters());
-    evidence_.buffers = snapshot(strategy->buffers());
-    evidence_.state = snapshot(strategy->state());
+    Snapshot start{snapshot(strategy->parameters()), snapshot(strategy->buffers()), snapshot(strategy->state())};
+    if (scenario_.other_state) strategy->load(start = other_state(bench_, scenario_, std::move(start.state)));
+    evidence_.parameters = start.parameters;
+    evidence_.buffers = start.buffers;
+    evidence_.state = start.state;
     for (int64_t step = 0; step < scenario_.steps; ++step) {
-      if (scenario_.reload && step == 2) {
+      if (step > 0 && step == scenario_.reload_before) {
         strategy.reset();
         strategy = make(workload);
         const StepEvidence& last = evidence_.steps.back();
@@ -266,7 +269,7 @@ class Driver {
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
     live_.in_step(strategy);
-    const StepResult result = strategy->step(step, micro, phases);
+    const StepResult result = strategy->step(scenario_.first + step, micro, phases);
     live_.in_step(nullptr);
     for (const auto& recorder : recorders_) recorder->step_returned();
     seen.loss = snapshot(result.loss);
@@ -286,15 +289,11 @@ class Driver {
     seen.state = snapshot(strategy.state());
   }
 
-  // Returns the ids of samples to evaluate. They differ between ranks, because evaluation must work on one rank alone.
-  at::Tensor evaluated_ids(int64_t step) const {
-    const auto first = static_cast<int64_t>(bench_.seed % 1000) * 17 + step * 5 + bench_.rank;
-    return at::arange(first, first + 3).remainder(bench_.distribution.samples);
-  }
-
   void evaluate(Strategy& strategy, int64_t step) {
     enter("evaluation");
-    Evaluation seen{.step = step, .ids = evaluated_ids(step), .output = {}, .buffers = {}};
+    const at::Tensor ids = evaluated_ids(scenario_, bench_.distribution, bench_.seed, step, bench_.rank,
+                                         bench_.strategy.collective_evaluation);
+    Evaluation seen{.step = step, .ids = ids, .output = {}, .buffers = {}};
     start_recording(false);
     seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
     seen.collectives = static_cast<int64_t>(stop_recording().size());

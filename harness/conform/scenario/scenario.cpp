@@ -1,12 +1,13 @@
 #include "harness/conform/scenario/scenario.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
 #include <ATen/ATen.h>
 
-#include "workloads/base/hash.h"
+#include "harness/conform/probes/drawn.h"
 #include "workloads/data/sampler.h"
 
 namespace dpbench {
@@ -14,13 +15,6 @@ namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
-
-// Returns a pseudo-random number in [from, to], derived from the seed and from `purpose`, a number that is unique to
-// each use.
-int64_t drawn(uint64_t seed, uint64_t purpose, int64_t from, int64_t to) {
-  const uint64_t words[] = {seed, purpose};
-  return from + static_cast<int64_t>(fnv1a_words(words, sizeof words) % static_cast<uint64_t>(to - from + 1));
-}
 
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
@@ -77,6 +71,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "accumulation-replay",
        .dtype = working,
        .accumulate = other,
+       .varies_micros = true,
        .revealing = true,
        .costly = true},
       {.name = "clip",
@@ -115,9 +110,16 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
       {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
       {.name = "reload",
        .gradient_check = "reload-midway",
-       .steps = 4,
+       .steps = 3,
        .revealing = true,
-       .reload = true,
+       .reload_before = drawn(seed, 4, 1, 2),
+       .costly = true},
+      {.name = "other-state",
+       .gradient_check = "load-other-state",
+       .steps = 1,
+       .revealing = true,
+       .other_state = true,
+       .first = drawn(seed, 5, 5, 9),
        .costly = true},
       {.name = "smooth", .gradient_check = "gradient-accuracy", .dtype = working, .smooth = true},
       {.name = "twenty",
@@ -142,6 +144,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "accumulation",
        .rows = Split::uneven,
        .accumulate = 3,
+       .varies_micros = true,
        .steps = 2,
        .costly = true},
   };
@@ -190,7 +193,8 @@ int64_t rows_of_first(const Scenario& scenario, const Distribution& distribution
 // unless the scenario sets same_rows.
 int64_t rows_of(const Scenario& scenario, const Distribution& distribution, int replica, int64_t micro, int64_t step) {
   const int64_t rows = rows_of_first(scenario, distribution, replica, step);
-  const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
+  const int64_t micros = micros_in(scenario, step);
+  const bool rest = micros > 1 && micro + 1 == micros && !scenario.same_rows;
   return rest ? (rows + 1) / 2 : rows;
 }
 
@@ -264,6 +268,12 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
   return names;
 }
 
+// The numbers are halves of each other, so a power of two varies among powers of two.
+int64_t micros_in(const Scenario& scenario, int64_t step) {
+  if (!scenario.varies_micros) return scenario.accumulate;
+  return scenario.accumulate >> step % std::bit_width(static_cast<uint64_t>(scenario.accumulate));
+}
+
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                                int owner) {
   if (scenario.unwatched) return epoch_ids(scenario, distribution, seed, step, owner);
@@ -273,7 +283,7 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
   int64_t in_a_step = 0, before = 0;
   for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, distribution, k, /*step=*/0);
   std::vector<at::Tensor> micro;
-  for (int64_t k = 0; k < scenario.accumulate; ++k) {
+  for (int64_t k = 0; k < micros_in(scenario, step); ++k) {
     int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
     for (int other = 0; other < replica; ++other) start += rows_of(scenario, distribution, other, k, step);
     before += rows_of_all(scenario, distribution, k, step);
@@ -284,6 +294,15 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
     micro.push_back(ids);
   }
   return micro;
+}
+
+at::Tensor evaluated_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
+                         int rank, bool alike) {
+  const int64_t batch = distribution.rows_per_rank * (distribution.owners() == 1 ? distribution.world : 1);
+  const bool many = scenario.evaluates_between && step > 0;
+  const int64_t count = drawn(seed, 7, 1, many ? batch : 3) + (many ? batch : 0) + (alike ? 0 : rank % 2);
+  const int64_t first = static_cast<int64_t>(seed % 1000) * 17 + step * 5 + rank;
+  return at::arange(first, first + count).remainder(distribution.samples);
 }
 
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {

@@ -24,7 +24,8 @@ struct Scenario {
   std::vector<std::string> repeat_checks = {};  // checks that need a second run of the scenario
   at::ScalarType dtype = at::kDouble;
   Split rows = Split::even;
-  int64_t accumulate = 1;
+  int64_t accumulate = 1;      // largest number of micro-batches in a step
+  bool varies_micros = false;  // if true, steps have different numbers of micro-batches, see micros_in()
   int64_t steps = 3;
   // First step whose gradients, outputs and buffers are compared with the oracle (the reference computation).
   int64_t judged_from = 0;
@@ -43,7 +44,9 @@ struct Scenario {
   bool keep_reductions = false;    // if true, the evidence has the inputs and outputs of the last step's reductions
   bool revealing = false;          // if true, the strategy runs with Settings::revealing
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
-  bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
+  // Before this step the strategy is destroyed and restored from its reported state; 0: never.
+  int64_t reload_before = 0;
+  bool other_state = false;         // if true, the strategy first loads a state that it never had (see other_state.h)
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
   // If true, only the loss is read between the steps, the strategy's process groups are not wrapped, and the samples
@@ -90,10 +93,19 @@ inline bool is_exact(const Scenario& scenario) { return scenario.dtype == at::kD
 // Returns the names of all checks of a scenario.
 std::vector<std::string> checks_of(const Scenario& scenario);
 
+// Returns the number of micro-batches of a step, which Setup::accumulate limits.
+int64_t micros_in(const Scenario& scenario, int64_t step);
+
 // Returns the sample ids of each micro-batch of a step for `owner` (a rank, or 0 for one process). The list is empty if
 // the owner gets no samples.
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                                int owner);
+
+// Returns the ids of the samples that a rank evaluates after a step. Their number depends on the seed. With
+// Scenario::evaluates_between there are more than in a batch after the last step. alike: all ranks evaluate equally
+// many; otherwise the number differs between ranks.
+at::Tensor evaluated_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
+                         int rank, bool alike);
 
 // Returns the piece sizes of a batch split like torch.chunk: pieces of ceil(rows / replicas) samples and a shorter last
 // one. There may be fewer pieces than replicas.

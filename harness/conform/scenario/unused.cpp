@@ -50,9 +50,10 @@ class Trials {
 // Returns one scenario for each different way to choose samples.
 std::vector<Scenario> with_distinct_samples(const Distribution& distribution, uint64_t seed) {
   std::vector<Scenario> chosen;
-  std::set<std::tuple<Split, int64_t, bool, bool>> seen;
+  std::set<std::tuple<Split, int64_t, bool, bool, bool>> seen;
   for (auto& scenario : scenarios(distribution, at::kFloat, true, seed))
-    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows, scenario.unwatched).second)
+    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.varies_micros, scenario.same_rows, scenario.unwatched)
+            .second)
       chosen.push_back(std::move(scenario));
   return chosen;
 }

@@ -56,6 +56,8 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
      {"empty-shard", "correct with fewer samples than ranks"},
      {"late-collectives", "correct if ranks are late to their collectives"},
      {"reload-midway", "correct after parameters are replaced between steps"},
+     {"load-other-state",
+      "a step is correct after loading parameters, buffers and optimizer state of another training"},
      proof("unused-parameters", "a parameter that no rank used gets no gradient, or is refused by name"),
      {"frozen-parameters", "a parameter without requires_grad never changes"},
      {"rows-untouched", "the strategy does not write to the samples of a step"},

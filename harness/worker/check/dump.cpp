@@ -71,7 +71,7 @@ Dump::Dump(std::string directory, const CaseSpec& spec, int rank)
 
 void Dump::add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                const Evidence& evidence) {
-  if (!evidence.error.empty() || scenario.learns) return;
+  if (!evidence.error.empty() || scenario.learns || scenario.other_state) return;
   const std::string folder = folder_of(spec_.id);
   for (size_t step = 0; step < evidence.steps.size(); ++step) {
     const fs::path path = fs::path(directory_) / file_of(folder, bench, scenario, rank_, step);
@@ -88,7 +88,7 @@ void Dump::add(const Bench& bench, const Scenario& scenario, std::optional<doubl
                         {"ranks", bench.distribution.owners()},
                         {"scenario", scenario.name},
                         {"dtype", name_of(scenario.dtype == at::kDouble ? Dtype::f64 : spec_.dtype)},
-                        {"accumulate", scenario.accumulate},
+                        {"accumulate", micros_in(scenario, static_cast<int64_t>(step))},
                         {"clipped", scenario.clip},
                         {"clip_norm", clip_norm ? Json(*clip_norm) : Json()},
                         {"smooth", scenario.smooth},

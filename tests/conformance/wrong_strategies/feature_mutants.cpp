@@ -2,6 +2,7 @@
 // version of each feature, which must pass.
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -71,6 +72,14 @@ void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.mul_(4);  // scenario "even" has 4 samples per rank
 }
 
+// Rounds each rank's gradients before they are summed. The checks in float64 cannot detect it.
+void round_to_bfloat16(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (run.dtype != at::kDouble) flat.copy_(flat.to(at::kBFloat16));
+    right(run, flat, bucket);
+  };
+}
+
 // --- Mistakes in local SGD, which averages the parameters after every second step
 
 void use_local_sgd(StrategyInfo& info) {
@@ -101,6 +110,20 @@ Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
 }
 
 void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
+
+// A mistake: counts the steps since the strategy was made, so a resumption between two averages shifts them. Not for a
+// scheduled learning rate, which depends on the number of the step too.
+void average_by_own_count(Parts& parts) {
+  averaging(right_average)(parts);
+  parts.start = [start = parts.start](Run& run) {
+    start(run);
+    run.parts.update = [count = std::make_shared<int64_t>(0), update = run.parts.update](Run& again) {
+      const int64_t step = std::exchange(again.step, (*count)++);
+      update(again);
+      again.step = step;
+    };
+  };
+}
 
 // --- Mistakes in a sharded optimizer, which leave some elements without an update
 
@@ -257,6 +280,8 @@ std::vector<Mutant> feature_mutants() {
        norm},
       {"statistics-weighted-by-rank", "gradient-uneven", "BatchNorm",
        promising(synchronised, norms_reducing(weight_ranks_equally)), norm},
+      {"rounded-on-a-model-without-statistics", "gradient-replay", "bfloat16",
+       promising(synchronised, round_to_bfloat16)},
       {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step > 0; }))},
       {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
@@ -311,6 +336,8 @@ std::vector<Mutant> feature_mutants() {
                  }))},
       {"averaged-a-step-late", "ranks-agree-parameters", "not averaged",
        promising([](StrategyInfo& info) { use_local_sgd(info), info.average_every = 3; }, averaging(right_average))},
+      {"averages-counted-from-the-resumption", "ranks-agree-parameters", "not averaged",
+       promising(use_local_sgd, average_by_own_count), "probe-mlp"},
       {"piece-not-gathered", "ranks-agree-parameters", "alone",
        promising(none, stepping_where(in_own_piece, &Run::leaves))},
       {"remainder-of-the-last-piece-not-stepped", "optimizer-replay", "not updated",
@@ -324,6 +351,7 @@ std::vector<Mutant> right_features() {
   return {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
+      {"norms-over-all-ranks-without-norms", "", "", promising(synchronised, [](Parts&) {}), "probe-mlp"},
       {"own-parameter-kept", "", "", promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, true); })},
       {"half-gradients-divided-before-the-sum", "", "",
        promising([](StrategyInfo&) {},

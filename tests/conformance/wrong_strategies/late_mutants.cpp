@@ -51,6 +51,26 @@ void count_own_steps(Parts& parts) {
   };
 }
 
+// Resumes from the momentum that this process had last, which equals the snapshot's only if this process wrote it.
+void resume_from_memory(Parts& parts) {
+  const auto last = std::make_shared<std::map<int, std::vector<at::Tensor>>>();
+  const auto guard = std::make_shared<std::mutex>();
+  parts.update = [=, right = parts.update](Run& run) {
+    right(run);
+    const std::lock_guard lock(*guard);
+    auto& mine = (*last)[run.rank];
+    mine.clear();
+    for (const at::Tensor& momentum : run.momenta) mine.push_back(momentum.clone());
+  };
+  parts.before_load = [=](Run& run, Snapshot& snapshot) {
+    const std::lock_guard lock(*guard);
+    const auto& mine = (*last)[run.rank];
+    size_t i = 0;
+    for (auto& [name, tensor] : snapshot.state)
+      if (name.ends_with(".momentum") && i < mine.size()) tensor = mine[i++];
+  };
+}
+
 Batch reuse_batch_memory(Run&, const Batch& batch) {
   const Batch mine{batch.input.clone(), batch.target.clone(), batch.ids};
   batch.input.detach().zero_();
@@ -121,7 +141,15 @@ std::vector<Mutant> late_mutants() {
            if (name.ends_with(".step")) tensor = at::zeros_like(tensor);
        }),
        adam},
-      {"rank-1-does-not-resume", "ranks-agree-parameters", "rank 1, step 2, scenario reload",
+      {"bias-corrected-by-the-number-of-the-step", "load-other-state", "load()", with([](Parts& parts) {
+         parts.update = [right = parts.update](Run& run) {
+           for (auto& count : run.counts) count.fill_(run.step);
+           right(run);
+         };
+       }),
+       adam},
+      {"momentum-resumed-from-the-memory-of-the-process", "load-other-state", "load()", with(resume_from_memory), adam},
+      {"rank-1-does-not-resume", "ranks-agree-parameters", "rank 1, step 1, scenario reload",
        resuming([](Run& run, Snapshot& snapshot) {
          if (run.rank != 1) return;
          for (auto& [name, tensor] : snapshot.parameters) tensor = run.model->named_parameters()[name].detach().clone();

@@ -100,6 +100,9 @@ std::vector<Mutant> context_mutants();
 std::vector<Mutant> expert_mutants();
 // Wrong parts, each in a layout that is drawn at random, and a layout without one. The seed does not change the names.
 std::vector<Mutant> composed_mutants(uint64_t seed);
+// Wrong strategies that a check catches for some of the seeds from 1 to Mutant::seed, and a right one that passes for
+// all. World 0: the largest world that the short form draws with the seed.
+std::vector<Mutant> rare_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
 std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty

@@ -336,6 +336,8 @@ std::vector<Mutant> odd_strategies() {
       {"optimizer-of-its-own", "", "", with([](Parts& p) { p.update = update_by_tensor_operations; }), "probe-mlp", 1},
       {"optimizer-of-its-own-sgd", "", "", with([](Parts& p) { p.update = update_by_tensor_operations; }),
        "probe-mlp-sgd", 1},
+      {"optimizer-of-its-own-with-gradients-of-zero", "", "",
+       with([](Parts& p) { p.update = update_by_tensor_operations; }), "probe-frozen"},
       {"float64-copy-of-the-parameters", "", "", with(update_float64_copy), "probe-mlp-sgd", 1},
       {"each-micro-batch-reduced", "", "", declared(reduce_each_micro_batch, each_micro_batch)},
       {"each-micro-batch-reduced-twice", "collective-count", "expected 15",

@@ -56,6 +56,18 @@ double decay_of(const Run& run, size_t parameter) {
   return weight_decay(run.workload.optimizer(), run.leaves[parameter].dim());
 }
 
+// Undoes the weight decay of elements whose gradient is zero.
+void decay_where_gradients_are(Parts& parts) {
+  parts.update = [right = parts.update](Run& run) {
+    const double rate = learning_rate(run.workload.optimizer(), run.step);
+    std::vector<at::Tensor> decay;
+    for (size_t i = 0; i < run.leaves.size(); ++i)
+      decay.push_back(run.leaves[i].detach() * run.gradients[i].eq(0) * (rate * decay_of(run, i)));
+    right(run);
+    for (size_t i = 0; i < run.leaves.size(); ++i) run.leaves[i].add_(decay[i]);
+  };
+}
+
 void count_step(Run& run) {
   for (auto& count : run.counts) count += 1;
 }
@@ -122,7 +134,7 @@ std::function<StrategyInfo()> updating_by(const std::function<void(Run&)>& updat
 }  // namespace
 
 std::vector<Mutant> optimizer_mutants() {
-  const std::string adamw_model = "probe-mlp", momentum_model = "probe-batch-norm";
+  const std::string adamw_model = "probe-mlp", momentum_model = "probe-batch-norm", zero_model = "probe-frozen";
   return {
       {"biases-decay-too", "optimizer-replay", "parameters of fewer than two dimensions have none",
        updating_by(decay_every_parameter), adamw_model},
@@ -159,6 +171,25 @@ std::vector<Mutant> optimizer_mutants() {
        momentum_model},
       {"momentum-applied-in-every-micro-batch", "optimizer-replay", "in every micro-batch, not once a step",
        with(momentum_of_micro_batches), momentum_model},
+      {"gradients-of-zero-not-applied", "optimizer-replay", "aside", with([](Parts& parts) {
+         parts.update = [right = parts.update](Run& run) {
+           const auto gradients = run.gradients;
+           for (auto& gradient : run.gradients)
+             if (!gradient.any().item<bool>()) gradient = at::Tensor();
+           right(run);
+           run.gradients = gradients;
+         };
+       }),
+       zero_model},
+      {"no-decay-where-the-gradient-is-zero", "optimizer-replay", "aside", with(decay_where_gradients_are), zero_model},
+      {"gradients-of-zero-reported-as-none", "gradient-meaning", "nothing was reported", with([](Parts& parts) {
+         parts.before_reduce = [right = parts.before_reduce](Run& run) {
+           right(run);
+           for (auto& gradient : run.gradients)
+             if (!gradient.any().item<bool>()) gradient = at::Tensor();
+         };
+       }),
+       zero_model},
       {"momentum-dampened", "optimizer-replay", "0.25 times as far", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            const auto gradients = run.gradients;

@@ -1,4 +1,7 @@
 // Wrong strategies with mistakes in combining gradients over ranks.
+#include <chrono>
+#include <thread>
+
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -93,6 +96,16 @@ void reduce_without_waiting(Run& run, at::Tensor& flat, size_t) {
   run.group->allreduce(tensors);
 }
 
+// A mistake: waits for as long as one rank is late (2 ms in the scenario `late`), not as long as two are.
+void wait_for_one_late_rank(Run& run, at::Tensor& flat, size_t) {
+  flat.div_(run.world);
+  std::vector<at::Tensor> tensors = {flat};
+  const auto work = run.group->allreduce(tensors);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3);
+  while (!work->isCompleted() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  flat = flat.clone();
+}
+
 void divided_by(Run& run, at::Tensor& flat, double divisor) {
   run.all_reduce(flat);
   flat.div_(divisor);
@@ -166,6 +179,7 @@ std::vector<Mutant> reduction_mutants() {
       {"every-other-bucket-not-reduced", "gradient-meaning", "one bucket",
        skipping([](size_t b, size_t) { return b % 2 == 1; })},
       {"not-waited-for", "ranks-agree-parameters", "alone", reducing(reduce_without_waiting)},
+      {"one-late-rank-waited-for-not-two", "late-collectives", "scenario late", reducing(wait_for_one_late_rank)},
       {"rank-0-broadcast", "gradient-meaning", "rank 0's own",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.broadcast(flat); })},
       {"rank-2-broadcast", "gradient-meaning", "replica 2", reducing([](Run& run, at::Tensor& flat, size_t) {

@@ -83,7 +83,7 @@ std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
 std::vector<Mutant> state_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   return {
-      {"resumed-without-its-weights", "reload-midway", "step 2", resuming_without(&Snapshot::parameters)},
+      {"resumed-without-its-weights", "reload-midway", "scenario reload", resuming_without(&Snapshot::parameters)},
       {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
       {"resumed-without-its-optimizer-state", "optimizer-replay", "fresh optimizer state",
        resuming_without(&Snapshot::state), adam},

@@ -1,6 +1,7 @@
 // Mistakes that short scenarios miss if they read the strategy's tensors after every step. The mistakes occur between
 // reads, after dozens of steps, in the slots of the optimizer's state, in a loss, or with more samples and
 // micro-batches than the smallest scenarios have.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -88,6 +89,29 @@ void weigh_short_batches(Parts& parts) {
   };
 }
 
+// A mistake: evaluates no more samples than the longest batch had; the rest repeat the first ones' outputs.
+void evaluate_at_most_a_batch(Parts& parts) {
+  const auto most = std::make_shared<OfRanks<int64_t>>();
+  parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
+    (*most)[run.rank] = std::max((*most)[run.rank], batch.rows());
+    return right(run, batch);
+  };
+  parts.evaluate = [=, right = parts.evaluate](Run& run, const Batch& batch) {
+    const at::Tensor kept = at::arange(batch.rows()).remainder((*most)[run.rank]);
+    return right(run, Batch{batch.input.index_select(0, kept), batch.target, batch.ids.index_select(0, kept)});
+  };
+}
+
+// A mistake: divides by the number of micro-batches that the first step had.
+void divide_by_the_first_micros(Parts& parts) {
+  const auto first = std::make_shared<OfRanks<int64_t>>();
+  parts.micro_scale = [=](Run& run) {
+    int64_t& micros = (*first)[run.rank];
+    if (run.step == 0 || micros == 0) micros = run.micros;
+    return 1.0 / static_cast<double>(micros);
+  };
+}
+
 void clip_by_the_first_bucket(Run& run) {
   const auto buckets = run.parts.buckets(run);
   if (!run.clip_norm || buckets.empty()) return;
@@ -164,6 +188,9 @@ std::vector<Mutant> unseen_mutants() {
          };
        }),
        adam_model},
+      {"at-most-a-batch-evaluated", "evaluation", "index", with(evaluate_at_most_a_batch)},
+      {"divided-by-the-micro-batches-of-the-first-step", "accumulation", "scenario uneven-accumulate",
+       with(divide_by_the_first_micros)},
   };
 }
 

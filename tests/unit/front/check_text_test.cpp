@@ -57,5 +57,24 @@ TEST(CheckText, CountsSkippedAndFailedCasesByReason) {
                          "1 case failed: rank 1 was ended by signal 9"});
 }
 
+TEST(CheckText, BeginsWithTheMostFrequentReasonWhyCasesCouldNotBeChecked) {
+  Report report;
+  for (const char* workload : {"one", "two", "three", "four"})
+    report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));
+  report.cases[0].reason = "needs a GPU";
+  for (const size_t i : {1u, 2u, 3u}) report.cases[i].reason = "refused: float64 is not supported";
+  const auto first_line = [&] {
+    const std::string text = check_summary(report);
+    return text.substr(0, text.find('\n'));
+  };
+  expect_contains(first_line(),
+                  {"0 of 4 cases could be checked (3 skipped: refused: float64 is not supported): 0 checks passed"});
+  report.cases[3].status = CaseStatus::unproven;
+  report.cases[1].status = CaseStatus::ok;
+  expect_contains(first_line(), {"1 of 4 cases could be checked (1 skipped: needs a GPU)"});
+  for (CaseRecord& one : report.cases) one.status = CaseStatus::ok;
+  expect_contains(first_line(), {"4 of 4 cases could be checked: 0 checks passed"});
+}
+
 }  // namespace
 }  // namespace dpbench

@@ -21,6 +21,8 @@ std::string number(std::optional<double> value) {
   return text;
 }
 
+bool could_be_checked(const CaseRecord& record) { return record.ok() || record.bad(); }
+
 bool not_run(const CaseRecord& record) {
   return record.status == CaseStatus::failed || record.status == CaseStatus::skipped ||
          record.status == CaseStatus::unproven;
@@ -110,20 +112,38 @@ std::string failures_of(const std::string& strategy, const std::vector<const Cas
   return text;
 }
 
-std::string not_run_text(const std::vector<const CaseRecord*>& cases) {
-  std::vector<std::pair<std::string, size_t>> reasons;
+using Reasons = std::vector<std::pair<std::string, size_t>>;  // each reason with the number of its cases
+
+Reasons reasons_of(const std::vector<const CaseRecord*>& cases) {
+  Reasons reasons;
   for (const CaseRecord* record : cases) {
     if (!not_run(*record)) continue;
     const std::string reason = std::string(name_of(record->status)) + ": " + one_line(record->reason, 400);
-    const auto known = std::ranges::find(reasons, reason, &std::pair<std::string, size_t>::first);
+    const auto known = std::ranges::find(reasons, reason, &Reasons::value_type::first);
     if (known == reasons.end())
       reasons.emplace_back(reason, 1);
     else
       ++known->second;
   }
+  return reasons;
+}
+
+std::string text_of(const Reasons& reasons) {
   std::string text;
-  for (const auto& [reason, cases_here] : reasons) text += "  " + cases_text(cases_here) + " " + reason + "\n";
+  for (const auto& [reason, cases] : reasons) text += "  " + cases_text(cases) + " " + reason + "\n";
   return text;
+}
+
+// Returns the most frequent reason why cases could not be checked, e.g. " (38 skipped: needs a GPU)"; empty if all
+// could.
+std::string main_reason(const Report& report) {
+  std::vector<const CaseRecord*> unchecked;
+  for (const CaseRecord& record : report.cases)
+    if (!could_be_checked(record)) unchecked.push_back(&record);
+  const Reasons reasons = reasons_of(unchecked);
+  const auto most = std::ranges::max_element(reasons, {}, &Reasons::value_type::second);
+  if (most == reasons.end()) return "";
+  return " (" + std::to_string(most->second) + " " + one_line(most->first, 160) + ")";
 }
 
 size_t count_of(const std::vector<const CaseRecord*>& cases, CheckStatus status) {
@@ -143,10 +163,9 @@ int count_checks(const Report& report, CheckStatus status) {
 }
 
 std::string check_counts(const Report& report) {
-  const auto checked =
-      std::ranges::count_if(report.cases, [](const CaseRecord& record) { return record.ok() || record.bad(); });
-  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) +
-         " cases could be checked: " + std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
+  const auto checked = std::ranges::count_if(report.cases, could_be_checked);
+  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked" +
+         main_reason(report) + ": " + std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count_checks(report, CheckStatus::failed)) + " failed, " +
          std::to_string(count_checks(report, CheckStatus::skipped)) + " skipped; seed " +
          std::to_string(report.config.value("seed", uint64_t{1}));
@@ -166,7 +185,8 @@ std::string check_summary(const Report& report) {
                     std::to_string(count_of(cases, CheckStatus::failed)),
                     std::to_string(count_of(cases, CheckStatus::skipped))});
     details += failures_of(name, cases);
-    if (const std::string not_run = not_run_text(cases); !not_run.empty()) details += "\n" + name + ":\n" + not_run;
+    if (const std::string not_run = text_of(reasons_of(cases)); !not_run.empty())
+      details += "\n" + name + ":\n" + not_run;
   }
   return check_counts(report) + "\n\n" + aligned(rows, {false, true, true, true, true}) + details +
          "\n--verbose prints every check with its error and bound.\n";

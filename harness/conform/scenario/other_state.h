@@ -1,0 +1,13 @@
+// A training state that a strategy never had, for the scenario that loads it.
+#pragma once
+
+#include "harness/conform/scenario/bench.h"
+
+namespace dpbench {
+
+// Returns parameters and buffers of another model and drawn values for the optimizer's slots, the same on every rank.
+// state: the state that the strategy reports, whose names, sizes and dtypes stay. The slots count fewer steps than
+// Scenario::first.
+Snapshot other_state(const Bench& bench, const Scenario& scenario, NamedTensors state);
+
+}  // namespace dpbench
