@@ -59,7 +59,7 @@ class Parts(unittest.TestCase):
     def setUpClass(cls):
         # With buckets of 4 MB ddp can overlap: the shm backend's own thread sums every bucket above 2 MiB.
         cls.report = run("--workload", "mnist-mlp", "--cpus", "1,2", "--scale", "8", "--param", "ddp.bucket_mb=4",
-                         "--launches", "1", "--samples", "3", "--threads", "1", strategy="cpu,dp,ddp")
+                         "--launches", "1", "--samples", "3", "--threads", "1", "--check", "off", strategy="cpu,dp,ddp")
 
     def test_the_phases_add_up_to_the_step_time(self):
         for case in self.report["cases"]:
@@ -259,7 +259,7 @@ class Traces(unittest.TestCase):
     def test_traces_contain_every_rank_its_collectives_and_the_phases_of_a_step(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "ddp", "--workload", "mnist-mlp",
-                                   "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--trace"],
+                                   "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--check", "off", "--trace"],
                                   capture_output=True, text=True, timeout=280)
             self.assertEqual(done.returncode, 0, done.stderr)
             files = list(pathlib.Path(out).glob("*/traces/*"))
@@ -402,21 +402,23 @@ class Busy(unittest.TestCase):
 
 class Runtimes(unittest.TestCase):
     def test_under_the_fast_runtime_only_dp_upstream_which_calls_torchs_engine_gets_a_notice(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", "--check", "off",
+                     strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
                                 for strategy in ("cpu", "dp", "dp-upstream", "ddp", "fsdp", "local-sgd") for runtime in ("fast", "torch")})
 
     def test_both_runtimes_train_to_the_same_bits(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--threads", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--audit", "off", "--runtime", "fast,torch",
-                     strategy="cpu")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--threads", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--check", "off", "--audit", "off",
+                     "--runtime", "fast,torch", strategy="cpu")
         self.assertEqual(len({case["launches"][0]["ranks"][0]["parameters_hash"] for case in report["cases"]}), 1)
         self.assertEqual(len(report["cases"]), 2)
 
 
 class Limits(unittest.TestCase):
     def test_a_time_limit_of_1_ms_gives_one_timed_block_and_a_warning(self):
-        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--check", "off", "--max-time", "0.001",
+                     strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
@@ -431,8 +433,8 @@ class Limits(unittest.TestCase):
         self.assertTrue(any("--max-time" in text and " 1 of" in text for text in case["notices"]), case["notices"])
 
     def test_an_unreachable_noise_limit_gives_a_warning(self):
-        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",
-                     "0.5", strategy="cpu")
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--check", "off", "--max-noise", "0.01",
+                     "--max-time", "0.5", strategy="cpu")
         self.assertTrue(any("--max-noise" in text for text in by_strategy(report, "cpu")["warnings"]))
 
 
