@@ -60,7 +60,7 @@ class Parts(unittest.TestCase):
     def setUpClass(cls):
         # With buckets of 4 MB ddp can overlap: the shm backend's own thread sums every bucket above 2 MiB.
         cls.report = run("--workload", "mnist-mlp", "--cpus", "1,2", "--scale", "8", "--param", "ddp.bucket_mb=4",
-                         "--launches", "1", "--samples", "3", "--threads", "1", strategy="cpu,dp,ddp")
+                         "--launches", "1", "--samples", "3", "--threads", "1", "--check", "off", strategy="cpu,dp,ddp")
 
     def test_the_phases_add_up_to_the_step_time(self):
         for case in self.report["cases"]:
@@ -293,7 +293,7 @@ class Traces(unittest.TestCase):
         """Runs a case of two ranks with --trace. Returns the name of its trace file and the file's events."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", *flags, "--cpus", "2", "--no-baseline", "--launches",
-                                   "1", "--samples", "1", "--trace"], capture_output=True, text=True, timeout=280)
+                                   "1", "--samples", "1", "--check", "off", "--trace"], capture_output=True, text=True, timeout=280)
             self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: other programs disturbed the timed blocks
             (trace,) = pathlib.Path(out).glob("*/traces/*")
             return trace.name, json.loads(trace.read_text())["traceEvents"]
@@ -320,7 +320,7 @@ class Traces(unittest.TestCase):
     def test_a_trace_of_fsdp_shows_products_beside_the_gathers_only_with_prefetch(self):
         for prefetch in (0, 1):
             _, events = self.traced("--strategy", "fsdp", "--workload", "gpt", "--model", "small", "--backend", "gloo", "--steps", "2",
-                                    "--check", "off", "--param", f"fsdp.prefetch={prefetch}")
+                                    "--param", f"fsdp.prefetch={prefetch}")
             gathers = [event for event in events if event["name"] == "allgather" and event["ph"] == "X"]
             products = [event for event in events if event["name"] in ("aten::mm", "aten::addmm") and event["ph"] == "X"]
             beside = sum(gather["pid"] == product["pid"] and gather["ts"] < product["ts"] < gather["ts"] + gather["dur"]
@@ -331,7 +331,7 @@ class Traces(unittest.TestCase):
                 (self.assertGreater if prefetch else self.assertEqual)(beside, 0)
 
     def test_a_pipelines_trace_has_each_action_beside_its_plan(self):
-        _, events = self.traced("--strategy", "pp", "--workload", "gpt", "--batch", "6", "--accumulate", "3", "--steps", "2", "--check", "off")
+        _, events = self.traced("--strategy", "pp", "--workload", "gpt", "--batch", "6", "--accumulate", "3", "--steps", "2")
         ran = [event for event in events if event.get("cat") == "pipeline"]
         planned = [event for event in events if event.get("cat") == "planned pipeline"]
         for place, transfers in ((0, ("SEND_F", "RECV_B")), (1, ("RECV_F", "SEND_B"))):
@@ -444,21 +444,23 @@ class Busy(unittest.TestCase):
 
 class Runtimes(unittest.TestCase):
     def test_under_the_fast_runtime_only_dp_upstream_which_calls_torchs_engine_gets_a_notice(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", "--check", "off",
+                     strategy="dp,dp-upstream,ddp,fsdp,local-sgd")
         told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
                                 for strategy in ("cpu", "dp", "dp-upstream", "ddp", "fsdp", "local-sgd") for runtime in ("fast", "torch")})
 
     def test_both_runtimes_train_to_the_same_bits(self):
-        report = run("--workload", "mnist-mlp", "--cpus", "1", "--threads", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--audit", "off", "--runtime", "fast,torch",
-                     strategy="cpu")
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--threads", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--check", "off", "--audit", "off",
+                     "--runtime", "fast,torch", strategy="cpu")
         self.assertEqual(len({case["launches"][0]["ranks"][0]["parameters_hash"] for case in report["cases"]}), 1)
         self.assertEqual(len(report["cases"]), 2)
 
 
 class Limits(unittest.TestCase):
     def test_a_time_limit_of_1_ms_gives_one_timed_block_and_a_warning(self):
-        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--check", "off", "--max-time", "0.001",
+                     strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
@@ -473,8 +475,8 @@ class Limits(unittest.TestCase):
         self.assertTrue(any("--max-time" in text and " 1 of" in text for text in case["notices"]), case["notices"])
 
     def test_an_unreachable_noise_limit_gives_a_warning(self):
-        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",
-                     "0.5", strategy="cpu")
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--check", "off", "--max-noise", "0.01",
+                     "--max-time", "0.5", strategy="cpu")
         self.assertTrue(any("--max-noise" in text for text in by_strategy(report, "cpu")["warnings"]))
 
 

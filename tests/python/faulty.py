@@ -53,10 +53,6 @@ def hangs_with_the_lock(self):
         pass
 
 
-def refuses(self):
-    raise dpbench.UsageError("not today")
-
-
 fault("raises", raises)
 fault("raises-on-rank-1", raises_on_rank_1)
 fault("exits", lambda self: exit(5))
@@ -75,4 +71,3 @@ returns("output-of-integers", lambda self, output, loss: (output.long(), loss))
 returns("a-loss-per-sample", lambda self, output, loss: (output, loss.expand(len(output))))
 returns("a-loss-of-integers", lambda self, output, loss: (output, loss.long()))
 fault("out-of-memory", lambda self: bytearray(1 << 60))
-fault("refuses", refuses)

@@ -1,5 +1,5 @@
 """Strategies on PyTorch's DistributedDataParallel or with all-reduces of their own, each with one mistake that people
-make, and the right ones. The test python_strategies names the check that must fail for each mistake."""
+make, and the right ones. The test python_wrong names the check that must fail for each mistake."""
 import contextlib
 
 import torch

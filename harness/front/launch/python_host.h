@@ -20,8 +20,8 @@ bool is_python(const std::string& plugin);
 PythonHost find_python_host(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
                             const std::string& asked);
 
-// Returns the path of a file in dpbench's own Python package. "pytorch.py" has PyTorch's own strategies, named "py-..";
-// "module_model.py" has the model of --model MODULE:CLASS.
+// Returns the path of a file in dpbench's own Python package, such as "module_model.py", which has the model of --model
+// MODULE:CLASS.
 std::filesystem::path shipped_file(const std::filesystem::path& worker, const std::string& name);
 
 }  // namespace dpbench

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -30,6 +31,28 @@ namespace {
 
 constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr int catalogue_seconds = 60;
+
+struct ShippedStrategy {
+  std::string_view name, file;
+};
+
+// PyTorch's own strategies and the files of dpbench's Python package that have them. A Python host runs only the files
+// that it needs: their imports of PyTorch's modules take seconds.
+constexpr std::array pytorchs_strategies = {
+    ShippedStrategy{"py-ddp", "pytorch.py"}, ShippedStrategy{"py-zero1", "pytorch.py"},
+    ShippedStrategy{"py-fsdp2", "pytorch_fsdp.py"}, ShippedStrategy{"py-tp", "pytorch_layouts.py"},
+    ShippedStrategy{"py-pp", "pytorch_layouts.py"}};
+
+// Returns the file of one of PyTorch's own strategies. Returns all files for an unknown name that begins as theirs do,
+// so that the error can suggest a right name.
+std::set<std::string_view> files_of_pytorchs(const std::string& strategy) {
+  std::set<std::string_view> all;
+  for (const auto& [name, file] : pytorchs_strategies) {
+    if (name == strategy) return {file};
+    all.insert(file);
+  }
+  return strategy.starts_with("py-") ? all : std::set<std::string_view>{};
+}
 
 struct Captured {
   int status = 0;
@@ -162,9 +185,9 @@ fs::path checked_plugin(const std::string& file) {
 
 void settle_plugins(Selection& what, const fs::path& worker) {
   for (auto& plugin : what.plugins) plugin = checked_plugin(plugin);
-  const auto is_pytorchs = [](const std::string& name) { return name.starts_with("py-"); };
-  if (std::ranges::any_of(what.strategies, is_pytorchs) || is_pytorchs(what.reference.strategy))
-    what.plugins.push_back(shipped_file(worker, "pytorch.py"));
+  std::set<std::string_view> files = files_of_pytorchs(what.reference.strategy);
+  for (const auto& strategy : what.strategies) files.merge(files_of_pytorchs(strategy));
+  for (const auto& file : files) what.plugins.push_back(shipped_file(worker, std::string(file)));
   const size_t colon = what.model.find(':');
   if (colon == std::string::npos) return;
   if (!what.workloads.empty())

@@ -9,7 +9,7 @@ import traceback
 import torch
 
 from dpbench import registration
-from dpbench.errors import UsageError, line_of
+from dpbench.errors import PACKAGE, UsageError, line_of
 
 native = None  # dpbench's library
 files = []     # the user's plug-in files
@@ -56,12 +56,14 @@ def call(request, number, argument):
 
 
 def run_file(file):
-    """Runs a user's plug-in file as a module. Its folder is added to sys.path."""
+    """Runs a plug-in file as a module. Adds the folder of a user's file to sys.path; the modules of this package would
+    hide the user's."""
     global running
     running = file
     files.append(file)
-    sys.path.insert(0, os.path.dirname(file))
-    name = os.path.splitext(os.path.basename(file))[0]
+    folder, name = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
+    if folder != PACKAGE:
+        sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # for pickling, and for classes that look up their module

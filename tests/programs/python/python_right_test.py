@@ -1,0 +1,151 @@
+"""Strategies and models in Python that are right: they pass their checks, train and compute the same bits as in C++, or
+are refused with the remedy. scripts/parts/pytorch-strategies checks every option of PyTorch's own strategies.
+
+usage: python_right_test.py DPBENCH
+"""
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from python_runs import BRIEF, EXAMPLE, ROOT, call, checked, interpreter
+
+MODELS = ROOT / "tests/python/transformer.py"
+
+
+class Right(unittest.TestCase):
+    def assert_no_failure(self, code, report, at_least):
+        failed = [(case["id"], row) for case in report["cases"] for row in case["checks"] if row["status"] == "failed"]
+        self.assertEqual((code, failed), (0, []))
+        self.assertGreaterEqual(sum(row["status"] == "passed" for case in report["cases"] for row in case["checks"]), at_least)
+
+    def test_the_example_and_pytorchs_own_strategies_pass_their_checks(self):
+        strategies = ["plain-average", "py-ddp", "py-zero1", "py-fsdp2"]
+        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2", "--backend", "gloo,shm")
+        self.assert_no_failure(code, report, 250)
+        self.assertEqual(sorted((case["strategy"], case["backend"]) for case in report["cases"]),
+                         sorted((strategy, backend) for strategy in strategies for backend in ("gloo", "shm")))
+
+    def test_pytorchs_tensor_parallelism_and_pipelines_pass_their_checks(self):
+        gpt2 = "layers=1,hidden=12,heads=2,mlp=16,vocab=128,seq=5,padding=on,dropout=0.2"
+        llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,tied=off"
+        for strategy, model, cases, params in (("py-tp", gpt2, 1, ()),
+                                               ("py-pp", llama, 2, ("--param", "py-pp.schedule=1f1b,zbv"))):
+            with self.subTest(strategy, model=model):
+                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params)
+                self.assertEqual(len(report["cases"]), cases)
+                self.assert_no_failure(code, report, 30 * cases)
+
+    def test_a_gpt_passes_its_checks_under_the_example_and_under_fsdp2_by_layer_and_as_one_unit(self):
+        code, report = checked(EXAMPLE, "plain-average,py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm",
+                               "--param", "py-fsdp2.unit=layer,model")
+        self.assert_no_failure(code, report, 75)
+        self.assertEqual({(case["strategy"], case["params"].get("unit")) for case in report["cases"]},
+                         {("plain-average", None), ("py-fsdp2", "layer"), ("py-fsdp2", "model")})
+
+    def test_strategies_in_cpp_and_python_train_models_in_python(self):
+        code, report = checked(MODELS, "cpu,dp,ddp,zero1,fsdp,py-ddp", "--workload", "py-transformer,py-squares,py-named", "--cpus", "2",
+                               "--backend", "shm")
+        self.assert_no_failure(code, report, 300)
+        self.assertEqual({case["strategy"] for case in report["cases"]}, {"cpu", "dp", "ddp", "zero1", "fsdp", "py-ddp"})
+        judged = {(case["workload"], row["name"]) for case in report["cases"] for row in case["checks"] if row["status"] == "passed"}
+        self.assertLessEqual({("py-named", "frozen-parameters"), ("py-named", "unused-parameters")}, judged)
+
+    def test_a_python_strategy_learns_from_a_dataset_written_in_python(self):
+        code, report, errors = call("train", "--plugin", MODELS, "--strategy", "py-ddp", "--workload", "py-squares", "--cpus", "2", "--epochs", "20")
+        self.assertEqual(code, 0, errors)
+        losses = report["cases"][0]["training"]["epoch_losses"]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_ddp_of_pytorch_and_of_dpbench_compute_the_same_bits(self):
+        code, report, errors = call("run", "--strategy", "ddp,py-ddp", "--workload", "mnist-mlp", "--cpus", "2", "--backend", "gloo,shm", *BRIEF)
+        self.assertEqual(code, 0, errors)
+        hashes = {rank["parameters_hash"] for case in report["cases"] for launch in case["launches"] for rank in launch["ranks"]}
+        self.assertEqual((len(report["cases"]), len(hashes)), (4, 1))
+
+
+class Refused(unittest.TestCase):
+    def refusals(self, strategies, *flags):
+        """Checks strategies that refuse the model. Returns {strategy and workload: what they say}."""
+        _, report = checked(None, strategies, "--cpus", "2", "--backend", "shm", *flags)
+        return {(case["strategy"], case["workload"]): case["reason"] + "".join(row["detail"] for row in case["checks"]) for case in report["cases"]}
+
+    def test_a_model_that_pytorchs_layouts_cannot_divide_is_refused_with_the_remedy(self):
+        for model, expected in (("layers=1,heads=3,hidden=18,tied=off", {"py-tp": "2 ranks do not divide kv_heads=3: use --model",
+                                                                         "py-pp": "use --model with layers=2 or more"}),
+                                ("layers=2,heads=2,hidden=18,mlp=35", {"py-tp": "2 ranks do not divide mlp=35: use --model",
+                                                                       "py-pp": "use --model with tied=off"})):
+            said = self.refusals("py-tp,py-pp", "--workload", "gpt", "--model", model)
+            for strategy, words in expected.items():
+                with self.subTest(strategy, model=model):
+                    self.assertIn(words, said[strategy, "gpt"])
+
+    def test_workloads_without_modules_that_pytorch_can_divide_are_refused_with_the_remedy(self):
+        said = self.refusals("py-tp,py-fsdp2", "--workload", "mnist-mlp,probe-experts", "--param", "py-fsdp2.unit=layer")
+        self.assertIn("py-tp divides the model of the workload gpt alone: use --workload gpt", said["py-tp", "mnist-mlp"])
+        self.assertIn("use --model with experts=0", said["py-tp", "probe-experts"])
+        self.assertIn("py-fsdp2.unit=layer: ", said["py-fsdp2", "mnist-mlp"])
+        self.assertIn("or py-fsdp2.unit=model", said["py-fsdp2", "mnist-mlp"])
+
+    def test_a_run_of_a_strategy_that_refuses_all_its_cases_exits_2_with_the_remedy(self):
+        code, _, errors = call("run", "--strategy", "py-tp", "--workload", "gpt", "--model", "tiny", "--recompute", "1", "--cpus", "2", *BRIEF)
+        self.assertEqual(code, 2, errors)
+        self.assertIn("py-tp recomputes nothing: leave out --recompute", errors)
+
+
+MODULE = """
+import torch
+from torch import nn
+
+samples = 64
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(16, 8), nn.Linear(8, 16)
+
+    def forward(self, words):
+        return self.head(self.embed(words)).flatten(0, 1)
+
+def loss(output, target):
+    return nn.functional.cross_entropy(output, target.flatten())
+
+def batch(ids):
+    words = (ids.view(-1, 1) + torch.arange(5)) % 16
+    return words[:, :-1], words[:, 1:]
+"""
+
+
+class Models(unittest.TestCase):
+    """Models of importable modules, by --model MODULE:CLASS."""
+
+    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder, "mypkg")
+            package.mkdir()
+            package.joinpath("mymodel.py").write_text(MODULE, encoding="utf-8")
+            flags = ("--cpus", "2", "--backend", "shm", "--batch", "8", *BRIEF)
+            code, report, errors = call("run", "--model", "mypkg.mymodel:GPT", "--strategy", "ddp,py-ddp", *flags, cwd=folder)
+            self.assertEqual(code, 0, errors)
+            self.assertEqual([(case["workload"], case["batch"], case["status"]) for case in report["cases"]], [("GPT", 8, "ok")] * 2)
+            for model, words in {"mypkg.mymodel:Gone": "the module has no Gone",
+                                 "mypkg.gone:GPT": "No module named 'mypkg.gone'"}.items():
+                with self.subTest(model):
+                    code, _, errors = call("run", "--model", model, "--strategy", "ddp", *flags, cwd=folder)
+                    self.assertEqual(code, 2, errors)
+                    self.assertIn(words, errors)
+
+    def test_models_of_transformers_pass_their_checks(self):
+        if subprocess.run([interpreter(), "-c", "import transformers"], capture_output=True).returncode:
+            self.skipTest("the library transformers is not installed; scripts/parts/transformers installs it")
+        for model in ("Gpt2", "Bert"):
+            with self.subTest(model):
+                code, report, errors = call("check", "--model", "hub_models:" + model, "--strategy", "ddp,fsdp,py-ddp", "--cpus", "2",
+                                            "--backend", "shm", cwd=ROOT / "tests/python")
+                failed = [(case["id"], row) for case in (report or {"cases": ()})["cases"] for row in case["checks"] if row["status"] == "failed"]
+                self.assertEqual((code, failed), (0, []), errors)
+                self.assertEqual([case["status"] for case in report["cases"]], ["ok"] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,44 @@
+"""Runs dpbench with strategies and models in Python. The first argument of a test that imports this module is dpbench;
+the interpreter is that of scripts/peers/python, with PyTorch.
+
+Each call imports PyTorch once to list what can run, and once for each rank, which takes seconds of CPU time: tests
+that look at several strategies or faults take them from one call."""
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import reports  # noqa: F401, importing this module validates every report that dpbench writes
+
+DPBENCH = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "tests/plugin_example/plain_average.py"
+FAULTY = ROOT / "tests/python/faulty.py"
+# Flags of a run of a few steps.
+BRIEF = ("--no-baseline", "--launches", "1", "--samples", "1", "--steps", "8", "--warmup", "1", "--check", "off", "--audit", "off")
+
+
+@functools.cache
+def interpreter():
+    return subprocess.run([ROOT / "scripts/peers/python", "-c", "import sys; print(sys.executable)"], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.strip()
+
+
+def call(command, *flags, cwd=None):
+    """Runs dpbench. Returns the exit code, the report (None if there is none) and stderr."""
+    words = [DPBENCH, command, "--python", interpreter(), *map(str, flags), "--progress", "none"]
+    with tempfile.TemporaryDirectory() as folder:
+        words += {"run": ["--out", folder, "-o", "json"], "train": ["--out", folder]}.get(command, ["-o", "json"])
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=cwd)
+        if command == "train":
+            return done.returncode, next((json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*/run.json")), None), done.stderr
+    return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
+
+
+def checked(plugin, strategies, *flags):
+    code, report, errors = call("check", *(["--plugin", plugin] if plugin else []), "--strategy", strategies, *flags)
+    assert report, errors
+    return code, report
