@@ -43,7 +43,7 @@ const RegisterWorkload registered{{.name = "smoothed-gpt",
                                    .batch = 4,
                                    .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                      WorkloadOptions tiny = options;
-                                     tiny.model = "tiny";
+                                     tiny.model = "tiny", tiny.scale = 1;
                                      return std::make_unique<SmoothedGpt>(workload_registry().at("gpt").make(tiny));
                                    },
                                    .probe = true}};

@@ -82,10 +82,10 @@ TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
 // The blocks are the embedding, four layers, the last norm and the head. Cut by number, the first of two stages would
 // have three of the layers.
 TEST(Stages, AreBalancedByTheFlopOfTheirBlocks) {
-  const auto workload = gpt("layers=4,hidden=32,heads=2,mlp=128,seq=8,vocab=64");
+  const auto workload = gpt("layers=4,hidden=32,heads=2,mlp=128,seq=8,vocab=123");
   const Replica replica(*workload, at::kCPU, at::kFloat, 1, 1);
   const std::vector<double> flop = pipeline::flop_of_blocks(replica, *workload);
-  const double layer = 2.0 * 8 * (4 * 32 * 32 + 2 * 32 * 128), head = 2.0 * 8 * 32 * 64;
+  const double layer = 2.0 * 8 * (4 * 32 * 32 + 2 * 32 * 128), head = 2.0 * 8 * 32 * 123;
   EXPECT_EQ(flop, (std::vector<double>{0, layer, layer, layer, layer, 0, head}));
   const auto cut = pipeline::cut_stages(*replica.shared_model(), {0, 1}, "", "pp", flop);
   EXPECT_EQ(cut.at(0).last, 3u);
