@@ -33,8 +33,9 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   store_text(progress[1].place, "step 12 of scenario uneven-accumulate and more");
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // the text is cut to 48 bytes, without a terminating zero
-  logs[1].slots[3].hash = 1;                           // an entry that rank 1 is still writing has number 0
+  write_call(logs[1], 10, 71, std::string(100, 'x'));  // the text is cut to 40 bytes, without a terminating zero
+  logs[1].slots[2].group = 5;
+  logs[1].slots[3].hash = 1;  // an entry that rank 1 is still writing has number 0
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);
   EXPECT_EQ(state.step, 5);
@@ -46,7 +47,9 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   EXPECT_EQ(state.calls[1].number, 9);
   EXPECT_EQ(state.calls[1].hash, ~uint64_t{0});
   EXPECT_EQ(state.calls[1].text, "allreduce of 12 Float (sum)");
-  EXPECT_EQ(state.calls[2].text, std::string(48, 'x'));
+  EXPECT_EQ(state.calls[2].text, std::string(40, 'x'));
+  EXPECT_EQ(state.calls[1].group, 0U);
+  EXPECT_EQ(state.calls[2].group, 5U);
   ::munmap(mapped, bytes);
 }
 
