@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <malloc.h>
-
 #include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -106,11 +104,7 @@ CheckRequest request_of(const CaseSpec& spec, const SuiteOptions& options, const
           .filter = options.filter,
           .scenarios = options.scenarios,
           .show = {},
-          .begins =
-              [begins = options.begins](size_t number, size_t of) {
-                malloc_trim(0);  // the tensors of the scenario before may be gigabytes
-                if (begins) begins(number, of);
-              },
+          .begins = options.begins,
           .enters = [&](const std::string& place) { pulse.place(place); }};
 }
 
