@@ -9,7 +9,7 @@
 namespace dpbench {
 
 // Counts the floating-point operations of all threads, or of the calling thread alone, during the object's lifetime.
-// Only one object may count those of all threads at a time. An object that counts one thread is used by that thread.
+// At most one object may count all threads at a time. An object that counts its thread must be used by that thread.
 class FlopCount {
  public:
   enum class Of { all_threads, this_thread };

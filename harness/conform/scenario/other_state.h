@@ -6,8 +6,8 @@
 namespace dpbench {
 
 // Returns parameters and buffers of another model and drawn values for the optimizer's slots, the same on every rank.
-// state: the state that the strategy reports, whose names, sizes and dtypes stay. The slots count fewer steps than
-// Scenario::first.
+// state: the state that the strategy reports; the returned state has its names, sizes and dtypes. The step counters of
+// the optimizer are below Scenario::first.
 Snapshot other_state(const Bench& bench, const Scenario& scenario, NamedTensors state);
 
 }  // namespace dpbench

@@ -16,8 +16,8 @@ struct Rank {
   bool ready = false, answered = false, dead = false;
   RankState state = {};
   RankRecord record = {};
-  std::map<uint64_t, CallDigest> calls =
-      {};  // collectives that the rank called in the case, by group, reported at the end
+  // The collectives that the rank called in the case, by group. It reports them at the end.
+  std::map<uint64_t, CallDigest> calls = {};
 };
 
 // Names a rank in messages: "rank 3", or "the worker" if it is the only one.

@@ -157,8 +157,7 @@ struct alignas(64) CallSlot {
 void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text);
 std::string load_text(std::span<const std::atomic<uint64_t>> words);
 
-// Log of a rank's latest eight collectives. Unused if the backend itself compares the ranks'
-// calls.
+// Log of a rank's latest eight collectives. Unused if the backend itself compares the ranks' calls.
 struct CallLog {
   std::array<CallSlot, 8> slots{};
 };

@@ -25,13 +25,13 @@ struct SuiteOptions {
   std::function<void(size_t number, size_t of)> begins = {};
 };
 
-// Returns the names of the scenarios to run before timing: `even` (two steps in float64), `working` (two steps in the
-// timed dtype), both with different numbers of samples on the ranks, `perturbed` (one step) and `unwatched`, whose
-// tensors are read only after its last step; with micro-batches or clipping also those with either, in both dtypes.
-// They use batches like the timed ones, so an exception of the timed steps usually occurs in them already.
+// Returns the names of the scenarios to run before timing. `even` and `uneven` run in float64, `working` and
+// `uneven-working` in the timed dtype; the uneven ones have different numbers of samples on the ranks. `unwatched`
+// reads tensors only after its last step. A case with micro-batches or clipping also runs their scenarios. All use
+// batches like the timed ones, so an exception of the timed steps usually occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
-// Returns a regular expression on the names of the checks to pass before timing: all checks of these scenarios, but for
-// those that run a scenario twice.
+// Returns a regular expression on the names of the checks to pass before timing: all checks of these scenarios except
+// those that need a second run of a scenario.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {

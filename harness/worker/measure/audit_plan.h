@@ -41,7 +41,8 @@ class AuditPlan {
 
   Launch launch_;
   std::mt19937_64 random_;
-  int64_t due_;  // an audit takes place before this block, or before the first later one whose cost a tenth allows
+  // The first audit takes place before this block. If it would then take too long, it waits for a later block.
+  int64_t due_;
   int64_t block_ = 0, audits_ = 0;
   double spent_s_ = 0;
   double first_step_s_ = 0, more_step_s_ = 0;  // time of an audit of one step, and of each further step

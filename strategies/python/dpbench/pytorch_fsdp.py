@@ -11,8 +11,9 @@ from dpbench.dtensors import DividedStrategy
 
 
 @dpbench.strategy("py-fsdp2", buffers="local", collective_evaluation=True, axes=["dp", "shard"],
-                  params=[("unit", "auto", "parameters that are gathered together: those of a layer, or of the whole model; "
-                           "auto: of a layer if the model is one that gpt_modules.py builds", "auto|layer|model"),
+                  params=[("unit", "auto", "parameters that are gathered together: those of a layer, or of the whole "
+                           "model; auto: of a layer if the model is one that gpt_modules.py builds",
+                           "auto|layer|model"),
                           ("reshard", "on", "free the parameters after the forward pass", "on|off"),
                           ("gather", "as_stored", "dtype in which parameters are gathered and used", "as_stored|bf16"),
                           ("reduce", "as_gathered", "dtype in which gradients are reduced", "as_gathered|fp32")])
@@ -24,8 +25,8 @@ class Fsdp2(DividedStrategy):
         self.model, layers = self.make_model()
         for name, tensor in self.model.named_parameters():
             if tensor.dim() == 0 or tensor.numel() == 0 or not tensor.is_contiguous():
-                raise dpbench.UsageError(f"fully_shard of torch {torch.__version__} cannot shard parameter {name}: it has no dimension, no "
-                                         "element, or is not contiguous")
+                raise dpbench.UsageError(f"fully_shard of torch {torch.__version__} cannot shard parameter {name}: it "
+                                         "has no dimension, no element, or is not contiguous")
         for tensor in [*self.model.parameters(), *self.model.buffers()]:
             dist.broadcast(tensor.data, src=0, group=setup.group)
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16 if setup.params["gather"] == "bf16" else None,
@@ -35,7 +36,8 @@ class Fsdp2(DividedStrategy):
             fully_shard(layer, reshard_after_forward=setup.flag("reshard"), **options)
         # By layer, the root stays gathered until the backward pass, as is fully_shard's default and fsdp's way.
         fully_shard(self.model, reshard_after_forward=setup.flag("reshard") and not layers, **options)
-        self.optimizer = setup.optimizer(self.model.parameters(), **({"fused": False} if setup.optimizer_kind == "adam" else {}))
+        self.optimizer = setup.optimizer(self.model.parameters(),
+                                         **({"fused": False} if setup.optimizer_kind == "adam" else {}))
 
     def make_model(self):
         """Returns the model, and its layers if each is a unit."""

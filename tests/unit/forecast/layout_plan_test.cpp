@@ -285,7 +285,7 @@ TEST(CaseMemory, IsThatOfTheLayoutWhichTheCaseRuns) {
   const Layout tensor{.strategy = "layout", .mesh = {{"tp", 2}}, .sequence = true, .rows = 16};
   EXPECT_NEAR(total(gpt_spec("tp", "tp=2", {{"sequence", "on"}})), of_layout(tensor), 3);
   Layout pipe = layout_on({{"pp", 2}}, 4);
-  pipe.stage_sizes = {5, 6};  // as the strategy cuts 11 blocks, of which the last has the head's product
+  pipe.stage_sizes = {5, 6};  // the strategy's cut of 11 blocks: the last block has the head's product
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}})), of_layout(pipe), 3);
   pipe.stage_sizes = {4, 7};
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}, {"blocks", "4+7"}})), of_layout(pipe), 3);
