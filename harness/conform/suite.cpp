@@ -65,6 +65,14 @@ bool is_large(const CheckRequest& request, const Workload& workload) {
                              [](const at::Tensor& parameter) { return parameter.numel() > large; });
 }
 
+// True if the gradients of a step of several micro-batches take gigabytes in float64.
+bool is_heavy(const Workload& workload) {
+  constexpr int64_t most = 1 << 24;
+  int64_t elements = 0;
+  for (const at::Tensor& parameter : workload.model(0)->parameters()) elements += parameter.numel();
+  return elements > most;
+}
+
 CaseTraits traits_of(const CheckRequest& request, const Workload& workload) {
   const bool large = !request.long_form && is_large(request, workload);
   // The flag --filter enables the checks of costly scenarios too.
@@ -72,6 +80,7 @@ CaseTraits traits_of(const CheckRequest& request, const Workload& workload) {
   return {.dtype = request.dtype,
           .probe = request.workload.probe,
           .large = large,
+          .heavy = is_heavy(workload),
           .costly = costly,
           .brief = request.brief,
           .own_rows = request.own_rows,
@@ -188,6 +197,7 @@ class Suite {
     const auto clip = clip_of(scenario);
     auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
+    if (traits_.heavy) verdicts_.finish();  // the evidence of two scenarios may not fit into memory
     broken_ = ranks_.agreed(verdicts_.broken());
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
     evidence = drive_and_gather(bench, scenario, clip);

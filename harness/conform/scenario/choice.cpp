@@ -10,6 +10,9 @@ namespace {
 // oracle computes each micro-batch of each of their steps.
 constexpr int64_t most_own_micros = 16;
 
+// The same limit for a heavy model.
+constexpr int64_t most_heavy_micros = 2;
+
 // Gives the scenario `unwatched` the timed case's micro-batches, and few samples.
 void shape_as_timed(Scenario& scenario, const Bench& bench, const CaseTraits& traits) {
   const Distribution& distribution = bench.distribution;
@@ -37,6 +40,7 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     // Before timing, scenarios with micro-batches have as many as the timed steps.
     if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
       scenario.accumulate = std::min(traits.own_micros, most_own_micros);
+    if (traits.heavy) scenario.accumulate = std::min(scenario.accumulate, most_heavy_micros);
     // A probe (small test model) is cheap, so all of its steps are checked.
     if (traits.probe) scenario.judged_from = 0;
     // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.

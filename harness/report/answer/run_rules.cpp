@@ -55,7 +55,7 @@ const std::vector<RunRule>& run_rules() {
                "a step computes something else, so that speeds do not compare."),
       rule_for("unknown-mathematics", "unknown mathematics",
                "no check compared its gradient with one device's, so a step may compute something else."),
-      rule_for(CaseStatus::skipped, "this machine cannot run it."),
+      rule_for(CaseStatus::skipped, "skipped: the notes of the table say why."),
   };
   return rules;
 }

@@ -368,7 +368,7 @@ std::vector<RuleCase> rule_cases() {
        run_of({changed(
            slow, [](CaseRecord& record) { record.means.clear(), record.checks[0].status = CheckStatus::skipped; })}),
        "no check compared its gradient with one device's"},
-      {"skipped", run_of({with_status(CaseStatus::skipped)}), "this machine cannot run it."},
+      {"skipped", run_of({with_status(CaseStatus::skipped)}), "skipped: the notes of the table say why."},
   };
 }
 

@@ -107,10 +107,10 @@ TEST(ChecksBeforeTiming, TakeTheCasesOwnNumberOfMicroBatches) {
                     {at::Device(at::kCPU)},
                     {},
                     1};
-  const auto micros = [&](int64_t own, bool brief) {
+  const auto micros = [&](int64_t own, bool brief, bool heavy = false) {
     std::map<std::string, int64_t> of;
-    for (const Scenario& scenario : choose_scenarios(bench, {.costly = true, .brief = brief, .own_micros = own}))
-      of[scenario.name] = scenario.accumulate;
+    const CaseTraits traits{.heavy = heavy, .costly = true, .brief = brief, .own_micros = own};
+    for (const Scenario& scenario : choose_scenarios(bench, traits)) of[scenario.name] = scenario.accumulate;
     return of;
   };
   const auto seven = micros(7, true);
@@ -119,6 +119,8 @@ TEST(ChecksBeforeTiming, TakeTheCasesOwnNumberOfMicroBatches) {
   EXPECT_EQ(seven.at("even"), 1);
   EXPECT_EQ(micros(100, true).at("accumulate"), 16) << "at most, because the oracle computes each one";
   EXPECT_EQ(micros(100, true).at("unwatched"), 100);
+  EXPECT_EQ(micros(7, true, /*heavy=*/true).at("accumulate"), 2) << "memory holds the gradient of each one";
+  EXPECT_EQ(micros(7, true, /*heavy=*/true).at("unwatched"), 7);
   EXPECT_LE(micros(7, false).at("accumulate"), 5) << "`check` draws the number from the seed";
 }
 
