@@ -65,6 +65,9 @@ bool is_large(const CheckRequest& request, const Workload& workload) {
                              [](const at::Tensor& parameter) { return parameter.numel() > large; });
 }
 
+// Largest number of steps whose tensors the checks keep for a heavy model.
+constexpr int64_t most_heavy_steps = 8;
+
 // True if the gradients of a step of several micro-batches take gigabytes in float64.
 bool is_heavy(const Workload& workload) {
   constexpr int64_t most = 1 << 24;
@@ -167,6 +170,9 @@ class Suite {
   void run_scenario(Scenario& scenario) {
     if (const auto why = why_not_applicable(scenario, strategy_, *workload_, *twin_))
       return verdicts_.skip(scenario, *why);
+    if (traits_.heavy && scenario.steps > most_heavy_steps && !scenario.unwatched)
+      return verdicts_.skip(scenario, "the tensors of " + std::to_string(scenario.steps) +
+                                          " steps of this model take too much memory; see trajectory for later steps");
     if (scenario.huge) return run_beyond_range(scenario);
     if (scenario.unwatched) fit_time_limit(scenario);
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);

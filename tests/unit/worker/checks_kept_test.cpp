@@ -130,5 +130,21 @@ TEST(Checks, KeepAllTensorsOfTheTwentyStepScenarioIfACheckNeedsThem) {
   EXPECT_EQ(result.rows.size(), 3U);
 }
 
+TEST(Checks, SkipTheTwentyStepScenarioOfAModelWhoseTensorsTakeTooMuchMemory) {
+  WorkloadOptions options;
+  options.scale = 11;  // 21 M parameters
+  const auto rows = run_checks({.strategy = strategy_registry().at("cpu"),
+                                .workload = workload_registry().at("mnist-mlp"),
+                                .options = options,
+                                .store = {},
+                                .devices = {at::Device(at::kCPU)},
+                                .params = {},
+                                .filter = "^gradient-later$",
+                                .show = {}});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].status, CheckStatus::skipped);
+  EXPECT_NE(rows[0].detail.find("memory"), std::string::npos) << rows[0].detail;
+}
+
 }  // namespace
 }  // namespace dpbench
