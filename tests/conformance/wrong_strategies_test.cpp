@@ -139,7 +139,7 @@ TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectIt) {
 
 class RareMistake : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RareMistake, IsCaughtForSomeOfTheSeedsAndRightStrategiesForNone) {
+TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
   const std::string& check = GetParam().killed_by;
   size_t caught = 0;
   std::string seeds;
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), 
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(composed_mutants(1)), name_of);
 
-TEST(StrategyThatReadsSamplesAgainById, FailsThePerturbationAlone) {
+TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckPerturbation) {
   const auto mutants = layout_mutants();
   const auto reader = std::ranges::find(mutants, "layout-samples-read-again-by-id", &Mutant::name);
   ASSERT_NE(reader, mutants.end());

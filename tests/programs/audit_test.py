@@ -61,7 +61,7 @@ class Audit(unittest.TestCase):
                 self.assertIn(words, failed[check]["likely"])
                 self.assertIsNone(case["stats"]["step_time_ns"])
 
-    def test_an_optimizer_that_counts_its_steps_shows_updates_left_out_between_audits(self):
+    def test_the_optimizers_step_count_reveals_updates_left_out_between_audits(self):
         """The strategy is right in the first 100 steps after each call of an accessor, and audits have 64 steps at most."""
         code, case = self.measure("no-update-long-after-a-look", "--batch", "4", workload="convnet", samples=2, steps=150)
         failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}

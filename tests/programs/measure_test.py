@@ -232,7 +232,7 @@ class Ledger(unittest.TestCase):
 
 
 class Meshes(unittest.TestCase):
-    def test_groups_whose_calls_differ_are_timed_over_a_backend_that_logs_calls(self):
+    def test_groups_that_make_different_calls_are_timed_over_a_backend_that_logs_calls(self):
         meshes = ("dp=2,tp=2", "dp=2,pp=2")
         report = run("--workload", "gpt", "--model", "tiny", *(word for mesh in meshes for word in ("--mesh", mesh)),
                      "--backend", "gloo", "--launches", "1", "--samples", "2", "--steps", "3", "--oversubscribe",

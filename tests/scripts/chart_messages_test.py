@@ -61,11 +61,11 @@ class Speed(unittest.TestCase):
     def test_a_single_strategy_is_compared_with_one_device(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.66, 0.05)), "ddp at world 2 is 1.66x (1.61 to 1.71) of cpu")
 
-    def test_a_projection_is_neither_fastest_nor_the_largest_world(self):
+    def test_a_projection_counts_neither_as_fastest_nor_as_the_largest_world(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("dp", 2, 1), timed("ddp", 64, 50, projected=True)),
                          "ddp is fastest at world 2: 109,000 samples/s")
 
-    def test_nothing_is_said_of_cases_that_do_not_compare(self):
+    def test_cases_that_cannot_be_compared_get_no_title(self):
         good = timed("zero1", 2, 1.6)
         few = timed("ddp", 2, 1.7)
         few["stats"]["step_time_ns"]["interval"] = "samples"
@@ -95,15 +95,15 @@ class Speed(unittest.TestCase):
 
 
 class Efficiency(unittest.TestCase):
-    def test_the_best_strategy_keeps_a_share_of_linear_with_its_interval(self):
+    def test_the_title_names_the_best_strategy_with_its_share_of_linear_scaling(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.2)),
                          "ddp keeps 83 % (80 to 86) of linear at world 2")
 
-    def test_strategies_that_tie_share_one_range(self):
+    def test_strategies_that_tie_get_one_range_of_efficiencies(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                          "ddp and dp keep 78 to 86 % of linear at world 2")
 
-    def test_a_strategy_whose_interval_reaches_linear_loses_nothing(self):
+    def test_a_strategy_with_an_interval_that_reaches_100_percent_is_said_to_lose_nothing(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                          "ddp loses nothing at world 2 that this run can tell")
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
@@ -148,7 +148,7 @@ class Parts(unittest.TestCase):
                          "Backward takes 60 to 70 % of a step at world 2, the largest part")
         self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
 
-    def test_nothing_is_said_of_the_parts_of_a_recorded_step(self):
+    def test_a_recorded_step_whose_parts_are_unknown_gets_no_title(self):
         self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
 
     def test_the_spread_of_samples_is_that_of_the_widest_case(self):
@@ -182,22 +182,22 @@ class Memory(unittest.TestCase):
     def test_a_process_with_all_replicas_is_not_compared_with_a_rank(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
 
-    def test_nothing_is_said_of_few_launches_nor_of_memory_that_includes_the_library(self):
+    def test_too_few_launches_and_memory_that_includes_the_library_get_no_title(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
 
-    def test_a_gpu_needs_one_launch(self):
+    def test_the_memory_of_gpus_is_compared_from_one_launch_on(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
                          "fsdp needs least memory at world 2: 98 MiB")
 
-    def test_equal_tensors_are_no_difference(self):
+    def test_equal_tensor_memory_gives_no_winner(self):
         spans = {case: Interval(8, 8, 8) for case in cases_of(self.sized("ddp", 1), self.sized("fsdp", 1))[1:]}
         self.assertEqual(messages.memory(spans, "tensor memory"),
                          "ddp and fsdp at world 2: no difference in tensor memory that this run can tell")
 
 
 class Training(unittest.TestCase):
-    def test_the_loss_falls_or_does_not(self):
+    def test_the_title_says_whether_the_loss_falls(self):
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 0.26]]), "Loss falls to 0.26 to 0.28, from 2.3 to 2.5")
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 2.4]]), "The loss of 1 of 2 trainings does not fall")
 
@@ -217,7 +217,7 @@ class History(unittest.TestCase):
             case.summary["interval"] = interval
         return cases
 
-    def test_a_change_is_one_beyond_both_intervals(self):
+    def test_a_change_is_named_only_if_the_intervals_of_both_runs_are_disjoint(self):
         same, slower = self.line("dp", 1, 1.05, 0.97), self.line("ddp", 1, 0.5, 0.8)
         faster = self.line("zero1", 1, 1.25)
         self.assertEqual(messages.history([same]), "No change at world 2 that these runs can tell")
@@ -228,7 +228,7 @@ class History(unittest.TestCase):
         self.assertEqual(messages.history([same, slower, faster]),
                          "2 of 3 series changed at world 2 since their first run")
 
-    def test_nothing_is_said_without_intervals_over_launches(self):
+    def test_runs_without_intervals_over_launches_get_no_title(self):
         self.assertEqual(messages.history([self.line("ddp", 1, 0.5, interval="samples")]), "")
 
 
@@ -252,7 +252,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 2": [3, 4]}}),
                          "shm, world 2 is faster than gloo, world 2 at every size")
 
-    def test_nothing_is_said_of_single_repetitions(self):
+    def test_single_repetitions_get_no_title(self):
         once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
         self.assertEqual([messages.latency(once), messages.bandwidth(once)], ["", ""])
 

@@ -287,7 +287,7 @@ class Charts(unittest.TestCase):
                 .map((mark) => mark.getBoundingClientRect()).map((box) => Math.round(box.x + box.width / 2))).size)""")
         self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
 
-    def test_an_axis_says_that_it_is_logarithmic_exactly_if_it_is(self):
+    def test_only_a_logarithmic_axis_is_labelled_as_logarithmic(self):
         logarithmic = set()
         for name in ("wide", "troubled", "everything"):
             with self.open(name) as page:
@@ -312,7 +312,7 @@ class Charts(unittest.TestCase):
         listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
         self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
 
-    def test_a_chart_is_headed_by_what_it_shows(self):
+    def test_a_chart_is_headed_by_its_message(self):
         with self.open("usual") as page:
             heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
         self.assertEqual(heads, [

@@ -134,7 +134,7 @@ class Repository:
         self.git(self.here, "worktree", "prune")
         return job
 
-    def test_a_new_repository_is_gated(self):
+    def test_the_ci_of_a_new_repository_fails_wrong_and_slower_builds(self):
         self.git(self.here, "add", ".")
         self.git(self.here, "commit", "-q", "-m", "the gate alone")
         self.git(self.here, "push", "-q", "origin", "main")

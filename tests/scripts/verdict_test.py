@@ -53,7 +53,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(texts[place + 1:place + 8],
                          ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "slower"])
 
-    def test_a_reason_is_shown_and_never_markup(self):
+    def test_markup_in_a_reason_is_escaped(self):
         page = verdict.html(shown(slower_duel()), [], "0.1.0")
         self.assertIn("rank 1 <b>died</b>", text_of(page))
         self.assertNotIn("<b>died", page)
@@ -86,7 +86,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(messages.changes([same, unclear], ["b", "c"]), "c is unclear (-4.0 points)")
         self.assertEqual(messages.changes([same], ["b"]), "No case fails")
 
-    def test_every_gate_has_its_own_words_and_colour(self):
+    def test_every_result_of_the_gate_has_its_own_words_and_colour(self):
         for gate, words, style in (("failed", "FAILED", "failed"), ("inconclusive", "inconclusive", "disturbed"),
                                    ("passed", "passed", "passed")):
             page = verdict.html(shown(sample_runs.duel() | {"gate": gate}), [], "0.1.0")

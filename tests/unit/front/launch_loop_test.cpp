@@ -257,7 +257,7 @@ TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
   EXPECT_FALSE(last["result"].contains("launches")) << "run.json has the records of the launches";
 }
 
-TEST(EventLines, AFullStdoutIsNoticed) {
+TEST(EventLines, AWriteErrorOfStdoutIsReported) {
   const Report report;
   EventLines lines(report, [](const std::string&) { return false; });
   EXPECT_TRUE(lines.printed());

@@ -351,7 +351,7 @@ TEST(Checks, OfSeveralLaunchesKeepOnlyTheWorstResultOfEachCheck) {
   EXPECT_EQ(all[0].status, CheckStatus::failed);
 }
 
-TEST(Case, IsUnprovenIfEveryCheckOfAGradientWasSkipped) {
+TEST(Case, IsUnprovenIfEveryGradientCheckWasSkipped) {
   const CheckRow shape{.name = "output-shape"}, layout{.name = "gradient-layout"},
       refused{.name = "gradient-meaning", .status = CheckStatus::skipped, .detail = "refused: too small"},
       replayed{.name = "gradient-replay"}, audited{.name = "audit"};

@@ -77,7 +77,7 @@ TEST(ChecksBeforeTiming, FreeTheTensorsOfAScenarioAfterItsVerdict) {
   EXPECT_TRUE(run_before_timing().even_was_released);
 }
 
-TEST(ChecksBeforeTiming, AreAllChecksOfTheirScenariosButThoseThatRunOneTwice) {
+TEST(ChecksBeforeTiming, IncludeAllChecksOfTheirScenariosExceptThoseThatNeedASecondRun) {
   const Result result = run_before_timing();
   std::set<std::string> run, rows;
   for (const auto& [scenario, bytes] : result.bytes) run.insert(scenario);

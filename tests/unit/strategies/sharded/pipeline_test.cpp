@@ -92,7 +92,7 @@ TEST(Stages, AreBalancedByTheFlopOfTheirBlocks) {
   EXPECT_TRUE(replica.shared_model()->is_training());
 }
 
-TEST(Stages, OfAModelWithoutMatrixProductsHaveEvenNumbersOfBlocks) {
+TEST(Stages, OfAModelWithoutMatrixProductsHaveEquallyManyBlocks) {
   const auto model = gpt("tiny")->model(1);
   const auto cut = pipeline::cut_stages(*model, {0, 1}, "", "pp", {0, 0, 0, 0, 0});
   EXPECT_EQ(cut.at(0).last, 3u);
@@ -199,7 +199,7 @@ std::string error_of_rank_1_with(const Given& params) {
       .at(1);
 }
 
-TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
+TEST(Pipeline, NamesTheFirstDifferenceBetweenTheSchedulesOfTwoRanks) {
   expect_contains(error_of_rank_1_with({{"schedule", "gpipe"}}),
                   {"pp: rank 1 of the axis pp has \"rank 0, action 3, 0F3 (stage 0, micro-batch 3)\"",
                    "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
