@@ -153,7 +153,8 @@ class Cli(Runs):
                     self.assertIn(f"{data}/{file}" if bad else data, refusal)
                     self.assertRegex(refusal, message)
                     self.assertIn("--data", refusal)
-                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # toy reads no IDX files
+                # The workload toy does not read the IDX files in --data.
+                self.run_it("--data", data, "--workload", "toy", "--dry-run")
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)

@@ -248,7 +248,8 @@ class Page(unittest.TestCase):
     def test_markup_in_names_is_escaped(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
-        self.assertEqual(len(reader.all("script")), 1)  # the page's own script; a name in the report adds none
+        # There is only the page's own script: the <script> in the report's names is escaped.
+        self.assertEqual(len(reader.all("script")), 1)
         self.assertEqual(reader.all("img") + reader.all("h1")[1:], [])
         self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
         self.assertNotIn("\u202e", made)

@@ -10,7 +10,7 @@ namespace {
 // oracle computes each micro-batch of each of their steps.
 constexpr int64_t most_own_micros = 16;
 
-// The same limit for a heavy model.
+// The same limit on micro-batches for a heavy model (CaseTraits::heavy).
 constexpr int64_t most_heavy_micros = 2;
 
 // Gives the scenario `unwatched` the timed case's micro-batches, and few samples.

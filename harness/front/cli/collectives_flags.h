@@ -35,7 +35,7 @@ struct CollectivesOptions {
   std::vector<CollectiveName> collectives{};  // empty: all, and in dpbench-micro its other benchmarks too
   std::vector<ElementName> dtypes{ElementName::f32};
   std::vector<ReductionName> ops{ReductionName::sum};
-  bool in_place = false;                // true: the collectives that work both ways are measured in place too
+  bool in_place = false;                // true: reduce_scatter and allgather are measured in place too
   bool pairs = false;                   // true: only sends between each two ranks are measured
   std::vector<int> worlds{};            // empty: 2, or all ranks of an outside launcher
   std::vector<std::string> backends{};  // empty: all that support the device

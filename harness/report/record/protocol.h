@@ -134,7 +134,7 @@ static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 // Collectives that a rank called in one group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // of all of them, in order
+  uint64_t hash = 0;  // hash of all these calls, in their order
 
   bool operator==(const CallDigest&) const = default;
 };

@@ -16,11 +16,11 @@ namespace dpbench {
 
 class Audit {
  public:
-  // Looks at the strategy, see look(). Collective.
+  // Calls look(). Collective.
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group, const Sampling& sampling);
-  // Reads parameters and optimizer state after untimed steps. The bound on their motion up to the next audit begins
-  // here. Collective.
+  // Stores parameters and optimizer state after untimed steps. The next audit compares its own with them, to bound how
+  // far the timed steps have moved them. Collective.
   void look();
   // Audits some steps or none, by chance (see AuditPlan). block_steps: number of steps of a timed block. timed_step_s:
   // time of a step. Collective.

@@ -200,8 +200,8 @@ class Pipeline(OneReplica):
         return lambda: self.share(output, last), loss
 
     def run(self, batches, of):
-        """Runs the schedule on batches of one size, among `of` batches of the step. Returns output and loss, if this
-        rank has the last stage."""
+        """Runs the schedule on `batches`, which have equally many samples. of: number of all batches of the step.
+        Returns output and loss, if this rank has the last stage."""
         schedule, losses = self.schedule_of(len(batches), len(batches[0].ids)), []
         words, targets, ids = (torch.cat(parts) for parts in zip(*batches))
         count = self.micro_batches(len(batches), len(batches[0].ids)) // len(batches)

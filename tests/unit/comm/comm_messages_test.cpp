@@ -230,7 +230,7 @@ TEST(UnevenPieces, OfAnAllToAllAreRejectedIfTheirSizesContradictTheTensorsOrEach
       };
       EXPECT_THROW(call(three, four), std::invalid_argument);
       EXPECT_THROW(call(one, three), std::invalid_argument);
-      // A rank sends itself one row and expects two.
+      // Contradiction: rank 0 sends one row to itself, but expects two rows from itself.
       EXPECT_THROW(call({2, 1}, {1, 2}), std::invalid_argument);
     });
 }

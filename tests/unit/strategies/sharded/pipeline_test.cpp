@@ -209,7 +209,7 @@ TEST(Pipeline, NamesTheFirstDifferenceBetweenTheSchedulesOfTwoRanks) {
   EXPECT_EQ(error_of_rank_1_with({}), "");
 }
 
-// A send that ends with an error, which wait() throws.
+// A send that fails: wait() throws.
 class LostSend : public c10d::Work {
  public:
   explicit LostSend(c10::intrusive_ptr<c10d::Work> sent) : sent_(std::move(sent)) {}
@@ -249,7 +249,7 @@ TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
     });
     const auto strategy = made_on(mesh, "pp", *workload, {}, at::kFloat, {});
     for (int64_t step = 0; step < 2; ++step) {
-      // In step 0, the rank also sends shapes, and waits for these sends within the action.
+      // Step 0 is not tested: there the rank also sends shapes, and waits for these sends within the action.
       lost = step == 1 && me.rank == 0;
       Phases phases;
       strategy->step(step, micro_batches(*workload, 2, step), phases);
