@@ -7,7 +7,7 @@ import words
 from data import Interval, ceiling, count, speedup_over
 
 MOST_NAMES = 3
-MEMORY_ERROR = 0.01  # of host memory, as in harness/report/answer/members.cpp
+MEMORY_ERROR = 0.01  # share of host memory, as in harness/report/answer/members.cpp
 UNDECIDED = "no difference that this run can tell"
 
 

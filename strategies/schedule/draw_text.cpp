@@ -33,7 +33,7 @@ size_t column_of(double time, double columns_per_time) {
 // Returns a box for each computation. An overlapped pair shares its columns: the first half shows the forward pass.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
-  bool overlapped = false;  // the computation before overlaps this one
+  bool overlapped = false;  // true if the previous computation overlaps this one
   for (const Timed& one : rank.computations) {
     Box box{.first = column_of(one.start, columns_per_time),
             .end = column_of(one.end, columns_per_time),

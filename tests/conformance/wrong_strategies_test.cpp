@@ -146,7 +146,8 @@ TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
   for (uint64_t seed = 1; seed <= GetParam().seed; ++seed) {
     Mutant drawn = GetParam();
     drawn.seed = seed;
-    if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);  // as settle_check() in harness/front draws it
+    // The same worlds as in settle_check() in harness/front.
+    if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);
     const std::string found = failures(checked(drawn, check.empty() ? "" : "^" + check + "$"));
     caught += !found.empty();
     seeds += "\nseed " + std::to_string(seed) + ", world " + std::to_string(drawn.world) + ": " + found;

@@ -194,7 +194,7 @@ class Cli(Runs):
             file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
         os.chmod(worker, 0o755)
         self.variables.update(DPBENCH_WORKER=worker)
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file acts as a broken GPU driver
         driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
         plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
         for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):

@@ -95,7 +95,7 @@ class Exporters(unittest.TestCase):
 
     def test_the_recorder_gets_a_run_for_each_case_and_one_with_the_report(self):
         recorder, report = Recorder(), sample_runs.trained()
-        report["cases"][2]["training"]["loss_curve"][499] = None  # a loss that is not finite, at the end of an epoch
+        report["cases"][2]["training"]["loss_curve"][499] = None  # the last loss of an epoch is not finite
         code, said = self.export("wandb", report, {"wandb": recorder})
         self.assertEqual(code, 0, said)
         *each, whole = recorder.runs

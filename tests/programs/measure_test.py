@@ -228,7 +228,8 @@ class Ledger(unittest.TestCase):
                     for entry in rank["profile"]["ledger"]:
                         counted[entry["axis"], entry["op"]] += entry["bytes"]
                         formula[entry["axis"], entry["op"]] += entry["formula_bytes"]
-                self.assertEqual(counted, formula, case["id"])  # the samples divide the bytes of ep among the ranks
+                # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
+                self.assertEqual(counted, formula, case["id"])
 
 
 class Meshes(unittest.TestCase):
@@ -276,7 +277,7 @@ class Refusals(unittest.TestCase):
     def test_a_run_of_all_strategies_skips_those_that_refuse_every_case(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, *self.FLAGS, "--out", out], capture_output=True, text=True, timeout=280)
-        self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: other programs disturbed the timed blocks
+        self.assertIn(done.returncode, (0, 4), done.stderr)  # exit code 4: other programs disturbed the timed blocks
         case = by_strategy(json.loads(done.stdout), "ep")
         self.assertEqual(case["status"], "skipped")
         self.assertIn("no experts", case["reason"])

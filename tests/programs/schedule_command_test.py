@@ -145,7 +145,8 @@ class ScheduleCommand(unittest.TestCase):
         ends = [float(box.getAttribute("x")) + float(box.getAttribute("width"))
                 for box in (group.getElementsByTagName("rect")[0] for group in boxes)]
         self.assertEqual(len(ends), 2)
-        self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)  # lanes begin at 64
+        # The lanes of the picture begin at x = 64.
+        self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)
 
     def test_each_pipeline_of_a_trace_and_each_trace_of_a_run_is_shown(self):
         os.makedirs(os.path.join(self.folder, "mine", "traces"))
@@ -155,7 +156,7 @@ class ScheduleCommand(unittest.TestCase):
         self.put(os.path.join("mine", "traces", "c.trace.json"), '{"traceEvents": []}')
         text = self.schedule("--measured", "mine").stdout
         self.assertEqual(re.findall(r"(?m)^([abc])\.trace\.json$", text), ["a", "a", "b"])
-        self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # the second pipeline's ranks
+        self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # ranks 2 and 3 form the second pipeline
 
     def test_a_measured_schedule_is_refused_without_a_pipelines_whole_trace(self):
         self.put_trace("hand.trace.json")

@@ -77,7 +77,8 @@ class Speed(unittest.TestCase):
         self.assertEqual(messages.throughput(two_runs, two_runs[0]), "")
 
     def test_without_pairs_of_blocks_throughputs_are_compared(self):
-        old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]  # ± 4 % of the step time
+        # The intervals of `old` are ± 4 % of the step time.
+        old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]
         for each in old:
             del each["derived"]["speedup_low"], each["derived"]["speedup_high"]
         self.assertEqual(throughput(*old), "ddp is fastest at world 2: 109,000 samples/s")
@@ -212,7 +213,7 @@ class Training(unittest.TestCase):
 class History(unittest.TestCase):
     @staticmethod
     def line(strategy, *speeds, interval="launches"):
-        cases = [cases_of(timed(strategy, 2, speed))[1] for speed in speeds]  # ± 4 % of the step time
+        cases = [cases_of(timed(strategy, 2, speed))[1] for speed in speeds]  # intervals are ± 4 % of the step time
         for case in cases:
             case.summary["interval"] = interval
         return cases

@@ -276,7 +276,8 @@ class Charts(unittest.TestCase):
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
     def test_every_point_of_a_chart_stands_at_its_world(self):
-        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):  # linear and logarithmic axes
+        # The charts of "usual" have a linear axis, those of "training" a logarithmic one.
+        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):
             with self.open(name) as page:
                 places = page.run(OFF_THEIR_WORLDS)
             self.assertEqual({place["world"] for place in places}, worlds)
@@ -324,7 +325,7 @@ class Charts(unittest.TestCase):
         self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
 
     def test_a_series_is_switched_off_at_its_entry_of_the_legend_by_mouse_and_by_keyboard(self):
-        entry = "figure [data-key='1'][role=button]"  # dp in the throughput chart
+        entry = "figure [data-key='1'][role=button]"  # the legend's entry of dp in the throughput chart
         seen = """[...new Set([...document.querySelector("figure").querySelectorAll(".tip")]
           .filter((mark) => getComputedStyle(mark).visibility === "visible")
           .map((mark) => mark.dataset.tip.split(",")[0]))]"""

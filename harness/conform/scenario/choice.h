@@ -17,8 +17,8 @@ struct CaseTraits {
   // Gradients of one micro-batch take so much memory that the oracle cannot keep those of many: at most two
   // micro-batches in all scenarios but `unwatched`, and one scenario is judged at a time.
   bool heavy = false;
-  bool costly = false;                // slow scenarios run too
-  bool brief = false;  // scenarios other than `unwatched` run at most two steps, unless the workload is a probe
+  bool costly = false;  // true: slow scenarios run too
+  bool brief = false;   // scenarios other than `unwatched` run at most two steps, unless the workload is a probe
   // Samples per micro-batch of a rank and micro-batches per step of the timed case; 0: chosen by the seed.
   int64_t own_rows = 0, own_micros = 0;
 

@@ -66,7 +66,7 @@ class TomlFile : public CLI::Config {
     if (!flag || !flag->get_configurable())
       refuse(key.source(), "unknown key '" + one_line(name, 60) + "'" + did_you_mean(name, keys()));
     std::vector<std::string> texts = texts_of(name, value, *flag);
-    if (flag->count() > 0) return;  // the command line has this flag
+    if (flag->count() > 0) return;  // the command line sets this flag, and wins
     try {
       if (takes_no_value(*flag)) texts.front() = flag->get_flag_value(name, texts.front());
       flag->add_result(texts);

@@ -18,7 +18,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t notes_width = 100;  // on a terminal
+constexpr size_t notes_width = 100;  // maximum width of the notes column on a terminal
 constexpr const char* descending = ":desc";
 
 std::string number(const char* form, std::optional<double> value) {

@@ -143,7 +143,7 @@ struct CallDigest {
 // until the entry is complete, and before its first use.
 struct alignas(64) CallSlot {
   static constexpr size_t words = 5;
-  std::atomic<int64_t> number{0};  // counts the calls of the group
+  std::atomic<int64_t> number{0};  // number of the call in its group, from 1
   std::atomic<uint64_t> group{0};  // hash of the group's name; 0: all ranks
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.

@@ -49,9 +49,9 @@ class Audit {
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
-  AuditPlan plan_;  // rank 0's plan decides
+  AuditPlan plan_;  // every rank has a plan, but only that of rank 0 counts
   std::string key_;
-  int64_t steps_ = 0;  // audited steps
+  int64_t steps_ = 0;  // number of audited steps
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

@@ -225,7 +225,7 @@ class Strategy:
             self.optimizer.state[own[parameter]][self.slots()[slot]] = tensor.clone()
 
 
-alive = {}  # strategies by number
+alive = {}  # {number: strategy}
 
 
 @bridge.handler

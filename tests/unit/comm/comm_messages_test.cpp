@@ -68,7 +68,7 @@ TEST_P(Messages, GoAroundARingInBothDirectionsAtOnce) {
 
 TEST_P(Messages, AreMatchedByTagAndReceivedInSendOrderWithinATag) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
-    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // tag and value
+    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // pairs of a tag and a value
     std::vector<WorkPtr> works;
     std::vector<at::Tensor> received;
     if (rank == 0) {

@@ -237,7 +237,7 @@ TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
 }
 
 TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
-  std::map<std::string, std::vector<std::string>> events;  // by case; "": events of no case
+  std::map<std::string, std::vector<std::string>> events;  // key: case; "" for events of no case
   Json last;
   EventLines lines(report_, [&](const std::string& text) {
     const Json json = parse_json(text, "line");

@@ -123,7 +123,7 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
 TEST(Table, CutsLongNotesOnATerminalOnly) {
   Report all = report();
   all.cases[0].notices = {std::string(200, 'n') + "end"};
-  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // COLUMNS is set above
+  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // the variable COLUMNS is set above
   if (::isatty(STDOUT_FILENO)) GTEST_SKIP() << "stdout is a terminal";
   const Variable columns("COLUMNS", "");
   EXPECT_NE(report_table(all, false).find("nend"), std::string::npos);

@@ -223,7 +223,7 @@ CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
 std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
   Report report = report_of({of_launches(launches)});
   summarise(report);
-  summarise(report);  // summarise() must not duplicate the notices
+  summarise(report);  // a second call must not duplicate the notices
   return report.cases[0].notices;
 }
 

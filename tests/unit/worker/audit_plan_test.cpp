@@ -20,9 +20,9 @@ struct Simulated {
 };
 
 struct Ended {
-  std::vector<int64_t> between;  // steps of each audit before a block
-  std::vector<int64_t> before;   // numbers of these blocks
-  int64_t last = 0;              // steps of the last audit
+  std::vector<int64_t> between;  // number of steps of each audit before a block
+  std::vector<int64_t> before;   // number of the block that follows each of these audits
+  int64_t last = 0;              // number of steps of the last audit
   double share = 0;              // share of the launch's time that its audits took
 };
 

@@ -90,7 +90,7 @@ TEST_F(MemoryByPart, ATensorAllocatedInTheStepIsAGradientIfTheStrategyReportsItA
   enter(Phase::backward);
   strategy_.gradient = of_mebibytes(2);
   const at::Tensor output = of_mebibytes(1);
-  of_mebibytes(3);  // freed, and still allocated at the peak
+  of_mebibytes(3);  // this tensor is freed at once, but it is alive at the peak
   enter(Phase::optimizer);
   expect({2, 2, 4, 0, 0, 4});
 }
