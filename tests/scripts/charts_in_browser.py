@@ -324,7 +324,7 @@ class Charts(unittest.TestCase):
         signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
         self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
 
-    def test_a_series_is_switched_off_at_its_entry_of_the_legend_by_mouse_and_by_keyboard(self):
+    def test_the_legends_entry_of_a_series_hides_it_by_mouse_and_by_keyboard(self):
         entry = "figure [data-key='1'][role=button]"  # the legend's entry of dp in the throughput chart
         seen = """[...new Set([...document.querySelector("figure").querySelectorAll(".tip")]
           .filter((mark) => getComputedStyle(mark).visibility === "visible")
@@ -340,7 +340,7 @@ class Charts(unittest.TestCase):
                 self.assertEqual(len(page.run(seen)), shown)
             self.assertEqual(page.errors(), [])
 
-    def test_every_series_has_an_entry_of_the_legend_that_switches_all_its_marks(self):
+    def test_every_series_has_a_legend_entry_that_hides_all_its_marks(self):
         charts = []
         for name in ("training", "everything"):
             with self.open(name) as page:

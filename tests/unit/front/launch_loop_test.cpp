@@ -436,7 +436,7 @@ TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {
   EXPECT_EQ(warnings, 4u);
 }
 
-TEST(ExitCode, IsThatOfTheMostSevereOutcomeOfARun) {
+TEST(ExitCode, IsThatOfARunsMostSevereOutcome) {
   const std::vector<std::pair<Ending, int>> table = {
       {{.usage = true, .unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 2},
       {{.unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 5},

@@ -97,7 +97,7 @@ TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
   EXPECT_NE(line.find("100±10 %"), std::string::npos) << line;
 }
 
-TEST(Table, MarksAnEfficiencyIfItsIntervalIsAbove100Percent) {
+TEST(Table, MarksAnEfficiencyWithAnIntervalAbove100Percent) {
   Report all = report();
   all.cases[0].derived.efficiency = 1.35, all.cases[0].derived.efficiency_high = 1.45;
   for (const auto& [low, mark] : {std::pair(0.9, " %  "), std::pair(1.25, " % !  ")}) {

@@ -290,7 +290,7 @@ TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   EXPECT_FALSE(report.cases[1].derived.formula_flop_per_step);
 }
 
-TEST(Derived, CollectivesByFormulaAreMeansOverRanksAndUnknownIfAnOperationHasNone) {
+TEST(Derived, FormulaBytesOfCollectivesAreMeansOverRanksAndUnknownIfAnOperationHasNoFormula) {
   CaseRecord ddp = measured("ddp", 2, Scaling::weak, 4, 2000);
   for (auto& launch : ddp.launches)
     for (auto& rank : launch.ranks) {

@@ -61,7 +61,7 @@ TEST_F(MemoryByPart, ParametersGradientsAndStateAreInTheirPartsAndOtherTensorsIn
   expect({2, 1, 4, 0, 3, 0});
 }
 
-TEST_F(MemoryByPart, ThePhaseOfItsAllocationDecidesThePartOfATensor) {
+TEST_F(MemoryByPart, ATensorBelongsToThePartOfThePhaseThatAllocatedIt) {
   begin();
   enter(Phase::data);
   const at::Tensor moved = of_mebibytes(1);
