@@ -133,7 +133,7 @@ class Endings(unittest.TestCase):
                 process.terminate()
                 process.communicate(timeout=SLACK)
 
-    def test_idle_openmp_threads_of_ranks_sleep_soon_unless_the_user_says_how_they_wait(self):
+    def test_idle_openmp_threads_of_ranks_sleep_soon_unless_the_user_sets_how_they_wait(self):
         names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
         for given, expected in (({}, ["10000", None]), ({"GOMP_SPINCOUNT": "7"}, ["7", None]), ({"OMP_WAIT_POLICY": "passive"}, [None, "passive"])):
             with self.subTest(given=given):

@@ -55,7 +55,7 @@ class Audit(unittest.TestCase):
                 code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough
+                if way == "when-fast" and check not in failed:  # busy machine: the steps of the checks are too slow to show the mistake
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])

@@ -163,7 +163,7 @@ class Cli(Runs):
         message = self.refused("--data", data, "--workload", "strong-toy")
         self.assertRegex(message, rf"strong-toy has 2 .*--data {re.escape(data)}")
 
-    def test_a_batch_above_a_named_workloads_data_is_rejected_but_without_a_name_skipped(self):
+    def test_a_batch_larger_than_the_data_is_rejected_for_a_named_workload_and_skipped_for_others(self):
         message = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
         self.assertRegex(message, r"strong-toy.*\b100\b")
         done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")

@@ -87,7 +87,7 @@ class Exporters(unittest.TestCase):
         self.assertIn("SIGKILL", failed.tags["reason"])
         self.assertEqual((failed.ok, failed.tags["run"], run.time_s), (False, run.name, 1795242657))
 
-    def test_a_run_ends_when_its_report_says_or_else_when_it_started(self):
+    def test_a_report_without_an_end_time_is_exported_with_its_start_time_as_end(self):
         report = sample_runs.usual()
         for ended, seconds in (({"ended": "2026-11-21T06:31:58Z"}, 61), ({"ended": None}, 0), ({}, 0)):
             run = self.read(report | ended)
