@@ -199,7 +199,7 @@ class Endings(unittest.TestCase):
         self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")
         self.assert_nothing_left()
 
-    def test_a_rank_killed_under_tensor_parallelism_is_named_and_the_layer_where_the_other_waited(self):
+    def test_a_rank_killed_under_tensor_parallelism_is_named_with_the_layer_that_waited_for_it(self):
         process = self.start("--strategy", "tp", "--workload", "gpt", "--model", "small,layers=8", "--cpus", "2",
                              "--launches", "1", "--samples", "10", "--steps", "100000", "--max-time", "60")
         begun = lambda: len(leftovers.ranks_of(self.mark)) == 2 and self.steps_have_begun()

@@ -67,7 +67,7 @@ class Exporters(unittest.TestCase):
         self.assertEqual((settings["strategy"], settings["param.bucket_mb"], settings["batch"]), ("ddp", "1", 64))
         self.assertFalse({"status", "reason", "clip_norm", "data_dir"} & set(settings))
 
-    def test_a_block_has_the_time_of_its_slowest_rank_and_accuracy_the_last_step_of_its_epoch(self):
+    def test_a_block_gets_its_slowest_ranks_time_and_an_accuracy_its_epochs_last_step(self):
         made = sample_runs.case("ddp", world=2, launches=2, samples=2)
         for launch, times in zip(made["launches"], (([100, 400], [300, 200]), ([500, 500], [10, 600]))):
             launch["ranks"][0]["samples_ns"], launch["ranks"][1]["samples_ns"] = times

@@ -52,7 +52,7 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_with_the_same_costs_every_rank_is_busy_equally_long_in_every_schedule(self):
+    def test_every_rank_is_busy_equally_long_in_every_schedule_of_the_same_costs(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
@@ -97,7 +97,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("deadlock", done.stderr)
         self.assertRegex(self.schedule("1f1b", "mine.csv", code=1).stdout, r"(?m)^mine.csv .* deadlock$")
 
-    def test_a_schedule_beyond_given_limits_or_of_other_sizes_exits_1_with_the_broken_rule(self):
+    def test_a_schedule_that_exceeds_given_limits_or_sizes_exits_1_with_the_broken_rule(self):
         self.assertIn("live-activations", self.schedule("gpipe", "--live", "4", code=1).stdout)
         self.assertIn("receive-slot", self.schedule("interleaved", "--slots", "1", code=1).stdout)
         self.put("mine.csv", self.schedule("1f1b", "-o", "csv").stdout)
@@ -137,7 +137,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertTrue(text.endswith("step: 150.000 by formula, 171.000 simulated, 174.000 by the clock: "
                                       "1.8 % longer than simulated\n"), text)
 
-    def test_the_picture_of_a_measured_schedule_has_the_plan_and_the_run_on_one_scale(self):
+    def test_the_picture_of_a_measured_schedule_draws_plan_and_run_on_one_scale(self):
         self.put_trace("hand.trace.json")
         picture = xml.dom.minidom.parseString(self.schedule("--measured", "hand.trace.json", "-o", "svg").stdout)
         boxes = [group for group in picture.getElementsByTagName("g")

@@ -104,7 +104,7 @@ class Efficiency(unittest.TestCase):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                          "ddp and dp keep 78 to 86 % of linear at world 2")
 
-    def test_a_strategy_with_an_interval_that_reaches_100_percent_is_said_to_lose_nothing(self):
+    def test_a_strategy_loses_nothing_if_its_interval_reaches_100_percent(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                          "ddp loses nothing at world 2 that this run can tell")
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
@@ -118,7 +118,7 @@ class Efficiency(unittest.TestCase):
 
 
 class Baseline(unittest.TestCase):
-    def test_strategies_are_faster_or_slower_than_one_device_only_beyond_their_intervals(self):
+    def test_a_strategy_is_called_faster_than_one_device_only_if_its_interval_excludes_1(self):
         slow, even = timed("dp", 2, 0.9), timed("zero1", 2, 1.01)
         self.assertEqual(against_baseline(timed("ddp", 2, 1.7), slow, even),
                          "ddp faster than cpu at world 2; dp slower")
@@ -173,7 +173,7 @@ class Memory(unittest.TestCase):
         return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
                                      for case in cases for sizes in [[size / MIB for size in case.peaks]]})
 
-    def test_the_least_memory_is_named_beyond_the_spread_of_launches_and_the_error_of_host_memory(self):
+    def test_the_least_memory_is_named_only_if_the_difference_exceeds_spread_and_measuring_error(self):
         self.assertEqual(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
                          "fsdp needs least memory at world 2: 98 MiB")
         tie = "fsdp and ddp at world 2: no difference in memory that this run can tell"
@@ -237,7 +237,7 @@ class Collectives(unittest.TestCase):
     SIZES = {1000: {"shm": [1, 2], "gloo": [3, 4], "memcpy": [0.1, 0.1]},
              10**8: {"shm": [1e4, 1.1e4], "gloo": [9e3, 1.2e4], "memcpy": [1e4, 1e4]}}
 
-    def test_the_fastest_backend_is_counted_where_its_repetitions_do_not_overlap_others(self):
+    def test_a_backend_is_fastest_at_a_size_if_its_repetitions_overlap_no_others(self):
         self.assertEqual(messages.latency(self.SIZES), "shm is faster than gloo at 1 of 2 sizes")
         self.assertEqual(messages.latency({1000: self.SIZES[1000]}), "shm is faster than gloo at every size")
         three = self.SIZES[1000] | {"nccl": [5, 6]}

@@ -157,7 +157,7 @@ class Data(unittest.TestCase):
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
         self.assertEqual(len(sizes[4]["gloo"]), 3)  # one value per repetition; aggregates are ignored
 
-    def test_collective_times_of_types_and_reductions_are_apart_and_wrong_results_are_left_out(self):
+    def test_collective_times_are_kept_apart_by_type_and_reduction_and_wrong_ones_left_out(self):
         base = {"run_type": "iteration", "bytes": 64.0}
         name = "allreduce/backend:shm/world:2{}/bytes:64/iterations:200/manual_time"
         entries = [base | {"name": name.format(choices), "time_us": 5.0, "wrong": wrong}
@@ -287,7 +287,7 @@ class Page(unittest.TestCase):
         self.assertIn("local steps", apart)
         self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
 
-    def test_the_efficiency_has_its_interval_and_a_mark_above_ideal_and_replicas_that_share_cores_have_none(self):
+    def test_the_efficiency_has_an_interval_a_mark_above_100_percent_and_is_empty_on_shared_cores(self):
         def efficiency(world, **derived):
             made = sample_runs.case("ddp", world=world, threads=1)
             made["derived"] |= derived

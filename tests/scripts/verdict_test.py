@@ -47,7 +47,7 @@ class Verdicts(unittest.TestCase):
         self.assertIn('<p class="verdict failed">', page)
         self.assertLess(texts.index("1 slower, 1 failed, 1 same, 1 new. Gate: FAILED"), texts.index("case"))
 
-    def test_a_row_of_a_duel_has_the_time_of_a_step_of_the_base_and_the_base_with_the_change(self):
+    def test_a_row_of_a_duel_has_the_base_step_time_before_and_after_the_change(self):
         texts = text_of(verdict.html(shown(slower_duel()), [], "0.1.0"))
         place = texts.index(sample_runs.duel()["cases"][1]["id"])
         self.assertEqual(texts[place + 1:place + 8],

@@ -66,7 +66,7 @@ class DuelLoopTest : public testing::Test {
 
 TEST_F(DuelLoopTest, UndisturbedPairsAreMeasuredOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
 
-TEST_F(DuelLoopTest, PairsThatWaitedForCoresOnAQuietMachineAreNotRepeated) {
+TEST_F(DuelLoopTest, PairsThatWaitedForCoresWhileOtherProgramsWereIdleAreNotRepeated) {
   now_.queue_ns = 300'000;
   EXPECT_EQ(repeated(times_with(0.02)), 0);
 }

@@ -291,7 +291,7 @@ TEST_F(LaunchLoopTest, AUsageErrorBeforeTheRanksAreReadyStopsTheRun) {
   EXPECT_EQ(runner_.calls.size(), 1u);
 }
 
-TEST_F(LaunchLoopTest, AStrategyThatRefusesAllItsCasesIsAUsageErrorIfTheUserNamedItOrSetItsParameters) {
+TEST_F(LaunchLoopTest, ANamedStrategyThatRefusesAllItsCasesIsAUsageError) {
   runner_.answer = [](const CaseSpec& spec, int) {
     return spec.strategy == "dp" ? CaseOutcome{.kind = Kind::usage, .reason = "dp.link=x is unknown"} : good();
   };

@@ -144,7 +144,7 @@ ReadCpuTimes times_with(double load) {
   };
 }
 
-TEST_F(PairedRunnerTest, BlocksThatWaitedForACoreAreDisturbedUnlessOtherProgramsAreKnownToBeQuiet) {
+TEST_F(PairedRunnerTest, BlocksThatWaitedForACoreAreDisturbedUnlessOtherProgramsWereIdle) {
   cases_.queue_ns = [](int) { return 300; };
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);
