@@ -83,7 +83,7 @@ class ScheduleCommand(unittest.TestCase):
     def test_svg_is_well_formed(self):
         xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
 
-    def test_the_guides_picture_is_what_the_program_draws(self):
+    def test_the_picture_in_the_guide_equals_the_programs_drawing(self):
         picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
         self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 

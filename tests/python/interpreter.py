@@ -1,4 +1,4 @@
-"""Strategies that need more of the interpreter than their steps: a thread beside a waiting rank, breakpoint()."""
+"""Strategies that use the interpreter beside their steps: a thread that runs while the rank waits, and breakpoint()."""
 import threading
 import time
 

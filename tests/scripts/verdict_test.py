@@ -73,7 +73,7 @@ class Verdicts(unittest.TestCase):
         self.assertNotIn("noise", texts)
         self.assertNotIn("rule", text_of(verdict.html(shown(sample_runs.duel()), [], "0.1.0")))
 
-    def test_a_label_has_the_parts_of_an_id_that_differ(self):
+    def test_a_label_shows_the_parts_in_which_case_ids_differ(self):
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2/b64", "ddp/toy/cpu:4/b64", "dp/toy/cpu:4/b64"]),
                          (["ddp/cpu:2", "ddp/cpu:4", "dp/cpu:4"], "toy · b64"))
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2"]), (["ddp"], "ddp · toy · cpu:2"))

@@ -11,7 +11,7 @@ namespace dpbench {
 
 // Properties of a case that decide which scenarios run and how long they are.
 struct CaseTraits {
-  at::ScalarType dtype = at::kFloat;  // working dtype
+  at::ScalarType dtype = at::kFloat;  // dtype of scenarios that do not run in float64
   bool probe = false;                 // the workload is a probe (a small test model)
   bool large = false;                 // a probe with a large parameter, so each step is slow; false with --long
   // Gradients of one micro-batch take so much memory that the oracle cannot keep those of many: at most two

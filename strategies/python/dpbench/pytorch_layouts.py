@@ -61,7 +61,7 @@ class TensorParallel(DividedStrategy, OneReplica):
             if name.endswith(("o_proj", "down_proj")):
                 plan[name] = RowwiseParallel()
         parallelize_module(self.model, setup.device_mesh(), plan)
-        if shape.tied:  # parallelize_module has divided the weight twice
+        if shape.tied:  # one tensor again: parallelize_module has divided the tied weight into two
             self.model.lm_head.weight = self.model.model.embed_tokens.weight
         self.optimizer = setup.optimizer(self.model.parameters(), fused=False, foreach=False)
 
