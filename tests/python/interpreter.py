@@ -83,7 +83,7 @@ class WaitsInAllReduce(Plain):
 
 @dpbench.strategy("waits-in-backward")
 class WaitsInBackward(WaitsInAllReduce):
-    """the same in the backward pass of DistributedDataParallel"""
+    """a thread of rank 0 must run while rank 0 waits in the backward pass of DistributedDataParallel"""
 
     def __init__(self, setup):
         super().__init__(setup)

@@ -16,7 +16,7 @@ namespace dpbench {
 
 class Audit {
  public:
-  // Calls look(). Collective.
+  // Stores the state of the strategy as look() does. Collective.
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group, const Sampling& sampling);
   // Stores parameters and optimizer state after untimed steps. The next audit compares its own with them, to bound how
