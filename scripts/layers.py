@@ -89,7 +89,7 @@ PLACES = {
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": ("tests/unit/", "tests/conformance/", *SHARED),
 }
-# Folders within the places of PLACES that must not include any third-party header.
+# Folders that must not include any third-party header, although PLACES allows it for the folder above.
 BARE = ("strategies/schedule/",)
 # Pattern of GCC's x86 builtins, and the only file that may use them: it has a portable fallback. The pattern does not
 # match the intrinsics of headers, such as _mm_sfence.

@@ -91,7 +91,7 @@ class Convnet : public Model {
   }
 
   at::Generator generator_;
-  int64_t layer_count_;  // convolutions, dense1 and dense2
+  int64_t layer_count_;  // number of convolutions, plus dense1 and dense2
   bool smooth_;
   std::vector<StackLayer> layers_;
 };

@@ -203,7 +203,7 @@ class Suite {
     const auto clip = clip_of(scenario);
     auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
-    if (traits_.heavy) verdicts_.finish();  // the evidence of two scenarios may not fit into memory
+    if (traits_.heavy) verdicts_.finish();  // one at a time: the evidence of two scenarios may not fit
     broken_ = ranks_.agreed(verdicts_.broken());
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
     evidence = drive_and_gather(bench, scenario, clip);

@@ -13,7 +13,7 @@ namespace dpbench::micro {
 // One rank's call of a collective.
 struct Call {
   c10::intrusive_ptr<c10d::Backend> backend;
-  at::Tensor input, output;  // may share memory
+  at::Tensor input, output;  // input and output may share memory
   c10d::ReduceOp reduction;
 };
 

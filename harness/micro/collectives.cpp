@@ -100,7 +100,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   state.counters["wrong"] = verified.wrong;
 }
 
-// Returns the types, reductions and places of a collective to measure, without sizes.
+// Returns the combinations of type, reduction and placement (in place or not) of a collective to measure.
 std::vector<Point> variants_of(const Collective& collective, const CollectivesOptions& asked) {
   const bool has_data = collective.name != CollectiveName::barrier;
   std::vector<Point> variants;

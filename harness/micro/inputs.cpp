@@ -7,7 +7,7 @@
 namespace dpbench::micro {
 namespace {
 
-constexpr int64_t period_length = 61;  // prime, so that no rank's part begins like another's
+constexpr int64_t period_length = 61;  // a prime, so that no rank's part begins like another's
 
 constexpr std::array<ElementType, 5> element_types = {{{"float", at::kFloat, 1 << 24},
                                                        {"double", at::kDouble, 1 << 24},

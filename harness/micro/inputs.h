@@ -12,7 +12,7 @@
 namespace dpbench::micro {
 
 struct ElementType {
-  const char* shown;  // as in the tables of nccl-tests
+  const char* shown;  // name of the type in the tables of nccl-tests
   at::ScalarType scalar;
   int64_t exact;  // whole numbers up to this one are exact in the type
 };

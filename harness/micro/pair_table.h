@@ -19,7 +19,7 @@ class PairTable {
   void print(std::ostream& out) const;
 
  private:
-  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // by sender and receiver
+  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // key: ranks of the sender and the receiver
 
   std::vector<std::string> hosts_;       // name of each rank's host
   std::map<std::string, Cells> worlds_;  // by backend and world, as in the benchmarks' names

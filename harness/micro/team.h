@@ -19,13 +19,13 @@ using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
 struct Seat {
   int rank = 0, ranks = 1;
-  int local_rank = 0, local_ranks = 1;  // among the ranks of this host
+  int local_rank = 0, local_ranks = 1;  // this rank's index on its host, and the number of ranks there
 };
 
 // The outcome of a verified call. It is equal on all ranks, except for the error's text.
 struct Verified {
   double wrong = 0;     // wrong elements over all ranks
-  std::string error{};  // not empty: the call failed
+  std::string error{};  // empty if the call succeeded
 };
 
 class Team {

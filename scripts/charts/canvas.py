@@ -25,7 +25,7 @@ matplotlib.rcParams.update({
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
     "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.5,
     "legend.handletextpad": 0.5, "legend.columnspacing": 1.1, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
-    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # draws a $ in a name as it is
+    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # draws a $ as it is
 })
 warnings.filterwarnings("ignore", message="Glyph .* missing")
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -93,7 +93,7 @@ class Chart:
         """Draws a series as a line with an error bar, a marker and a tooltip at every point. The error bars are thin
         and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
-        axes.plot([], [], **look, label=label)  # the legend's sample
+        axes.plot([], [], **look, label=label)  # an empty line gives the legend its sample
         (line,) = axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
         (_, caps, bars) = axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65,
                                         zorder=3,

@@ -325,7 +325,7 @@ def read_collectives(path):
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
-        if entry.get("wrong"):  # the number of wrong elements
+        if entry.get("wrong"):  # the entry has a number of wrong elements
             continue
         if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
             # Turns "backend:shm" and "world:2" into "shm, world 2". A type and a reduction may follow.

@@ -7,7 +7,7 @@ import words
 from data import Interval, ceiling, count, speedup_over
 
 MOST_NAMES = 3
-MEMORY_ERROR = 0.01  # of host memory, as in harness/report/answer/members.cpp
+MEMORY_ERROR = 0.01  # share of host memory, as in harness/report/answer/members.cpp
 UNDECIDED = "no difference that this run can tell"
 
 
@@ -16,7 +16,7 @@ def name(case):
 
 
 def who(cases, of):
-    """Returns the names of cases, or their number if they are many of the cases `of`."""
+    """Returns the names of `cases` if they are few, otherwise their number out of the cases `of`."""
     if len(cases) <= MOST_NAMES:
         return words.listed([name(case) for case in cases])
     return f"all {len(of)} series" if len(cases) == len(of) else f"{len(cases)} of {len(of)} series"
@@ -69,7 +69,8 @@ def throughput(cases, base):
 
 
 def efficiency(cases, base):
-    """Reads the largest world whose replicas have cores of their own; without one, the share of the cores' ceiling."""
+    """Says which strategy loses least against linear scaling in the largest world in which each replica has its own
+    cores. If replicas share cores in all worlds, compares with the largest speed-up that the cores allow."""
     free = [case for case in cases if 1 < case.world == ceiling(base, case.world)]
     at = largest_world(free or cases)
     if not at or at[0].world == 1 or not may_rank([base, *at]):
@@ -127,7 +128,8 @@ def parts(cases):
 
 
 def spread(quartiles):
-    """`quartiles`: the lower and upper quartile of each case's samples, in percent from its median."""
+    """Says how far the samples of any case spread around its median. `quartiles`: the lower and upper quartile of each
+    case's samples, in percent from its median."""
     most = max(max(-low, high) for low, high in quartiles)
     return f"Half of each case's samples are within {math.ceil(most) if most > 1 else 1} % of its median"
 
@@ -146,7 +148,8 @@ def memory(spans, of="memory"):
 
 
 def peak_memory(spans):
-    """`spans`: {case: Interval over launches}. Host memory needs three launches and reports of version 1.4 or later."""
+    """Says which case needs least memory; empty for host memory with fewer than three launches or in a report before
+    version 1.4. `spans`: {case: Interval over launches}."""
     for case in spans:
         own = all(rank.get("own_rss_bytes") for launch in case.raw["launches"] for rank in launch["ranks"])
         if case.device != "cuda" and (len(case.peaks) < 3 or not own):
@@ -158,7 +161,8 @@ def peak_memory(spans):
 
 
 def loss(curves):
-    """`curves`: for each training, the losses of its steps. One training a line: compares no lines."""
+    """Says from where to where the loss falls. Does not rank the trainings, because each ran only once. `curves`: the
+    losses of the steps of each training."""
     falling = [curve for curve in curves if curve[-1] < curve[0]]
     if len(falling) < len(curves):
         return f"The loss of {len(curves) - len(falling)} of {len(curves)} trainings does not fall"
@@ -167,7 +171,7 @@ def loss(curves):
 
 
 def accuracy(trainings):
-    """`trainings`: the key `training` of each case."""
+    """Says how many trainings reached the target accuracy. `trainings`: the key `training` of each case."""
     wanted = {training["target_accuracy"] for training in trainings}
     if len(wanted) > 1 or None in wanted:
         last = [next(value for value in reversed(training["accuracy"]) if value is not None) for training in trainings]
@@ -177,7 +181,8 @@ def accuracy(trainings):
 
 
 def history(lines):
-    """`lines`: for each series, its cases from the oldest run to the newest."""
+    """Says how the step times have changed since the first run. `lines`: for each series, its cases from the oldest run
+    to the newest."""
     if any(case.summary["interval"] != "launches" for cases in lines for case in cases):
         return ""
     ends = [(cases[0], cases[-1]) for cases in lines]
@@ -195,12 +200,13 @@ def history(lines):
 
 
 def repeated(times):
-    """`times`: {arm: [us of each repetition]}."""
+    """True if several arms (backends) have several repetitions each. `times`: {arm: [us of each repetition]}."""
     return len(times) > 1 and all(len(values) > 1 for values in times.values())
 
 
 def latency(sizes):
-    """`sizes`: {bytes: {arm: [us of each repetition]}}. A copy in memory (memcpy) does not compete."""
+    """Says which backend is fastest at how many sizes. The plain copy in memory (memcpy) is not compared. `sizes`:
+    {bytes: {arm: [us of each repetition]}}."""
     sizes = {size: {arm: values for arm, values in times.items() if arm != "memcpy"} for size, times in sizes.items()}
     arms = sorted({arm for times in sizes.values() for arm in times})
     several_worlds = len({arm.partition(", ")[2] for arm in arms}) > 1  # an arm is "shm" or "shm, world 2"

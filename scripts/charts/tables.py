@@ -32,7 +32,7 @@ def half_width(case):
 
 
 def with_half(span, digits):
-    """Returns the middle of an interval with half its width, e.g. "1.62±0.04"; without the half of an empty interval."""
+    """Returns the middle of an interval with half its width, e.g. "1.62±0.04"; "1.62" if the width is 0."""
     half = f"±{(span.high - span.low) / 2:.{digits}f}" if span.high > span.low else ""
     return f"{span.middle:.{digits}f}{half}"
 

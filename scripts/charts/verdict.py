@@ -9,8 +9,8 @@ import words
 from data import Interval, Run, count, read_json
 from markup import el, join
 
-WORDS = {"failed": "FAILED", "inconclusive": "inconclusive", "passed": "passed"}  # of the gate
-SIDES = {"added": "new", "gone": "gone"}  # lists of cases that only one side has, with their verdict
+WORDS = {"failed": "FAILED", "inconclusive": "inconclusive", "passed": "passed"}  # words for the gate's result
+SIDES = {"added": "new", "gone": "gone"}  # {key of a list of cases that only one side has: their verdict}
 STYLES = {"failed": "failed", "inconclusive": "disturbed", "passed": "passed"}
 
 
@@ -84,7 +84,7 @@ class Verdict:
         self.of_duel = document["schema"] == "dpbench.duel"
         self.kind = "duel" if self.of_duel else "comparison"
         if self.of_duel:
-            self.run = Run(document | {"cases": []})  # for the description of machine and build
+            self.run = Run(document | {"cases": []})  # describes machine and build; the cases are read below
             self.rule = document["rule"]
             self.builds = [(side, document[side]) for side in ("base", "new")]
             self.rows = [of_duel(case) for case in document["cases"]]

@@ -33,7 +33,7 @@ def charts_of(runs, asked, most=None, planned=None):
     kept = set(settings(chosen)[:most])
     chosen = [case for case in chosen if case.group in kept]
     words.note_absences(chosen)
-    known = [case for case in chosen if case.measured]  # includes projected cases
+    known = [case for case in chosen if case.measured]  # cases with a figure, including projected cases
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known), scaling.efficiency(known), scaling.side_by_side(measured),
              of_cases.parts(measured), of_cases.distribution(measured), of_cases.memory(measured),

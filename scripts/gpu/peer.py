@@ -18,7 +18,7 @@ import peer
 def measure(workload, args):
     make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[workload]
     on_gpu = args.device == "cuda"
-    torch.backends.cudnn.allow_tf32 = False  # no TF32, as in dpbench
+    torch.backends.cudnn.allow_tf32 = False  # dpbench does not use TF32 either
     model = make_model().to(args.device)
     optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=True if on_gpu and args.mode != "foreach" else None)
     loss_of = make_loss()

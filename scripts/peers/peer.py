@@ -91,7 +91,7 @@ WORKLOADS = {
     "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
     "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),
     "convnet": (convnet, lambda b: (torch.rand(b, 1, 28, 28) * 255, torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "adam"),
-    "gpt": (lambda: Gpt(256, 128, 4, 128, 4), gpt_batch, nn.CrossEntropyLoss, "adamw"),  # dpbench's model `small`
+    "gpt": (lambda: Gpt(256, 128, 4, 128, 4), gpt_batch, nn.CrossEntropyLoss, "adamw"),  # the model `small` of dpbench
     "gpt2-124m": (lambda: Gpt(50257, 1024, 12, 768, 12), lambda b: gpt_batch(b, 50257, 1024), nn.CrossEntropyLoss, "adamw"),
 }
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": adamw}

@@ -54,7 +54,7 @@ class Ddp(dpbench.Strategy):
 def main(blocks, steps):
     cores = sorted(os.sched_getaffinity(0))
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})  # dpbench pins its ranks as well
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})  # pins this rank to a core, as dpbench does
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     data = Mlp()
@@ -62,7 +62,7 @@ def main(blocks, steps):
     model = DistributedDataParallel(data.model())
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     order = torch.randperm(SAMPLES // world, generator=torch.Generator().manual_seed(2)) * world + rank
-    for block in range(-1, blocks):  # block -1 warms up
+    for block in range(-1, blocks):  # block -1 is the warm-up
         dist.barrier()
         begin = time.perf_counter()
         for step in range(steps):

@@ -34,7 +34,7 @@ Unit::Unit(std::string name, const std::vector<Parameter>& parameters, const Sto
     Storage own = storage;
     if (storage.gathered) own.gathered = gathered_as(bundle.parameters[0], storage);
     if (storage.is_part(bundle.parameters[0].tensor)) own.reduced.reset();
-    if (!trained.empty()) bundle.gradients.emplace(trained, own);  // made before ShardedParameters changes dtypes
+    if (!trained.empty()) bundle.gradients.emplace(trained, own);  // before ShardedParameters changes dtypes
     bundle.values.emplace(tensors_of(bundle.parameters), own);
   }
 }

@@ -12,7 +12,7 @@ struct Axes {
   // (gather, reduce) needs units. Throws UsageError if an option needs an axis that the mesh does not have.
   bool choose_shard(const Mesh& mesh, const Options& options);
 
-  Axis world;     // all ranks
+  Axis world;     // axis of all ranks
   Axis shard;     // ranks that store different rows of each parameter; one rank until choose_shard()
   Axis replicas;  // ranks that store the same tensors and train on different samples
   Axis cp, pp, tp, ep;

@@ -23,7 +23,7 @@ namespace dpbench::layout {
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
  public:
-  // A function that returns the loss of a part's output.
+  // A function that returns the loss of the model's output for a part of a micro-batch.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
   // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
   Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,

@@ -16,7 +16,7 @@ namespace dpbench::pipeline {
 struct Options {
   std::string owner = "pp";  // the strategy's name, for messages
   const Family* family = find_family("1f1b");
-  std::optional<Schedule> given = {};  // the user's schedule, verified; replaces the family's
+  std::optional<Schedule> given = {};  // the user's verified schedule, used instead of `family`
   int stages = 1;                      // number of stages of each rank
   int64_t microbatches = 1;            // number of parts into which each micro-batch of a step is cut
   std::string blocks = {};             // number of blocks in each stage, such as "2+3+1"; empty: balanced by FLOP

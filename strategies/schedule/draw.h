@@ -12,7 +12,7 @@ namespace dpbench::pipeline {
 struct TextStyle {
   bool colour = false;
   size_t width = 120;  // width of the drawing in terminal columns
-  double span = 0;     // time that the width shows, for pictures on one scale; 0: the scale suits the shortest box
+  double span = 0;     // time that `width` shows; 0: as much as makes the shortest box wide enough for its text
 };
 
 // Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time (the

@@ -33,7 +33,7 @@ size_t column_of(double time, double columns_per_time) {
 // Returns a box for each computation. An overlapped pair shares its columns: the first half shows the forward pass.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
-  bool overlapped = false;  // the computation before overlaps this one
+  bool overlapped = false;  // true if the previous computation overlaps this one
   for (const Timed& one : rank.computations) {
     Box box{.first = column_of(one.start, columns_per_time),
             .end = column_of(one.end, columns_per_time),
@@ -67,8 +67,8 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
   return text;
 }
 
-// Replaces the text of each box by the letter of its kind, lower case for every second stage of the rank. all: also the
-// text of boxes that are wide enough for it.
+// Fills boxes with the letter of their action, e.g. FFF, in lower case for every second stage of the rank. all: fills
+// all boxes; otherwise only those that are too narrow for their text.
 void shorten(std::vector<Box>& boxes, const RankTimes& rank, bool all) {
   std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;

@@ -432,7 +432,7 @@ CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& for
   return rows.size() == 1 ? rows[0] : CheckRow{.name = "live-parameters", .status = CheckStatus::skipped};
 }
 
-TEST(LiveParametersOfFsdp, AreExactlyThoseOfItsFormula) {
+TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
   for (const ParamValues& params : std::vector<ParamValues>{{{"prefetch", "0"}},
                                                             {{"prefetch", "1"}},
                                                             {{"prefetch", "2"}},
@@ -455,7 +455,7 @@ TEST(LiveParametersOfFsdp, IncludeThePartsThatRanksKeepBetweenThePasses) {
     }
 }
 
-TEST(LiveParametersOfFsdp, FailTheCheckIfAUnitIsGatheredTooFarAhead) {
+TEST(LiveParametersOfFsdp, ExceedTheFormulaIfAUnitIsGatheredTooFarAhead) {
   for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
     const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
     EXPECT_EQ(row.status, CheckStatus::failed);

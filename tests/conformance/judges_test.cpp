@@ -151,7 +151,7 @@ CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
   return found ? *found : CheckRow{.name = "collective-order", .status = CheckStatus::skipped};
 }
 
-TEST(CollectiveOrder, NamesTheRankOfAPairThatAlsoDiffersFromTheOtherPair) {
+TEST(CollectiveOrder, NamesTheRankWhoseCallMostOtherRanksDoNotMake) {
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8, 4}, {8, 4}}).status, CheckStatus::passed);
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8}, {8}}).status, CheckStatus::passed)
       << "the groups differ, not the ranks";
@@ -358,7 +358,7 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
 }
 
 // Without the same course in float32, the bound is that of a single pass in float32.
-TEST_F(ConformanceChecks, CompareAFloat32CourseWithTheBoundOfAPass) {
+TEST_F(ConformanceChecks, CompareSeveralFloat32StepsWithTheBoundOfASinglePass) {
   scenario_.dtype = at::kFloat;
   const auto error = [&](double relative) {
     Evidence start;
@@ -545,7 +545,7 @@ TEST(Scenarios, ChangeTheNumberOfMicroBatchesFromStepToStep) {
   }
 }
 
-TEST(Scenarios, ReloadBetweenTwoAveragesOfEverySecondStepForSomeSeeds) {
+TEST(Scenarios, ReloadTheStateBeforeStep1Or2DependingOnTheSeed) {
   std::set<int64_t> before;
   for (uint64_t seed = 1; seed <= 20; ++seed)
     for (const Scenario& scenario : scenarios({Parallelism::ranks, 3, 4, 211}, at::kFloat, true, seed))
@@ -553,7 +553,7 @@ TEST(Scenarios, ReloadBetweenTwoAveragesOfEverySecondStepForSomeSeeds) {
   EXPECT_EQ(before, (std::set<int64_t>{1, 2}));
 }
 
-TEST(Scenarios, OnTheAxisTpRevealMistakesUnlessTheyJudgeTheBytesOfCollectives) {
+TEST(Scenarios, UseRevealingSettingsOnTheAxisTpUnlessTheyJudgeTheBytesOfCollectives) {
   const auto plain = [](const std::string& mesh) {
     std::set<std::string> names;
     for (const auto& scenario : scenarios({Parallelism::ranks, 2, 4, 211, parse_mesh(mesh)}, at::kFloat, true, 5))

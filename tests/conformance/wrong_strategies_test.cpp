@@ -139,14 +139,15 @@ TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectIt) {
 
 class RareMistake : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RareMistake, IsCaughtForSomeOfTheSeedsAndRightStrategiesForNone) {
+TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
   const std::string& check = GetParam().killed_by;
   size_t caught = 0;
   std::string seeds;
   for (uint64_t seed = 1; seed <= GetParam().seed; ++seed) {
     Mutant drawn = GetParam();
     drawn.seed = seed;
-    if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);  // as settle_check() in harness/front draws it
+    // The same worlds as in settle_check() in harness/front.
+    if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);
     const std::string found = failures(checked(drawn, check.empty() ? "" : "^" + check + "$"));
     caught += !found.empty();
     seeds += "\nseed " + std::to_string(seed) + ", world " + std::to_string(drawn.world) + ": " + found;
@@ -163,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), 
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(composed_mutants(1)), name_of);
 
-TEST(StrategyThatReadsSamplesAgainById, FailsThePerturbationAlone) {
+TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckPerturbation) {
   const auto mutants = layout_mutants();
   const auto reader = std::ranges::find(mutants, "layout-samples-read-again-by-id", &Mutant::name);
   ASSERT_NE(reader, mutants.end());

@@ -15,14 +15,14 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of the checks has
+constexpr int64_t steps_of_a_check = 100;  // no scenario of the checks has as many steps
 
 // Data on which a strategy decides whether to cheat.
 struct View {
   int64_t steps = 0;       // steps that the strategy has taken
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
   int64_t honest = 0;      // a number from 2 to 5, drawn anew in each launch, the same on all ranks
-  int64_t rows = 0;        // samples in this step
+  int64_t rows = 0;        // number of samples in this step
   double pause_s = 0;      // time since the strategy's previous step
   int world = 1;
 };

@@ -157,7 +157,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"--cpus 4\b.*\benv\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
-    def test_of_several_world_sizes_those_that_differ_from_the_launchers_are_skipped_with_a_reason(self):
+    def test_world_sizes_of_a_list_that_differ_from_the_launchers_are_skipped_with_a_reason(self):
         codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(codes, [0, 0], ends)
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}

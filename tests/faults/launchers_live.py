@@ -189,7 +189,7 @@ class Launcher(unittest.TestCase):
         self.nothing_left()
         self.assertEqual(self.report()["status"], "interrupted")
 
-    def test_nothing_outlives_a_killed_launcher(self):
+    def test_no_process_outlives_a_killed_launcher(self):
         one = self.running()
         one.kill()
         self.nothing_left()

@@ -55,13 +55,13 @@ class Audit(unittest.TestCase):
                 code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                if way == "when-fast" and check not in failed:  # on a busy machine no checked step is fast enough
+                if way == "when-fast" and check not in failed:  # busy machine: the steps of the checks are too slow to show the mistake
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])
                 self.assertIsNone(case["stats"]["step_time_ns"])
 
-    def test_an_optimizer_that_counts_its_steps_shows_updates_left_out_between_audits(self):
+    def test_the_optimizers_step_count_reveals_updates_left_out_between_audits(self):
         """The strategy is right in the first 100 steps after each call of an accessor, and audits have 64 steps at most."""
         code, case = self.measure("no-update-long-after-a-look", "--batch", "4", workload="convnet", samples=2, steps=150)
         failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}

@@ -153,7 +153,8 @@ class Cli(Runs):
                     self.assertIn(f"{data}/{file}" if bad else data, refusal)
                     self.assertRegex(refusal, message)
                     self.assertIn("--data", refusal)
-                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # toy reads no IDX files
+                # The workload toy does not read the IDX files in --data.
+                self.run_it("--data", data, "--workload", "toy", "--dry-run")
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)
@@ -162,7 +163,7 @@ class Cli(Runs):
         message = self.refused("--data", data, "--workload", "strong-toy")
         self.assertRegex(message, rf"strong-toy has 2 .*--data {re.escape(data)}")
 
-    def test_a_batch_above_a_named_workloads_data_is_rejected_but_without_a_name_skipped(self):
+    def test_a_batch_larger_than_the_data_is_rejected_for_a_named_workload_and_skipped_for_others(self):
         message = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
         self.assertRegex(message, r"strong-toy.*\b100\b")
         done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")
@@ -193,7 +194,7 @@ class Cli(Runs):
             file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
         os.chmod(worker, 0o755)
         self.variables.update(DPBENCH_WORKER=worker)
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file acts as a broken GPU driver
         driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
         plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
         for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):

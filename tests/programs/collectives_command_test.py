@@ -44,7 +44,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(sorted(self.run_it(*given, code=3).stdout.split()), sorted(words))
         self.assertEqual(self.run_it("--pairs", code=3).stdout.split(), ["--pairs"])
 
-    def test_without_dpbench_micro_it_says_what_to_install_and_build_and_exits_2(self):
+    def test_a_missing_dpbench_micro_exits_2_and_names_what_to_install_and_build(self):
         said = self.run_it(code=2).stderr
         for part in (str(self.folder / "dpbench-micro"), "libbenchmark-dev", "target dpbench-micro"):
             self.assertIn(part, said)

@@ -79,7 +79,7 @@ class Dump(unittest.TestCase):
                 self.assertEqual(limit is None, ranks[0]["clipped"] == 0, scenario)
                 if step == 0 and limit is not None:
                     self.assertAlmostEqual(limit, ranks[0]["clipped"] * norm, delta=1e-12)
-                if limit is not None and limit < norm:  # clips like torch's clip_grad_norm_
+                if limit is not None and limit < norm:  # clips as torch's clip_grad_norm_ does
                     expected = [one * limit / (norm + 1e-6) for one in expected]
                     reached.add((scenario, step))
                 for one in seen:

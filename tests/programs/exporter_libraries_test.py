@@ -29,12 +29,12 @@ def records_of(path):
     content, place, record, block = path.read_bytes(), 7, b"", 32768
     while place + 7 <= len(content):
         if block - place % block < 7:
-            place += block - place % block  # too little room for a record's header: padding
+            place += block - place % block  # skip the padding: a record's header does not fit there
             continue
         size, kind = int.from_bytes(content[place + 4:place + 6], "little"), content[place + 6]
         record += content[place + 7:place + 7 + size]
         place += 7 + size
-        if kind in (1, 4):  # a whole record, or its last part
+        if kind in (1, 4):  # kind 1: a whole record; 4: its last part
             yield record
             record = b""
 
@@ -134,7 +134,7 @@ class Libraries(unittest.TestCase):
             for name, curve in (*case.curves.items(), *((name, [(0, value)]) for name, value in case.figures.items())):
                 for (step, value), (index, given) in zip(points(name), curve, strict=True):
                     self.assertEqual(step, index)
-                    self.assertAlmostEqual(value, given, delta=1e-6 * abs(given))  # TensorBoard keeps 32 bits
+                    self.assertAlmostEqual(value, given, delta=1e-6 * abs(given))  # TensorBoard stores 32-bit floats
             self.assertIn(f"| commit | {case.tags['commit']} |", points("tags")[0][1].decode())
             self.assertTrue(reader.SummaryMetadata("_hparams_/session_start_info").plugin_data.content)
         stored = self.folder / "out" / self.run_read.name / "run.json"

@@ -67,7 +67,7 @@ class Exporters(unittest.TestCase):
         self.assertEqual((settings["strategy"], settings["param.bucket_mb"], settings["batch"]), ("ddp", "1", 64))
         self.assertFalse({"status", "reason", "clip_norm", "data_dir"} & set(settings))
 
-    def test_a_block_has_the_time_of_its_slowest_rank_and_accuracy_the_last_step_of_its_epoch(self):
+    def test_a_block_gets_its_slowest_ranks_time_and_an_accuracy_its_epochs_last_step(self):
         made = sample_runs.case("ddp", world=2, launches=2, samples=2)
         for launch, times in zip(made["launches"], (([100, 400], [300, 200]), ([500, 500], [10, 600]))):
             launch["ranks"][0]["samples_ns"], launch["ranks"][1]["samples_ns"] = times
@@ -87,7 +87,7 @@ class Exporters(unittest.TestCase):
         self.assertIn("SIGKILL", failed.tags["reason"])
         self.assertEqual((failed.ok, failed.tags["run"], run.time_s), (False, run.name, 1795242657))
 
-    def test_a_run_ends_when_its_report_says_or_else_when_it_started(self):
+    def test_a_report_without_an_end_time_is_exported_with_its_start_time_as_end(self):
         report = sample_runs.usual()
         for ended, seconds in (({"ended": "2026-11-21T06:31:58Z"}, 61), ({"ended": None}, 0), ({}, 0)):
             run = self.read(report | ended)
@@ -95,7 +95,7 @@ class Exporters(unittest.TestCase):
 
     def test_the_recorder_gets_a_run_for_each_case_and_one_with_the_report(self):
         recorder, report = Recorder(), sample_runs.trained()
-        report["cases"][2]["training"]["loss_curve"][499] = None  # a loss that is not finite, at the end of an epoch
+        report["cases"][2]["training"]["loss_curve"][499] = None  # the last loss of an epoch is not finite
         code, said = self.export("wandb", report, {"wandb": recorder})
         self.assertEqual(code, 0, said)
         *each, whole = recorder.runs

@@ -228,11 +228,12 @@ class Ledger(unittest.TestCase):
                     for entry in rank["profile"]["ledger"]:
                         counted[entry["axis"], entry["op"]] += entry["bytes"]
                         formula[entry["axis"], entry["op"]] += entry["formula_bytes"]
-                self.assertEqual(counted, formula, case["id"])  # the samples divide the bytes of ep among the ranks
+                # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
+                self.assertEqual(counted, formula, case["id"])
 
 
 class Meshes(unittest.TestCase):
-    def test_groups_whose_calls_differ_are_timed_over_a_backend_that_logs_calls(self):
+    def test_groups_that_make_different_calls_are_timed_over_a_backend_that_logs_calls(self):
         meshes = ("dp=2,tp=2", "dp=2,pp=2")
         report = run("--workload", "gpt", "--model", "tiny", *(word for mesh in meshes for word in ("--mesh", mesh)),
                      "--backend", "gloo", "--launches", "1", "--samples", "2", "--steps", "3", "--oversubscribe",
@@ -276,7 +277,7 @@ class Refusals(unittest.TestCase):
     def test_a_run_of_all_strategies_skips_those_that_refuse_every_case(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, *self.FLAGS, "--out", out], capture_output=True, text=True, timeout=280)
-        self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: other programs disturbed the timed blocks
+        self.assertIn(done.returncode, (0, 4), done.stderr)  # exit code 4: other programs disturbed the timed blocks
         case = by_strategy(json.loads(done.stdout), "ep")
         self.assertEqual(case["status"], "skipped")
         self.assertIn("no experts", case["reason"])
@@ -377,7 +378,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_one_untimed_step_precedes_a_block_of_8_ms_steps_but_two_with_the_flag_steps(self):
+    def test_one_untimed_step_precedes_a_block_of_8_ms_steps_and_two_with_the_flag_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):

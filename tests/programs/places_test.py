@@ -156,7 +156,7 @@ class Places(unittest.TestCase):
         self.assertEqual(done.stdout, "rc=2\n", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn("No space left on device", done.stderr)
-        for inodes in range(2, 6):  # inodes for a run's directory, a report, the log directory and a log
+        for inodes in range(2, 6):  # needed: one each for the run's directory, report, log directory and log
             done = self.on_small_disk(f"nr_inodes={inodes}", f"d {' '.join(RUN)} -o json; echo rc=$?; ls -A results/*")
             self.assertRegex(done.stdout, "(?m)^rc=5$" if inodes < 4 else "(?m)^rc=[05]$", done.stderr)
             self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")

@@ -52,7 +52,7 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_with_the_same_costs_every_rank_is_busy_equally_long_in_every_schedule(self):
+    def test_every_rank_is_busy_equally_long_in_every_schedule_of_the_same_costs(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
@@ -83,7 +83,7 @@ class ScheduleCommand(unittest.TestCase):
     def test_svg_is_well_formed(self):
         xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
 
-    def test_the_guides_picture_is_what_the_program_draws(self):
+    def test_the_picture_in_the_guide_equals_the_programs_drawing(self):
         picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
         self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 
@@ -97,7 +97,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("deadlock", done.stderr)
         self.assertRegex(self.schedule("1f1b", "mine.csv", code=1).stdout, r"(?m)^mine.csv .* deadlock$")
 
-    def test_a_schedule_beyond_given_limits_or_of_other_sizes_exits_1_with_the_broken_rule(self):
+    def test_a_schedule_that_exceeds_given_limits_or_sizes_exits_1_with_the_broken_rule(self):
         self.assertIn("live-activations", self.schedule("gpipe", "--live", "4", code=1).stdout)
         self.assertIn("receive-slot", self.schedule("interleaved", "--slots", "1", code=1).stdout)
         self.put("mine.csv", self.schedule("1f1b", "-o", "csv").stdout)
@@ -137,7 +137,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertTrue(text.endswith("step: 150.000 by formula, 171.000 simulated, 174.000 by the clock: "
                                       "1.8 % longer than simulated\n"), text)
 
-    def test_the_picture_of_a_measured_schedule_has_the_plan_and_the_run_on_one_scale(self):
+    def test_the_picture_of_a_measured_schedule_draws_plan_and_run_on_one_scale(self):
         self.put_trace("hand.trace.json")
         picture = xml.dom.minidom.parseString(self.schedule("--measured", "hand.trace.json", "-o", "svg").stdout)
         boxes = [group for group in picture.getElementsByTagName("g")
@@ -145,7 +145,8 @@ class ScheduleCommand(unittest.TestCase):
         ends = [float(box.getAttribute("x")) + float(box.getAttribute("width"))
                 for box in (group.getElementsByTagName("rect")[0] for group in boxes)]
         self.assertEqual(len(ends), 2)
-        self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)  # lanes begin at 64
+        # The lanes of the picture begin at x = 64.
+        self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)
 
     def test_each_pipeline_of_a_trace_and_each_trace_of_a_run_is_shown(self):
         os.makedirs(os.path.join(self.folder, "mine", "traces"))
@@ -155,7 +156,7 @@ class ScheduleCommand(unittest.TestCase):
         self.put(os.path.join("mine", "traces", "c.trace.json"), '{"traceEvents": []}')
         text = self.schedule("--measured", "mine").stdout
         self.assertEqual(re.findall(r"(?m)^([abc])\.trace\.json$", text), ["a", "a", "b"])
-        self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # the second pipeline's ranks
+        self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # ranks 2 and 3 form the second pipeline
 
     def test_a_measured_schedule_is_refused_without_a_pipelines_whole_trace(self):
         self.put_trace("hand.trace.json")

@@ -22,7 +22,7 @@ import reports  # noqa: F401, importing this module validates every report that 
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
-LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # factors on the step time, one per launch
+LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # factor on the step time of each launch
 
 
 def report(ddp_factor=1.0, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a"):
@@ -217,7 +217,7 @@ class Stored(unittest.TestCase):
 
     # The report holds as many empty strings as the memory limit accepts: dpbench counts each string as 72 bytes.
     # dpbench reads the second report after it has reduced the first to its figures.
-    def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
+    def test_reading_one_or_two_documents_of_the_largest_accepted_size_takes_at_most_3_gib(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))
         for words in (("compare", file, file), ("validate", file)):
             process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -274,7 +274,7 @@ class Stored(unittest.TestCase):
         self.assertGreater(max(map(len, whole.splitlines())), 120)
         piped = self.dpbench(*export, COLUMNS="").stdout.splitlines()
         self.assertEqual(len(piped), len(whole.splitlines()))
-        for line, shown in zip(piped, whole.splitlines()):  # only a terminal cuts notes
+        for line, shown in zip(piped, whole.splitlines()):  # notes are cut on a terminal only
             self.assertTrue(line.startswith(shown.removesuffix("…")), (line, shown))
         for folded in (self.on_a_terminal(80, *export), self.dpbench(*export, COLUMNS="80").stdout):
             self.assertLessEqual(max(map(len, folded.splitlines())), 80, folded)

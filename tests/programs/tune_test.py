@@ -65,12 +65,12 @@ class FindBatch(unittest.TestCase):
         self.assertIn("no sequence", reasons["cp"])
         self.assertIn("does not use the axis cp", reasons["tp"], "the plan skipped it")
 
-    def test_under_strong_scaling_none_fits_is_printed_if_the_smallest_batch_needs_too_much(self):
+    def test_strong_scaling_prints_none_fits_if_the_smallest_batch_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
                     "--cpus", "2", "--scaling", "strong", code=77)
         self.assertRegex(done.stdout, r"ddp +gpt +2 +none fits .* takes 0\.\d+ MB")
 
-    def test_if_not_even_a_batch_of_one_fits_none_fits_is_printed_with_exit_77(self):
+    def test_none_fits_is_printed_with_exit_77_if_a_batch_of_one_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
                     code=77)
         self.assertRegex(done.stdout, r"cpu +gpt +1 +none fits .* takes 0\.\d+ MB")

@@ -1,4 +1,4 @@
-"""Strategies that need more of the interpreter than their steps: a thread beside a waiting rank, breakpoint()."""
+"""Strategies that use the interpreter beside their steps: a thread that runs while the rank waits, and breakpoint()."""
 import threading
 import time
 
@@ -83,7 +83,7 @@ class WaitsInAllReduce(Plain):
 
 @dpbench.strategy("waits-in-backward")
 class WaitsInBackward(WaitsInAllReduce):
-    """the same in the backward pass of DistributedDataParallel"""
+    """a thread of rank 0 must run while rank 0 waits in the backward pass of DistributedDataParallel"""
 
     def __init__(self, setup):
         super().__init__(setup)

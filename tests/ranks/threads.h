@@ -19,7 +19,7 @@ struct ThreadsRequest {
   Wrap wrap = {};  // if set, wraps each rank's backends, e.g. in a faulty one
   std::chrono::milliseconds timeout{5000};
   std::string mesh = {};  // mesh of the ranks, e.g. "dp=2,tp=2"; empty: all ranks on the axis dp
-  int64_t recompute = 0;  // the flag --recompute
+  int64_t recompute = 0;  // value of the flag --recompute
 };
 
 std::vector<CheckRow> check_in_threads(const ThreadsRequest& request);

@@ -61,11 +61,11 @@ class Speed(unittest.TestCase):
     def test_a_single_strategy_is_compared_with_one_device(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.66, 0.05)), "ddp at world 2 is 1.66x (1.61 to 1.71) of cpu")
 
-    def test_a_projection_is_neither_fastest_nor_the_largest_world(self):
+    def test_a_projection_counts_neither_as_fastest_nor_as_the_largest_world(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("dp", 2, 1), timed("ddp", 64, 50, projected=True)),
                          "ddp is fastest at world 2: 109,000 samples/s")
 
-    def test_nothing_is_said_of_cases_that_do_not_compare(self):
+    def test_cases_that_cannot_be_compared_get_no_title(self):
         good = timed("zero1", 2, 1.6)
         few = timed("ddp", 2, 1.7)
         few["stats"]["step_time_ns"]["interval"] = "samples"
@@ -77,7 +77,8 @@ class Speed(unittest.TestCase):
         self.assertEqual(messages.throughput(two_runs, two_runs[0]), "")
 
     def test_without_pairs_of_blocks_throughputs_are_compared(self):
-        old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]  # ± 4 % of the step time
+        # The intervals of `old` are ± 4 % of the step time.
+        old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]
         for each in old:
             del each["derived"]["speedup_low"], each["derived"]["speedup_high"]
         self.assertEqual(throughput(*old), "ddp is fastest at world 2: 109,000 samples/s")
@@ -95,15 +96,15 @@ class Speed(unittest.TestCase):
 
 
 class Efficiency(unittest.TestCase):
-    def test_the_best_strategy_keeps_a_share_of_linear_with_its_interval(self):
+    def test_the_title_names_the_best_strategy_with_its_share_of_linear_scaling(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.2)),
                          "ddp keeps 83 % (80 to 86) of linear at world 2")
 
-    def test_strategies_that_tie_share_one_range(self):
+    def test_strategies_that_tie_get_one_range_of_efficiencies(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                          "ddp and dp keep 78 to 86 % of linear at world 2")
 
-    def test_a_strategy_whose_interval_reaches_linear_loses_nothing(self):
+    def test_a_strategy_loses_nothing_if_its_interval_reaches_100_percent(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                          "ddp loses nothing at world 2 that this run can tell")
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
@@ -117,7 +118,7 @@ class Efficiency(unittest.TestCase):
 
 
 class Baseline(unittest.TestCase):
-    def test_strategies_are_faster_or_slower_than_one_device_only_beyond_their_intervals(self):
+    def test_a_strategy_is_called_faster_than_one_device_only_if_its_interval_excludes_1(self):
         slow, even = timed("dp", 2, 0.9), timed("zero1", 2, 1.01)
         self.assertEqual(against_baseline(timed("ddp", 2, 1.7), slow, even),
                          "ddp faster than cpu at world 2; dp slower")
@@ -148,7 +149,7 @@ class Parts(unittest.TestCase):
                          "Backward takes 60 to 70 % of a step at world 2, the largest part")
         self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
 
-    def test_nothing_is_said_of_the_parts_of_a_recorded_step(self):
+    def test_a_recorded_step_whose_parts_are_unknown_gets_no_title(self):
         self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
 
     def test_the_spread_of_samples_is_that_of_the_widest_case(self):
@@ -172,7 +173,7 @@ class Memory(unittest.TestCase):
         return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
                                      for case in cases for sizes in [[size / MIB for size in case.peaks]]})
 
-    def test_the_least_memory_is_named_beyond_the_spread_of_launches_and_the_error_of_host_memory(self):
+    def test_the_least_memory_is_named_only_if_the_difference_exceeds_spread_and_measuring_error(self):
         self.assertEqual(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
                          "fsdp needs least memory at world 2: 98 MiB")
         tie = "fsdp and ddp at world 2: no difference in memory that this run can tell"
@@ -182,22 +183,22 @@ class Memory(unittest.TestCase):
     def test_a_process_with_all_replicas_is_not_compared_with_a_rank(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
 
-    def test_nothing_is_said_of_few_launches_nor_of_memory_that_includes_the_library(self):
+    def test_too_few_launches_and_memory_that_includes_the_library_get_no_title(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
 
-    def test_a_gpu_needs_one_launch(self):
+    def test_the_memory_of_gpus_is_compared_from_one_launch_on(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
                          "fsdp needs least memory at world 2: 98 MiB")
 
-    def test_equal_tensors_are_no_difference(self):
+    def test_equal_tensor_memory_gives_no_winner(self):
         spans = {case: Interval(8, 8, 8) for case in cases_of(self.sized("ddp", 1), self.sized("fsdp", 1))[1:]}
         self.assertEqual(messages.memory(spans, "tensor memory"),
                          "ddp and fsdp at world 2: no difference in tensor memory that this run can tell")
 
 
 class Training(unittest.TestCase):
-    def test_the_loss_falls_or_does_not(self):
+    def test_the_title_says_whether_the_loss_falls(self):
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 0.26]]), "Loss falls to 0.26 to 0.28, from 2.3 to 2.5")
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 2.4]]), "The loss of 1 of 2 trainings does not fall")
 
@@ -212,12 +213,12 @@ class Training(unittest.TestCase):
 class History(unittest.TestCase):
     @staticmethod
     def line(strategy, *speeds, interval="launches"):
-        cases = [cases_of(timed(strategy, 2, speed))[1] for speed in speeds]  # ± 4 % of the step time
+        cases = [cases_of(timed(strategy, 2, speed))[1] for speed in speeds]  # intervals are ± 4 % of the step time
         for case in cases:
             case.summary["interval"] = interval
         return cases
 
-    def test_a_change_is_one_beyond_both_intervals(self):
+    def test_a_change_is_named_only_if_the_intervals_of_both_runs_are_disjoint(self):
         same, slower = self.line("dp", 1, 1.05, 0.97), self.line("ddp", 1, 0.5, 0.8)
         faster = self.line("zero1", 1, 1.25)
         self.assertEqual(messages.history([same]), "No change at world 2 that these runs can tell")
@@ -228,7 +229,7 @@ class History(unittest.TestCase):
         self.assertEqual(messages.history([same, slower, faster]),
                          "2 of 3 series changed at world 2 since their first run")
 
-    def test_nothing_is_said_without_intervals_over_launches(self):
+    def test_runs_without_intervals_over_launches_get_no_title(self):
         self.assertEqual(messages.history([self.line("ddp", 1, 0.5, interval="samples")]), "")
 
 
@@ -236,7 +237,7 @@ class Collectives(unittest.TestCase):
     SIZES = {1000: {"shm": [1, 2], "gloo": [3, 4], "memcpy": [0.1, 0.1]},
              10**8: {"shm": [1e4, 1.1e4], "gloo": [9e3, 1.2e4], "memcpy": [1e4, 1e4]}}
 
-    def test_the_fastest_backend_is_counted_where_its_repetitions_do_not_overlap_others(self):
+    def test_a_backend_is_fastest_at_a_size_if_its_repetitions_overlap_no_others(self):
         self.assertEqual(messages.latency(self.SIZES), "shm is faster than gloo at 1 of 2 sizes")
         self.assertEqual(messages.latency({1000: self.SIZES[1000]}), "shm is faster than gloo at every size")
         three = self.SIZES[1000] | {"nccl": [5, 6]}
@@ -252,7 +253,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 2": [3, 4]}}),
                          "shm, world 2 is faster than gloo, world 2 at every size")
 
-    def test_nothing_is_said_of_single_repetitions(self):
+    def test_single_repetitions_get_no_title(self):
         once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
         self.assertEqual([messages.latency(once), messages.bandwidth(once)], ["", ""])
 

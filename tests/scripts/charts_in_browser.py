@@ -276,7 +276,8 @@ class Charts(unittest.TestCase):
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
     def test_every_point_of_a_chart_stands_at_its_world(self):
-        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):  # linear and logarithmic axes
+        # The charts of "usual" have a linear axis, those of "training" a logarithmic one.
+        for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):
             with self.open(name) as page:
                 places = page.run(OFF_THEIR_WORLDS)
             self.assertEqual({place["world"] for place in places}, worlds)
@@ -287,7 +288,7 @@ class Charts(unittest.TestCase):
                 .map((mark) => mark.getBoundingClientRect()).map((box) => Math.round(box.x + box.width / 2))).size)""")
         self.assertEqual(set(columns), {0, 5})  # a chart of history has a column for each of the five runs
 
-    def test_an_axis_says_that_it_is_logarithmic_exactly_if_it_is(self):
+    def test_only_a_logarithmic_axis_is_labelled_as_logarithmic(self):
         logarithmic = set()
         for name in ("wide", "troubled", "everything"):
             with self.open(name) as page:
@@ -312,7 +313,7 @@ class Charts(unittest.TestCase):
         listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
         self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
 
-    def test_a_chart_is_headed_by_what_it_shows(self):
+    def test_a_chart_is_headed_by_its_message(self):
         with self.open("usual") as page:
             heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
         self.assertEqual(heads, [
@@ -323,8 +324,8 @@ class Charts(unittest.TestCase):
         signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
         self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
 
-    def test_a_series_is_switched_off_at_its_entry_of_the_legend_by_mouse_and_by_keyboard(self):
-        entry = "figure [data-key='1'][role=button]"  # dp in the throughput chart
+    def test_the_legends_entry_of_a_series_hides_it_by_mouse_and_by_keyboard(self):
+        entry = "figure [data-key='1'][role=button]"  # the legend's entry of dp in the throughput chart
         seen = """[...new Set([...document.querySelector("figure").querySelectorAll(".tip")]
           .filter((mark) => getComputedStyle(mark).visibility === "visible")
           .map((mark) => mark.dataset.tip.split(",")[0]))]"""
@@ -339,7 +340,7 @@ class Charts(unittest.TestCase):
                 self.assertEqual(len(page.run(seen)), shown)
             self.assertEqual(page.errors(), [])
 
-    def test_every_series_has_an_entry_of_the_legend_that_switches_all_its_marks(self):
+    def test_every_series_has_a_legend_entry_that_hides_all_its_marks(self):
         charts = []
         for name in ("training", "everything"):
             with self.open(name) as page:

@@ -124,7 +124,7 @@ class Repository:
             os.chown(self.here, 12345, -1)
         job = Job(self.here, event, dict(self.environment))
         workflow = yaml.safe_load((self.here / ".github/workflows/dpbench.yml").read_text(encoding="utf-8"))
-        self.assertEqual(set(workflow[True]), {"pull_request", "push"})  # YAML's `on` is true
+        self.assertEqual(set(workflow[True]), {"pull_request", "push"})  # YAML reads the key `on` as true
         job.run(workflow["jobs"]["gate"]["steps"], {})
         summary = pathlib.Path(job.temp, "summary")
         printed = job.printed + (summary.read_text(encoding="utf-8") if summary.exists() else "")
@@ -134,7 +134,7 @@ class Repository:
         self.git(self.here, "worktree", "prune")
         return job
 
-    def test_a_new_repository_is_gated(self):
+    def test_the_ci_of_a_new_repository_fails_wrong_and_slower_builds(self):
         self.git(self.here, "add", ".")
         self.git(self.here, "commit", "-q", "-m", "the gate alone")
         self.git(self.here, "push", "-q", "origin", "main")
@@ -150,7 +150,7 @@ class Repository:
         self.commit("slower", 20)
         self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.DUEL)
 
-        self.commit("main", 20)  # merged all the same: the stored baseline is still the faster one's
+        self.commit("main", 20)  # the slower build is merged; the stored baseline is still that of the faster build
         self.commit("later", 20)
         self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.COMPARE)
 

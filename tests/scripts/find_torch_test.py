@@ -166,7 +166,7 @@ class Progress(unittest.TestCase):
                         time.sleep(0.01)
         return said.getvalue(), set(FastEvent.timeouts) - {None}
 
-    def test_download_progress_on_a_terminal_is_one_updating_line(self):
+    def test_download_progress_on_a_terminal_is_a_single_updating_line(self):
         said, waited = self.fetch(terminal=True)
         self.assertTrue(said.startswith("dpbench: fetching torch==1 (2 MB)\n"), said)
         for shown in ("dpbench: fetching torch==1: 1 of 2 MB\r", "dpbench: fetching torch==1: 2 of 2 MB\r"):

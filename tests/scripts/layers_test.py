@@ -141,7 +141,7 @@ class Layers(unittest.TestCase):
                                      if path.startswith("strategies/schedule/") else "belongs only in ")
 
     def test_an_include_of_the_next_higher_layer_is_reported_for_every_layer(self):
-        # Some layers are components of their own. Their rule is the one between components.
+        # A layer that is also a component of its own is reported by the rule between components.
         def reason_of(path, header):
             if header[1:].startswith(component_of(path)):
                 return "it belongs to a higher layer"

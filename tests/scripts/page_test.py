@@ -74,7 +74,7 @@ class Data(unittest.TestCase):
         self.assertEqual(case.launches, [[30, 40]])
 
     def test_the_throughput_interval_is_the_inverse_of_the_step_time_interval(self):
-        span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # the step time is 0.9 to 1.1 ms
+        span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # 5 % of noise: 0.9 to 1.1 ms per step
         self.assertAlmostEqual(span.middle, 128e3)
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
@@ -109,7 +109,7 @@ class Data(unittest.TestCase):
     def test_a_caption_names_disturbed_cases_and_figures_of_older_runs(self):
         old, new = sample_runs.usual(), sample_runs.usual()
         old["id"], new["id"] = "20261101T000000Z-a", "20261102T000000Z-b"
-        old["cases"] = old["cases"][:1] + old["cases"][6:]  # without dp and one case of dp-upstream
+        old["cases"] = old["cases"][:1] + old["cases"][6:]  # leave out dp and one case of dp-upstream
         for case in new["cases"][1:7]:
             case |= {"status": "disturbed", "stats": {"step_time_ns": None}}
         cases = data.newest([data.Run(old), data.Run(new)])
@@ -157,7 +157,7 @@ class Data(unittest.TestCase):
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
         self.assertEqual(len(sizes[4]["gloo"]), 3)  # one value per repetition; aggregates are ignored
 
-    def test_collective_times_of_types_and_reductions_are_apart_and_wrong_results_are_left_out(self):
+    def test_collective_times_are_kept_apart_by_type_and_reduction_and_wrong_ones_left_out(self):
         base = {"run_type": "iteration", "bytes": 64.0}
         name = "allreduce/backend:shm/world:2{}/bytes:64/iterations:200/manual_time"
         entries = [base | {"name": name.format(choices), "time_us": 5.0, "wrong": wrong}
@@ -248,7 +248,8 @@ class Page(unittest.TestCase):
     def test_markup_in_names_is_escaped(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
-        self.assertEqual(len(reader.all("script")), 1)  # the page's own script; a name in the report adds none
+        # There is only the page's own script: the <script> in the report's names is escaped.
+        self.assertEqual(len(reader.all("script")), 1)
         self.assertEqual(reader.all("img") + reader.all("h1")[1:], [])
         self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
         self.assertNotIn("\u202e", made)
@@ -286,11 +287,12 @@ class Page(unittest.TestCase):
         self.assertIn("local steps", apart)
         self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
 
-    def test_the_efficiency_has_its_interval_and_a_mark_above_ideal_and_replicas_that_share_cores_have_none(self):
+    def test_the_efficiency_has_an_interval_a_mark_above_100_percent_and_is_empty_on_shared_cores(self):
         def efficiency(world, **derived):
             made = sample_runs.case("ddp", world=world, threads=1)
             made["derived"] |= derived
-            (row,) = re.findall('<tr data-status.*?</tr>', page_of(sample_runs.report([made])))  # on 2 cores
+            # The report's machine has 2 cores.
+            (row,) = re.findall('<tr data-status.*?</tr>', page_of(sample_runs.report([made])))
             return re.findall(">([^<]*)</td>", row)[8]
         self.assertEqual(efficiency(2, efficiency=0.83, efficiency_low=0.8, efficiency_high=0.86), "83±3 %")
         self.assertEqual(efficiency(2, efficiency=1.35, efficiency_low=1.25, efficiency_high=1.45), "135±10 % !")
@@ -341,7 +343,7 @@ class Page(unittest.TestCase):
         made = page_of(sample_runs.report([case]))
         table = made[made.index("<table", made.index(">Collectives of a step</h2>")):]
         rows = re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]
-        cells = [re.findall(">([^<]*)</td>", row)[2:] for row in rows]  # the cells after workload and world
+        cells = [re.findall(">([^<]*)</td>", row)[2:] for row in rows]  # leave out the cells with workload and world
         self.assertEqual(cells, [["dp", "allreduce", "2", "1", "3,000", "2,000", "1.500"], ["dp", "broadcast", "1", "0", "40", "0", "-"],
                                  ["dp", "allgather", "1", "-", "8", "-", "-"]])
 

@@ -47,13 +47,13 @@ class Verdicts(unittest.TestCase):
         self.assertIn('<p class="verdict failed">', page)
         self.assertLess(texts.index("1 slower, 1 failed, 1 same, 1 new. Gate: FAILED"), texts.index("case"))
 
-    def test_a_row_of_a_duel_has_the_time_of_a_step_of_the_base_and_the_base_with_the_change(self):
+    def test_a_row_of_a_duel_has_the_base_step_time_before_and_after_the_change(self):
         texts = text_of(verdict.html(shown(slower_duel()), [], "0.1.0"))
         place = texts.index(sample_runs.duel()["cases"][1]["id"])
         self.assertEqual(texts[place + 1:place + 8],
                          ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "slower"])
 
-    def test_a_reason_is_shown_and_never_markup(self):
+    def test_markup_in_a_reason_is_escaped(self):
         page = verdict.html(shown(slower_duel()), [], "0.1.0")
         self.assertIn("rank 1 <b>died</b>", text_of(page))
         self.assertNotIn("<b>died", page)
@@ -73,7 +73,7 @@ class Verdicts(unittest.TestCase):
         self.assertNotIn("noise", texts)
         self.assertNotIn("rule", text_of(verdict.html(shown(sample_runs.duel()), [], "0.1.0")))
 
-    def test_a_label_has_the_parts_of_an_id_that_differ(self):
+    def test_a_label_shows_the_parts_in_which_case_ids_differ(self):
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2/b64", "ddp/toy/cpu:4/b64", "dp/toy/cpu:4/b64"]),
                          (["ddp/cpu:2", "ddp/cpu:4", "dp/cpu:4"], "toy · b64"))
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2"]), (["ddp"], "ddp · toy · cpu:2"))
@@ -86,7 +86,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(messages.changes([same, unclear], ["b", "c"]), "c is unclear (-4.0 points)")
         self.assertEqual(messages.changes([same], ["b"]), "No case fails")
 
-    def test_every_gate_has_its_own_words_and_colour(self):
+    def test_every_result_of_the_gate_has_its_own_words_and_colour(self):
         for gate, words, style in (("failed", "FAILED", "failed"), ("inconclusive", "inconclusive", "disturbed"),
                                    ("passed", "passed", "passed")):
             page = verdict.html(shown(sample_runs.duel() | {"gate": gate}), [], "0.1.0")

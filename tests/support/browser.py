@@ -88,7 +88,7 @@ class Browser:
 class Page:
     def __init__(self, browser, session):
         self.browser, self.session = browser, session
-        self.seconds = None  # load time of the page
+        self.seconds = None  # time that the page took to load
 
     def call(self, method, **parameters):
         return self.browser.call(method, self.session, **parameters)

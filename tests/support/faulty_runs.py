@@ -72,7 +72,7 @@ class FaultyRuns(unittest.TestCase):
         if run.struck is None or run.reported is None:
             return f"{fault}: {'the fault never happened' if run.struck is None else 'never reported'}"
         reported, ended = run.reported - run.struck - silent, run.ended - run.struck - silent
-        if "," not in fault:  # with a list of faults, another case still follows
+        if "," not in fault:  # a fault with a comma is a list: another case follows
             TIMES[fault].append((reported, ended))
         limits = SLACK * within[0], SLACK * sum(within)
         return "" if reported <= limits[0] and ended <= limits[1] else (

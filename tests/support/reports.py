@@ -25,7 +25,7 @@ def _faults(path):
     try:
         name = json.loads(path.read_text(encoding="utf-8"))["schema"].removeprefix("dpbench.")
     except PermissionError:
-        return []  # the report belongs to another user
+        return []  # the report belongs to another user, so it cannot be read
     schema = HERE.parents[1] / f"results/schema/{name}-1.schema.json"
     try:
         return list(check_schema.faults_in([path], schema, closed=True))

@@ -11,7 +11,7 @@ namespace dpbench {
 
 struct Training {
   int64_t train_rows, test_rows, epochs;
-  double learning_rate = 1e-3;  // learning rate of Adam
+  double learning_rate = 1e-3;
 };
 
 inline double accuracy(const Workload& workload, Model& model, int64_t rows) {

@@ -24,11 +24,11 @@ class Rotary {
 
  private:
   struct Tables {
-    at::Tensor cosine, sine;  // [positions, head size]
+    at::Tensor cosine, sine;  // shape [positions, head size]
   };
   const Tables& tables_for(const at::Tensor& x) const;
 
-  Tables exact_;  // float64, on the CPU
+  Tables exact_;  // tables in float64, on the CPU
   // Copy of exact_ on the device and in the dtype of the last pass, because a step captured in a CUDA graph cannot copy
   // tables from the host.
   mutable Tables near_;

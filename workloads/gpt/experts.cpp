@@ -39,8 +39,8 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
 // The order of received rows. They arrive sorted by rank, then by expert; `order` sorts them by expert, then by rank,
 // as on one device with the samples of all ranks.
 struct Arrived {
-  std::vector<int64_t> order;   // positions among the arrived rows
-  std::vector<int64_t> counts;  // rows per expert of this rank
+  std::vector<int64_t> order;   // positions in the list of received rows
+  std::vector<int64_t> counts;  // number of rows of each expert of this rank
 };
 
 // Returns the order of the received rows. counts[rank][expert]: rows that the rank sends to the expert. mine: the
@@ -143,7 +143,8 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   if (shape_.capacity > 0) {
     const auto even = static_cast<double>(k * tokens) / static_cast<double>(shape_.experts);
     const auto most = static_cast<int64_t>(std::ceil(shape_.capacity * even));
-    const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);  // queue position, from 1
+    // Position of each row in its expert's queue, from 1.
+    const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);
     choice.kept = place.gather(2, experts.reshape({rows, tokens * k, 1})).le(most).view({rows * tokens, k});
   }
   return choice;

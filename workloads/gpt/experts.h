@@ -25,8 +25,8 @@ class ExpertDense : public torch::nn::Module {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
-  at::Tensor weight_;  // [experts, outputs, inputs]
-  at::Tensor bias_;    // [experts * outputs]; undefined for llama
+  at::Tensor weight_;  // shape [experts, outputs, inputs]
+  at::Tensor bias_;    // shape [experts * outputs]; undefined for llama
 };
 
 class Experts : public torch::nn::Module {
@@ -34,8 +34,8 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const InitialWeights& weights);
 
   struct Output {
-    at::Tensor y;        // [samples, tokens, hidden]
-    at::Tensor balance;  // [samples]: balance loss of each sequence; 1 if it uses the experts evenly
+    at::Tensor y;        // shape [samples, tokens, hidden]
+    at::Tensor balance;  // shape [samples]: balance loss of each sequence; 1 if it uses the experts evenly
   };
   // x: [samples, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
@@ -43,7 +43,7 @@ class Experts : public torch::nn::Module {
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // [tokens of all samples, top_k]
+    at::Tensor experts, weights;  // shape [tokens of all samples, top_k]
     at::Tensor kept;              // same shape: false if the expert drops the token; undefined: all are kept
     at::Tensor balance;
   };

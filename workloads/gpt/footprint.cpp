@@ -51,7 +51,7 @@ struct Sizes {
   bool gpt2, narrow;
   double wide_bytes, bytes;  // bytes per element: of parameters and the residual stream; of matrix products
   double heads = 0, row_tokens = 0, tokens = 0;
-  double outer_tokens = 0;  // tokens outside of TensorSplit::enter() .. leave()
+  double outer_tokens = 0;  // tokens of a rank outside of TensorSplit::enter() .. leave()
   int64_t query = 0, key_stored = 0, key_used = 0, mlp = 0, vocab = 0;
   // Bytes of an activation with `hidden` features, outside of enter() .. leave() and inside (whole_...), and of the
   // logits.
@@ -76,7 +76,7 @@ Counts counts_of(const Shape& shape, Part part, const Cut& cut) {
 
 // Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU needs none.
 double drawn_mask(const Sizes& sizes, double bytes) {
-  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors
+  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors exist at once
   return sizes.dropout && bytes != float32_bytes ? at_once * sizes.stream / sizes.wide_bytes : 0;
 }
 
@@ -167,7 +167,7 @@ double rotary_tables(const Shape& shape, Precision precision) {
 struct BlockMemory {
   Part part;
   Activations its;
-  double input = 0;      // the block's input, if kept
+  double input = 0;      // the block's input, if it is kept
   double gradients = 0;  // gradients of its parameters
   double temporary = 0;  // gradient of its largest parameter, before it is added to that of earlier micro-batches
   double held() const { return its.kept + its.casts; }

@@ -28,7 +28,7 @@ std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
 // An activation. With experts, it has one extra feature: the balance losses of the token's sequence, summed over the
 // layers so far. As a feature, this sum reaches the loss however the model is divided.
 struct Activation {
-  at::Tensor x, balance;  // balance: undefined without experts
+  at::Tensor x, balance;  // balance: the extra feature; undefined without experts
 
   static Activation of(const at::Tensor& tensor, const Shape& shape) {
     if (shape.experts == 0) return {tensor, {}};
@@ -80,8 +80,8 @@ class Layer : public torch::nn::Module {
   std::shared_ptr<Norm> before_attention_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> before_mlp_;
-  std::shared_ptr<Mlp> mlp_;          // null with experts
-  std::shared_ptr<Experts> experts_;  // null without experts
+  std::shared_ptr<Mlp> mlp_;          // null if the layer has experts
+  std::shared_ptr<Experts> experts_;  // null if the layer has no experts
   std::shared_ptr<Dropout> after_attention_, after_mlp_;
 };
 

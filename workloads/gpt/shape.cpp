@@ -107,7 +107,7 @@ Set one_of(Value Shape::* member, const std::map<std::string, Value>& names) {
 }
 
 struct Key {
-  std::string name, values;  // values: allowed values, for error messages
+  std::string name, values;  // values: the allowed values, for error messages
   Set set;
 };
 

@@ -14,7 +14,7 @@ void write_chunks(c10d::Store& store, const std::string& key, const std::string&
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
   for (size_t i = 0; i < chunks; ++i)
     store.set(key + "/" + std::to_string(i), bytes.substr(i * chunk_bytes, chunk_bytes));
-  store.set(key, std::to_string(chunks));  // last, because readers wait for it
+  store.set(key, std::to_string(chunks));  // set the key last, because readers wait for it
 }
 
 // Waits up to 24 hours, because a rank may compute expected results for minutes. The front-end process ends ranks

@@ -44,7 +44,7 @@ class LiveMemory {
   // Output bytes of all-gathers in flight.
   std::shared_ptr<std::atomic<int64_t>> gathers_ = std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
-  std::weak_ptr<Strategy> strategy_;  // expired outside a step
+  std::weak_ptr<Strategy> strategy_;  // the strategy to measure; expired outside a step
   LiveBytes most_;
 };
 

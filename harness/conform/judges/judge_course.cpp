@@ -295,7 +295,7 @@ class Comparison {
     // the largest value that any parameter's slot of the same kind holds.
     const StateName split = split_state_name(name);
     double bound = relative_ * std::max(largest_slot(rank, split.slot), 1e-30);
-    if (split.slot == Slot::step) bound = 0.5;  // a step count must be equal
+    if (split.slot == Slot::step) bound = 0.5;  // step counts are whole numbers, so this requires equality
     if (rounded_ && split.slot != Slot::step)
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
         bound += course_factor * distance(*rough, due);

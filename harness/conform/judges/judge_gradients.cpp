@@ -179,7 +179,7 @@ std::set<std::string> exchanged_experts(const Trial& trial) {
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
   const std::set<std::string> experts = other ? exchanged_experts(trial) : std::set<std::string>();
-  std::map<std::pair<int64_t, int>, Clipped> cache;  // clipping factor by (step, rank)
+  std::map<std::pair<int64_t, int>, Clipped> cache;  // key: step and rank
   return scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);

@@ -25,12 +25,12 @@ struct Amount {
   bool operator==(const Amount&) const = default;
 };
 
-using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // by operation and mesh axis
+using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // key: operation and mesh axis
 
 // What a rank passes to collectives in a step, by the strategy's formula or as counted in the run.
 struct Amounts {
-  Operations own;     // compared for each rank
-  Operations summed;  // compared as the sum over all ranks
+  Operations own;     // amounts that are compared for each rank
+  Operations summed;  // amounts that are compared as their sum over all ranks
 };
 
 Amounts amounts_of(const std::vector<Traffic>& formula) {

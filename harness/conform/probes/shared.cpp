@@ -118,8 +118,8 @@ at::Tensor in_even_steps(const Context& context, const at::TensorOptions& option
   return number.remainder(2).eq(0).to(options);
 }
 
-// A model with a frozen parameter, and with gradients that are exactly zero: always that of `aside`, which does not
-// affect the loss, and in odd steps that of `extra`. Momentum and weight decay move both all the same.
+// A model with a frozen parameter, and two parameters with gradients that are exactly zero: `aside` in every step,
+// because it does not affect the loss, and `extra` in odd steps. Momentum and weight decay still change these two.
 class Frozen : public Model {
  public:
   explicit Frozen(uint64_t seed) {

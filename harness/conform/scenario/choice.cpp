@@ -10,7 +10,7 @@ namespace {
 // oracle computes each micro-batch of each of their steps.
 constexpr int64_t most_own_micros = 16;
 
-// The same limit for a heavy model.
+// The same limit on micro-batches for a heavy model (CaseTraits::heavy).
 constexpr int64_t most_heavy_micros = 2;
 
 // Gives the scenario `unwatched` the timed case's micro-batches, and few samples.
@@ -37,7 +37,7 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     // costly scenarios, and by the scenario `unwatched`.
     const bool brief = !traits.costly || (traits.brief && !traits.probe);
     if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
-    // Before timing, scenarios with micro-batches have as many as the timed steps.
+    // Before timing, a scenario with micro-batches has as many micro-batches per step as the timed case.
     if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
       scenario.accumulate = std::min(traits.own_micros, most_own_micros);
     if (traits.heavy) scenario.accumulate = std::min(scenario.accumulate, most_heavy_micros);

@@ -11,13 +11,13 @@ namespace dpbench {
 
 // Properties of a case that decide which scenarios run and how long they are.
 struct CaseTraits {
-  at::ScalarType dtype = at::kFloat;  // working dtype
+  at::ScalarType dtype = at::kFloat;  // dtype of scenarios that do not run in float64
   bool probe = false;                 // the workload is a probe (a small test model)
   bool large = false;                 // a probe with a large parameter, so each step is slow; false with --long
   // The model's tensors take so much memory that the checks cannot keep many of them: at most two micro-batches and
   // few steps in all scenarios but `unwatched`, and one scenario is judged at a time.
   bool heavy = false;
-  bool costly = false;  // slow scenarios run too
+  bool costly = false;  // true: slow scenarios run too
   bool brief = false;   // scenarios other than `unwatched` run at most two steps, unless the workload is a probe
   // Samples per micro-batch of a rank and micro-batches per step of the timed case; 0: chosen by the seed.
   int64_t own_rows = 0, own_micros = 0;

@@ -268,7 +268,7 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
   return names;
 }
 
-// The numbers are halves of each other, so a power of two varies among powers of two.
+// If the number varies, each step has half as many micro-batches as the step before, down to 1. Then it starts anew.
 int64_t micros_in(const Scenario& scenario, int64_t step) {
   if (!scenario.varies_micros) return scenario.accumulate;
   return scenario.accumulate >> step % std::bit_width(static_cast<uint64_t>(scenario.accumulate));

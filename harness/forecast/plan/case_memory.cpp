@@ -15,7 +15,7 @@ namespace dpbench::forecast {
 namespace {
 
 PlannedStrategy strategy_named(const std::string& name) {
-  const bool part = name == "pp" || name == "tp" || name == "cp";  // the class of layout, with fewer axes
+  const bool part = name == "pp" || name == "tp" || name == "cp";  // implemented by the class of layout
   return part ? planned::layout : planned::named(name);
 }
 

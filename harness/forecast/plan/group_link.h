@@ -23,8 +23,8 @@ class GroupLink {
 
  private:
   int ranks_ = 1;
-  Network rings_;   // for rings: a host's ranks of this axis send to other hosts at once, in `inside_` rings
-  Network single_;  // for other algorithms: one rank of a host sends to other hosts
+  Network rings_;   // ring collectives: all ranks of a host send to other hosts at once, each in its own ring
+  Network single_;  // other algorithms: one rank of each host sends to other hosts
   Link intra_, inter_;
   int inside_ = 1;  // ranks of this axis on one host
 };

@@ -127,7 +127,7 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
   const auto cost = [&](gpt::Part part) {
     return work_of(shape, part, layout.cut(), gpt::Precision::float32, 1).forward.flop;
   };
-  std::vector<double> costs = {0};  // the embedding has no matrix product
+  std::vector<double> costs = {0};  // the embedding costs 0: it has no matrix product
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
   costs.insert(costs.end(), {0, cost(gpt::Part::head)});
   return pipeline::balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);
@@ -199,7 +199,7 @@ std::string check_flags_of(const Layout& layout) {
   for (AxisSize& axis : small.mesh) axis.size = 2;
   small.stages = std::min(layout.stages, 2);
   small.stage_sizes.clear();
-  small.narrow = false;  // checks run in float32 and float64
+  small.narrow = false;  // checks choose their own dtypes, float32 and float64
   std::string text = "--strategy " + small.strategy;
   text += is_plain(small.mesh) ? " --cpus 2" : " --mesh " + text_of(small.mesh);
   if (small.recompute > 0) text += " --recompute " + std::to_string(small.recompute);

@@ -67,7 +67,7 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
-    memory.gradients = whole;             // in flat buffers that stay allocated
+    memory.gradients = whole;             // gradients are in flat buffers that stay allocated
     memory.buffers = 2 * whole / shards;  // copies of the rank's shard and of its gradient
     return memory;
   }

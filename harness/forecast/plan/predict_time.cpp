@@ -119,7 +119,7 @@ class Timing {
       const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
                         static_cast<double>(shape_.heads * layout_.size("tp"));
       unit.forward.context = hops_s(attention_s(1), kv);
-      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // keys, values and their gradients
+      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // the hops carry keys, values and their gradients
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
     const double bytes = parameters(part) * stored_bytes();

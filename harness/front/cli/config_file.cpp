@@ -28,7 +28,7 @@ std::string refuse_unreadable(std::string& file) {
   return "";
 }
 
-// Returns the value as the command line would have it.
+// Returns the value of a TOML key as text in the format of the command line.
 std::string flag_text(const toml::node& value) {
   if (const auto text = value.value_exact<std::string>()) return *text;
   if (const auto number = value.value_exact<int64_t>()) return std::to_string(*number);
@@ -66,7 +66,7 @@ class TomlFile : public CLI::Config {
     if (!flag || !flag->get_configurable())
       refuse(key.source(), "unknown key '" + one_line(name, 60) + "'" + did_you_mean(name, keys()));
     std::vector<std::string> texts = texts_of(name, value, *flag);
-    if (flag->count() > 0) return;  // the command line has this flag
+    if (flag->count() > 0) return;  // the command line sets this flag, and wins
     try {
       if (takes_no_value(*flag)) texts.front() = flag->get_flag_value(name, texts.front());
       flag->add_result(texts);
@@ -76,7 +76,7 @@ class TomlFile : public CLI::Config {
     }
   }
 
-  // Returns the texts of the value or of the values of a list. Refuses types that the flag does not take.
+  // Returns the value as text; for a list, the text of each element. Refuses types that the flag does not accept.
   std::vector<std::string> texts_of(const std::string& name, const toml::node& value, const CLI::Option& flag) const {
     const std::string allowed =
         "'" + name + "' takes " + (takes_no_value(flag) ? "true or false" : flag.get_type_name());

@@ -75,7 +75,7 @@ struct Selection {
   bool oversubscribe = false;
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
-  std::optional<CheckSelection> check;  // set for `check`
+  std::optional<CheckSelection> check;  // set for the command `check` only
   bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
@@ -123,7 +123,7 @@ struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
-  int long_blocks = 0;        // blocks per launch if a step exceeds a block's minimum time; 0: as for other cases
+  int long_blocks = 0;        // blocks per launch for a case with long steps; 0: as for other cases
 };
 
 struct TuneOptions : RunOptions {

@@ -85,7 +85,7 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
 
 struct CostKey {
   std::string name;
-  double least;  // lowest value allowed
+  double least;  // lowest allowed value of the flag
   double& (*value)(pipeline::Costs&);
 };
 

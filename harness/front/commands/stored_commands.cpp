@@ -84,7 +84,7 @@ const std::vector<Document>& documents() {
                                             {"compare", schema_text<compare_schema>},
                                             {"projection", schema_text<projection_schema>},
                                             {"plan", schema_text<forecast::plan_schema>},
-                                            {"tune", schema_text<run_schema>},  // tune prints a run.json
+                                            {"tune", schema_text<run_schema>},  // the output of tune is a run.json
                                             {"glossary", glossary}};
   return all;
 }

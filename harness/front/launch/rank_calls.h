@@ -12,7 +12,7 @@ namespace dpbench {
 
 // A rank of a running case, as far as its messages and its heartbeat tell.
 struct Rank {
-  std::string label = {};  // number, mesh coordinates and host
+  std::string label = {};  // the rank's number, mesh coordinates and host
   bool ready = false, answered = false, dead = false;
   RankState state = {};
   RankRecord record = {};

@@ -36,7 +36,7 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
 std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& workload, const std::string& model,
                                     bool named) {
   if (size_of(mesh, &KnownAxis::cuts_experts) == 1) return model;
-  if (workload.drawn_sizes.empty())  // a workload of one model, which may have experts as probe-experts does
+  if (workload.drawn_sizes.empty())  // the workload has one model, e.g. probe-experts, which has experts
     return size_of(mesh, &KnownAxis::cuts_layers) == 1 ? std::optional(model) : std::nullopt;
   const std::string experts = named ? "" : sizes_with_experts(workload, mesh);
   if (experts.empty()) return std::nullopt;

@@ -18,7 +18,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t notes_width = 100;  // on a terminal
+constexpr size_t notes_width = 100;  // maximum width of the notes column on a terminal
 constexpr const char* descending = ":desc";
 
 std::string number(const char* form, std::optional<double> value) {
@@ -136,7 +136,7 @@ std::optional<double> memory_part(const CaseRecord& r) {
   return parts ? std::optional(static_cast<double>(std::invoke(part, *parts))) : std::nullopt;
 }
 
-// Same by the closed formula. part: pointer to a member of MemoryFormula.
+// Returns the bytes of a part of the memory by the closed formula, or its total. part: a member of MemoryFormula.
 template <auto part>
 std::optional<double> formula_part(const CaseRecord& r) {
   return r.memory_formula ? std::optional(static_cast<double>(std::invoke(part, *r.memory_formula))) : std::nullopt;

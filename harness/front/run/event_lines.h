@@ -18,7 +18,7 @@ class EventLines : public ProgressListener {
   // Reads the cases' results from `report`, which must outlive this object.
   EventLines(const Report& report, Print print) : report_(report), print_(std::move(print)) {}
 
-  void run_starts(const std::string& file);  // file: the run.json of the run
+  void run_starts(const std::string& file);  // file: path of the run's run.json
   void begin(const std::string& case_id) override;
   void end(const std::string& case_id) override;
   void over(const std::string& case_id) override;

@@ -13,11 +13,11 @@ enum class ProgressStyle { none, plain, moving };
 // Chooses the progress style from --progress, -q, and whether stderr is a terminal that can move its cursor.
 ProgressStyle progress_style(const MeasuringOptions& options, bool terminal, const char* term);
 
-// Is told what a ProgressLine is told, in every style.
+// Interface of an observer of a run. ProgressLine forwards its calls to it in every progress style.
 class ProgressListener {
  public:
   virtual ~ProgressListener() = default;
-  // The calls of begin(), end() and over() of ProgressLine.
+  // A launch of the case begins; a launch of the case has ended; the last launch of the case has ended.
   virtual void begin(const std::string& case_id) = 0;
   virtual void end(const std::string& case_id) = 0;
   virtual void over(const std::string& case_id) = 0;

@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t first_collectives_row = 1'000'000'000;  // above the ids of threads
+constexpr int64_t first_collectives_row = 1'000'000'000;  // larger than all thread ids
 constexpr int64_t flow_ids_per_rank = 1'000'000'000;      // offset that keeps ids of flow arrows distinct between ranks
 
 // Assigns rows of the trace viewer to one rank's events: a row for its process and a row for each GPU. In Kineto's

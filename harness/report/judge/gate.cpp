@@ -67,7 +67,7 @@ std::vector<GateRule> parse_rules(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> texts_of(const Fields& fields) {
-  fields.at("fail_on");  // throws if fail_on is missing; an empty list is allowed
+  fields.at("fail_on");  // throws if the key fail_on is missing; its list may be empty
   return list_of<std::string>(fields, "fail_on");
 }
 

@@ -8,7 +8,7 @@ namespace {
 // A setting that ids, names and texts show only if it differs from its default.
 struct Setting {
   const char* name;
-  std::string value;                     // empty: the default
+  std::string value;                     // empty if the setting has its default value
   const char *before = "", *after = "";  // words around the value in setting_text()
 };
 

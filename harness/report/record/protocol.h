@@ -134,7 +134,7 @@ static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 // Collectives that a rank called in one group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // of all of them, in order
+  uint64_t hash = 0;  // hash of all these calls, in their order
 
   bool operator==(const CallDigest&) const = default;
 };
@@ -143,7 +143,7 @@ struct CallDigest {
 // until the entry is complete, and before its first use.
 struct alignas(64) CallSlot {
   static constexpr size_t words = 5;
-  std::atomic<int64_t> number{0};  // counts the calls of the group
+  std::atomic<int64_t> number{0};  // number of the call in its group, from 1
   std::atomic<uint64_t> group{0};  // hash of the group's name; 0: all ranks
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.

@@ -126,7 +126,7 @@ struct CaseRecord {
   std::optional<MemoryFormula> memory_formula{};  // set only for a measured case; unset: there is no formula
   std::vector<std::string> warnings;              // warnings raised while the case ran
   std::vector<std::string> notices;               // findings about the timed blocks: outliers, trends
-  double elapsed_s = 0;                           // of its launches, with starts and checks; not in run.json
+  double elapsed_s = 0;                           // time of all launches, with starts and checks; not in run.json
 
   bool ok() const { return status == CaseStatus::ok; }
   // True if a step of the case computes something other than a step of the baseline, so their speeds are not

@@ -16,11 +16,11 @@ namespace dpbench {
 
 class Audit {
  public:
-  // Looks at the strategy, see look(). Collective.
+  // Stores the state of the strategy as look() does. Collective.
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group, const Sampling& sampling);
-  // Reads parameters and optimizer state after untimed steps. The bound on their motion up to the next audit begins
-  // here. Collective.
+  // Stores parameters and optimizer state after untimed steps. The next audit compares its own with them, to bound how
+  // far the timed steps have moved them. Collective.
   void look();
   // Audits some steps or none, by chance (see AuditPlan). block_steps: number of steps of a timed block. timed_step_s:
   // time of a step. Collective.
@@ -49,9 +49,9 @@ class Audit {
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
-  AuditPlan plan_;  // rank 0's plan decides
+  AuditPlan plan_;  // every rank has a plan, but only that of rank 0 counts
   std::string key_;
-  int64_t steps_ = 0;  // audited steps
+  int64_t steps_ = 0;  // number of audited steps
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

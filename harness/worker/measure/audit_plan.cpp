@@ -57,7 +57,7 @@ void AuditPlan::took(int64_t steps, double seconds) {
   spent_s_ += seconds;
   if (++audits_ == 1) {
     first_step_s_ = seconds;
-    // An estimate, until an audit of several steps measures it.
+    // An estimate; an audit of several steps measures the time of each further step.
     more_step_s_ = seconds / static_cast<double>(2 * steps);
   } else if (steps > 1) {
     more_step_s_ = std::max((seconds - first_step_s_) / static_cast<double>(steps - 1), 1e-2 * first_step_s_);

@@ -41,7 +41,7 @@ class AuditPlan {
 
   Launch launch_;
   std::mt19937_64 random_;
-  // The first audit takes place before this block. If it would then take too long, it waits for a later block.
+  // Number of the block before which the first audit takes place, or a later one if the audit would take too long.
   int64_t due_;
   int64_t block_ = 0, audits_ = 0;
   double spent_s_ = 0;

@@ -36,18 +36,18 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      if (known->second.number > first_)  // allocated by kept_tensors()
+      if (known->second.number > first_)  // kept_tensors() itself has allocated the tensor
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // memory that ranks share
+    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // not counted, because ranks share it
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
   }
 }
 
 std::optional<MemoryParts> MemoryWatch::end(Strategy& strategy) {
-  Peak found = peak();  // before kept_tensors() allocates copies
+  Peak found = peak();  // read it now: kept_tensors() may allocate copies
   const NamedTensors gradients = strategy.kept_tensors().gradients;
   for (const auto& [name, tensor] : gradients) move_to_gradients(tensor, found);
   return copies_ ? std::nullopt : std::optional(found.parts);
@@ -81,7 +81,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // allocated before this object
+  if (known == blocks_.end()) return;  // the tensor is older than this object
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

@@ -23,7 +23,8 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  void begin(Strategy& strategy);  // collective
+  // Starts to watch. Collective.
+  void begin(Strategy& strategy);
   // Returns the parts at the peak since begin(); nullopt if the strategy lists copies of its parameters, buffers or
   // state. Collective.
   std::optional<MemoryParts> end(Strategy& strategy);
@@ -37,11 +38,11 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   using Part = int64_t MemoryParts::*;
   struct Block {
     Part part;
-    int64_t bytes, number;  // number: of the allocation, from 1
+    int64_t bytes, number;  // number: this is the n-th allocation since construction
   };
   struct Peak {
     MemoryParts parts;
-    int64_t number = 0;  // of the allocation that reached the peak
+    int64_t number = 0;  // number of the allocation that reached the peak
   };
 
   void keep(const NamedTensors& tensors, Part part);
@@ -54,7 +55,7 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   std::unordered_map<const void*, Block> blocks_;
   MemoryParts live_;
   Peak peak_;
-  int64_t allocations_ = 0, first_ = 0;  // first_: allocations before the watched step
+  int64_t allocations_ = 0, first_ = 0;  // first_: number of allocations before the watched step
   Part part_ = &MemoryParts::buffers;    // part of tensors that are allocated now
   bool copies_ = false;                  // true if the strategy lists copies
 };

@@ -44,8 +44,8 @@ class Motion {
   int64_t steps_per_epoch_;
   bool may_skip_;
   int64_t next_ = -1;
-  // Largest distance that an element of a parameter moved in an audit or between two looks, divided by the sum of the
-  // learning rates.
+  // Largest distance that an element of a parameter moved in an audit or between two calls of look(), divided by the
+  // sum of the learning rates.
   double fastest_ = 0;
   std::vector<Remembered> remembered_;
 };

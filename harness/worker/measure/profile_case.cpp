@@ -173,7 +173,7 @@ class ProfiledCase {
     Trace trace(device_);
     phases_.switch_on(true);
     phases_.listen(&trace);
-    const bool timed = logged_ && device_.is_cpu();  // on a GPU the trace has the kernels of the collectives
+    const bool timed = logged_ && device_.is_cpu();  // on a GPU the trace already has the kernels of the collectives
     if (timed) log_.start();
     for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
     phases_.listen(nullptr);
@@ -209,7 +209,7 @@ class ProfiledCase {
   CommunicationSpans blocked_;
   CollectiveLog log_;
   bool logged_;                        // true if the strategy's collectives can be logged
-  std::optional<MemoryWatch> memory_;  // made before the strategy; see watches_memory()
+  std::optional<MemoryWatch> memory_;  // constructed before the strategy; see watches_memory()
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
 };
@@ -246,7 +246,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
-    const EngineWatch engine;  // ends before the profiled steps, which it would slow down
+    const EngineWatch engine;  // destroyed before the profiled steps, because it would slow them down
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }

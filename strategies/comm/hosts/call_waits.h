@@ -23,7 +23,7 @@ struct Host {
 
 // All hosts of a group, as one rank sees them.
 struct Hosts {
-  int rank = 0;              // this rank
+  int rank = 0;              // index of this rank in the group
   std::vector<int> numbers;  // global numbers of the group's ranks, for error messages
   std::vector<Host> all = {};
   int own = 0;  // index of this rank's host in `all`
@@ -37,7 +37,7 @@ struct Hosts {
 // A collective call. Joining the group is call 1, as within one host.
 struct HostsCall {
   shm::Call call;
-  uint64_t number = 0;  // sequence number
+  uint64_t number = 0;  // sequence number of the call in the group
   std::chrono::milliseconds limit{};
   shm::Clock::time_point deadline = {};  // the time at which the whole call times out
 

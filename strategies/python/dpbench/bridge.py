@@ -48,7 +48,7 @@ def call(request, number, argument):
     except BaseException as error:  # SystemExit and KeyboardInterrupt must be reported too
         usage = isinstance(error, UsageError)
         if not usage:
-            traceback.print_exc()  # prints to the rank's log
+            traceback.print_exc()  # prints the traceback to the rank's log
         native.dpbench_set_error((str(error) if usage else line_of(error, files)).encode(errors="replace"))
         if usage:
             return 2
@@ -66,7 +66,7 @@ def run_file(file):
         sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # for pickling, and for classes that look up their module
+    sys.modules[name] = module  # pickle and some classes look up their module there
     spec.loader.exec_module(module)
 
 

@@ -131,7 +131,7 @@ class Gpt(nn.Module):
                 tensor.copy_(weights[name])
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """The workload has a tied head under one name."""
+        """Lists the tied weight of embedding and head once, under one name, as the workload does."""
         return super().named_parameters(prefix, recurse)
 
     def forward(self, x, ids=None):

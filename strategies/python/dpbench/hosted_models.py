@@ -9,7 +9,7 @@ from dpbench import bridge, packing, registration
 from dpbench.errors import UsageError
 
 ops = torch.ops.dpbench
-alive = {}     # models by number
+alive = {}     # {number: model}
 last = 0
 instances = {}  # workloads by number, made when first needed
 drawing = threading.Lock()  # held while a model is built: its constructor draws from torch's global generator

@@ -73,7 +73,7 @@ class Output:
         self.place, self.shapes = 0, None
 
     def pack(self, value):
-        if hasattr(value, "logits"):  # an output of the library transformers
+        if hasattr(value, "logits"):  # value is an output of the library transformers
             value = value.logits
         leaves, self.place = leaves_of(value)
         if self.place == 0:

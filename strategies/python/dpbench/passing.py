@@ -6,7 +6,7 @@ import sys
 
 from dpbench import registration
 
-KINDS = {"strategy": registration.strategies, "workload": registration.workloads}  # by the flag that takes the class
+KINDS = {"strategy": registration.strategies, "workload": registration.workloads}  # {flag: registered classes}
 
 
 class Passed:

@@ -34,7 +34,7 @@ class Fsdp2(DividedStrategy):
         options = {"mesh": setup.device_mesh(), "mp_policy": policy}
         for layer in layers:
             fully_shard(layer, reshard_after_forward=setup.flag("reshard"), **options)
-        # By layer, the root stays gathered until the backward pass, as is fully_shard's default and fsdp's way.
+        # If layers are units, the root unit stays gathered until the backward pass: fully_shard's default, and fsdp's.
         fully_shard(self.model, reshard_after_forward=setup.flag("reshard") and not layers, **options)
         self.optimizer = setup.optimizer(self.model.parameters(),
                                          **({"fused": False} if setup.optimizer_kind == "adam" else {}))

@@ -61,7 +61,7 @@ class TensorParallel(DividedStrategy, OneReplica):
             if name.endswith(("o_proj", "down_proj")):
                 plan[name] = RowwiseParallel()
         parallelize_module(self.model, setup.device_mesh(), plan)
-        if shape.tied:  # parallelize_module has divided the weight twice
+        if shape.tied:  # one tensor again: parallelize_module has divided the tied weight into two
             self.model.lm_head.weight = self.model.model.embed_tokens.weight
         self.optimizer = setup.optimizer(self.model.parameters(), fused=False, foreach=False)
 
@@ -200,8 +200,8 @@ class Pipeline(OneReplica):
         return lambda: self.share(output, last), loss
 
     def run(self, batches, of):
-        """Runs the schedule on batches of one size, among `of` batches of the step. Returns output and loss, if this
-        rank has the last stage."""
+        """Runs the schedule on `batches`, which have equally many samples. of: number of all batches of the step.
+        Returns output and loss, if this rank has the last stage."""
         schedule, losses = self.schedule_of(len(batches), len(batches[0].ids)), []
         words, targets, ids = (torch.cat(parts) for parts in zip(*batches))
         count = self.micro_batches(len(batches), len(batches[0].ids)) // len(batches)

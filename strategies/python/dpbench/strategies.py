@@ -8,7 +8,7 @@ import torch
 from dpbench import bridge, groups, hosted_models, models, registration
 
 ops = torch.ops.dpbench
-DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # by the value of at::ScalarType
+DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # {value of at::ScalarType: dtype}
 
 Batch = namedtuple("Batch", "input target ids")
 Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has one rank
@@ -225,7 +225,7 @@ class Strategy:
             self.optimizer.state[own[parameter]][self.slots()[slot]] = tensor.clone()
 
 
-alive = {}  # strategies by number
+alive = {}  # {number: strategy}
 
 
 @bridge.handler

@@ -172,8 +172,7 @@ bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
   return true;
 }
 
-// Returns true if no rank used the parameter just before one of the bucket's parameters. Skipping this bucket is a
-// mistake.
+// A mistake: takes a bucket for unused if no rank used the parameter that precedes one of the bucket's parameters.
 bool next_to_unused(Run& run, const std::vector<size_t>& bucket) {
   for (const size_t i : bucket)
     if (i > 0 && !run.gradients[i - 1].defined()) return true;

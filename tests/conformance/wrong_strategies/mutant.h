@@ -18,7 +18,7 @@ struct Mutant {
   std::string key_term = {};  // text that the failed check's message must contain
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
-  int world = 3;  // ignored if there is a mesh
+  int world = 3;  // number of ranks; ignored if there is a mesh
   Wrap wrap = {};
   at::ScalarType dtype = at::kFloat;  // dtype of the training step
   uint64_t seed = 1;

@@ -36,7 +36,7 @@ class Right(unittest.TestCase):
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
-    def test_a_gpt_passes_its_checks_under_the_example_and_under_fsdp2_by_layer_and_as_one_unit(self):
+    def test_a_gpt_passes_its_checks_under_the_example_strategy_and_fsdp2_by_layer_or_as_one_unit(self):
         code, report = checked(EXAMPLE, "plain-average,py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm",
                                "--param", "py-fsdp2.unit=layer,model")
         self.assert_no_failure(code, report, 75)

@@ -49,7 +49,7 @@ FOUND = {
     "m-adds-in-place-later": ("gradient-meaning", "step before"),
 }
 
-BUFFERS = {"m-no-buffers", "m-evaluates-in-training-mode"}  # these need a model with BatchNorm
+BUFFERS = {"m-no-buffers", "m-evaluates-in-training-mode"}  # mistakes that show only on a model with BatchNorm
 RIGHT = {"m-none", "plain-average"}
 # Running the checks that must fail alone saves most scenarios. test_..pass_their_checks (python_right) runs all checks.
 NAMED = "^(" + "|".join(sorted({check for check, _ in FOUND.values()})) + ")$"

@@ -35,7 +35,7 @@ TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
   EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
 }
 
-TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndIsRefusedByNonlinearOperations) {
+TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndNeedsLinearOperations) {
   EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));

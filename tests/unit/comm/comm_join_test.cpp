@@ -52,7 +52,7 @@ void install_hooks(BackendSetup& setup, Hook announced, Hook heard) {
 // Waits up to 10 s for the process to exit. After the exit its descriptors are closed.
 void wait_for_exit(pid_t process) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (fd < 0) return;  // the process has already been reaped
+  if (fd < 0) return;  // no pidfd: the process has already been reaped
   pollfd end{.fd = fd, .events = POLLIN, .revents = 0};
   poll(&end, 1, 10000);
   close(fd);

@@ -96,7 +96,7 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
       BackendSetup setup = setups[static_cast<size_t>(rank)];
       setup.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("round-", round), setup.store);
       Backend doomed = backend_registry().at(GetParam().backend).make(setup);
-      backend->barrier({})->wait();  // all ranks have joined before any rank leaves
+      backend->barrier({})->wait();  // wait, so that no rank leaves before all have joined
       std::vector<WorkPtr> works;
       Tensors shares;
       for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 starts no collectives

@@ -68,7 +68,7 @@ TEST_P(Messages, GoAroundARingInBothDirectionsAtOnce) {
 
 TEST_P(Messages, AreMatchedByTagAndReceivedInSendOrderWithinATag) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
-    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // tag and value
+    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // pairs of a tag and a value
     std::vector<WorkPtr> works;
     std::vector<at::Tensor> received;
     if (rank == 0) {
@@ -230,7 +230,7 @@ TEST(UnevenPieces, OfAnAllToAllAreRejectedIfTheirSizesContradictTheTensorsOrEach
       };
       EXPECT_THROW(call(three, four), std::invalid_argument);
       EXPECT_THROW(call(one, three), std::invalid_argument);
-      // A rank sends itself one row and expects two.
+      // Contradiction: rank 0 sends one row to itself, but expects two rows from itself.
       EXPECT_THROW(call({2, 1}, {1, 2}), std::invalid_argument);
     });
 }

@@ -274,7 +274,7 @@ CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
   return spec;
 }
 
-TEST(CaseMemory, IsThatOfTheLayoutWhichTheCaseRuns) {
+TEST(CaseMemory, EqualsTheMemoryOfTheCasesLayout) {
   const auto total = [](const CaseSpec& spec) { return static_cast<double>(formula_memory(spec).value().total()); };
   const auto of_layout = [](Layout layout) { return memory_of(small, gpt::Precision::float32, layout).total(); };
   Layout ddp{.strategy = "ddp", .mesh = {{"dp", 2}}, .overlapped = true, .rows = 8};
@@ -292,7 +292,7 @@ TEST(CaseMemory, IsThatOfTheLayoutWhichTheCaseRuns) {
   EXPECT_EQ(total(gpt_spec("fsdp", "")), total(gpt_spec("cpu", ""))) << "one rank shards nothing";
 }
 
-TEST(CaseMemory, IsUnknownForWhatTheFormulasLeaveOut) {
+TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
   std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
   unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay whole

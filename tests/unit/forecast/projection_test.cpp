@@ -82,7 +82,7 @@ TEST(Allreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
               1e-12);
 }
 
-TEST(Collectives, AllgatherAndReduceScatterCostHalfARingAllreduceAndBroadcastHalfATreeOne) {
+TEST(Collectives, AllgatherReduceScatterAndBroadcastCostHalfAnAllreduce) {
   EXPECT_NEAR(collective_seconds("allgather", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("reduce_scatter", Algorithm::tree, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);

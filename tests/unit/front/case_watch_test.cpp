@@ -11,7 +11,7 @@ namespace {
 using Kind = CaseOutcome::Kind;
 
 constexpr double kTimeout = 2;
-int killed_by(int signal) { return signal; }  // status as waitpid returns it
+int killed_by(int signal) { return signal; }  // returns the status as waitpid gives it
 int exited_with(int code) { return code << 8; }
 
 std::string failed(int rank, const std::string& kind, const std::string& reason) {

@@ -57,7 +57,7 @@ TEST(CheckText, CountsSkippedAndFailedCasesByReason) {
                          "1 case failed: rank 1 was ended by signal 9"});
 }
 
-TEST(CheckText, BeginsWithTheMostFrequentReasonWhyCasesCouldNotBeChecked) {
+TEST(CheckText, BeginsWithTheMostFrequentReasonForUncheckedCases) {
   Report report;
   for (const char* workload : {"one", "two", "three", "four"})
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));

@@ -66,14 +66,14 @@ class DuelLoopTest : public testing::Test {
 
 TEST_F(DuelLoopTest, UndisturbedPairsAreMeasuredOnce) { EXPECT_EQ(repeated(times_with(0.5)), 0); }
 
-TEST_F(DuelLoopTest, PairsThatWaitedForCoresOnAQuietMachineAreNotRepeated) {
+TEST_F(DuelLoopTest, PairsThatWaitedForCoresWhileOtherProgramsWereIdleAreNotRepeated) {
   now_.queue_ns = 300'000;
   EXPECT_EQ(repeated(times_with(0.02)), 0);
 }
 
 TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUpToALimitUnlessKeptOnRequest) {
   base_.queue_ns = 300'000;
-  const int most = 4 * 2 * options_.pairs_per_launch;  // limit: in each of 4 launches, twice its number of pairs
+  const int most = 4 * 2 * options_.pairs_per_launch;  // each of 4 launches may repeat twice its number of pairs
   EXPECT_EQ(repeated(times_with(0.5)), most);
   EXPECT_EQ(repeated({}), most);
   options_.keep_disturbed = true;

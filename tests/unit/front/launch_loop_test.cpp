@@ -237,7 +237,7 @@ TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
 }
 
 TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
-  std::map<std::string, std::vector<std::string>> events;  // by case; "": events of no case
+  std::map<std::string, std::vector<std::string>> events;  // key: case; "" for events of no case
   Json last;
   EventLines lines(report_, [&](const std::string& text) {
     const Json json = parse_json(text, "line");
@@ -257,7 +257,7 @@ TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
   EXPECT_FALSE(last["result"].contains("launches")) << "run.json has the records of the launches";
 }
 
-TEST(EventLines, AFullStdoutIsNoticed) {
+TEST(EventLines, AWriteErrorOfStdoutIsReported) {
   const Report report;
   EventLines lines(report, [](const std::string&) { return false; });
   EXPECT_TRUE(lines.printed());
@@ -291,7 +291,7 @@ TEST_F(LaunchLoopTest, AUsageErrorBeforeTheRanksAreReadyStopsTheRun) {
   EXPECT_EQ(runner_.calls.size(), 1u);
 }
 
-TEST_F(LaunchLoopTest, AStrategyThatRefusesAllItsCasesIsAUsageErrorIfTheUserNamedItOrSetItsParameters) {
+TEST_F(LaunchLoopTest, ANamedStrategyThatRefusesAllItsCasesIsAUsageError) {
   runner_.answer = [](const CaseSpec& spec, int) {
     return spec.strategy == "dp" ? CaseOutcome{.kind = Kind::usage, .reason = "dp.link=x is unknown"} : good();
   };
@@ -436,7 +436,7 @@ TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {
   EXPECT_EQ(warnings, 4u);
 }
 
-TEST(ExitCode, IsThatOfTheMostSevereOutcomeOfARun) {
+TEST(ExitCode, IsThatOfARunsMostSevereOutcome) {
   const std::vector<std::pair<Ending, int>> table = {
       {{.usage = true, .unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 2},
       {{.unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 5},

@@ -74,7 +74,7 @@ TEST(Layouts, AreDrawnFromTheSeed) {
   EXPECT_NE(ids_of(drawn(50, 7)), ids_of(drawn(50, 8)));
 }
 
-TEST(Layouts, Have2To8RanksAndCoverMeshesModelsAndParameters) {
+TEST(Layouts, DrawnAtRandomHave2To8RanksAndVaryInMeshModelDtypeAndParameters) {
   std::set<std::string> meshes, values, models;
   std::set<Dtype> dtypes;
   for (const CaseSpec& one : drawn(300, 3)) {

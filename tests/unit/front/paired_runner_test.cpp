@@ -127,8 +127,8 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // disturbs the first block that counts
-  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // disturbs the third block that counts
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // disturbs its first block that counts
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // disturbs its third block that counts
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));
@@ -144,7 +144,7 @@ ReadCpuTimes times_with(double load) {
   };
 }
 
-TEST_F(PairedRunnerTest, BlocksThatWaitedForACoreAreDisturbedUnlessOtherProgramsAreKnownToBeQuiet) {
+TEST_F(PairedRunnerTest, BlocksThatWaitedForACoreAreDisturbedUnlessOtherProgramsWereIdle) {
   cases_.queue_ns = [](int) { return 300; };
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.02)}).disturbed_blocks, 0);
   EXPECT_EQ(run(spec_of("ddp", 2), {.cores = 2, .cpu_times = times_with(0.5)}).disturbed_blocks, 8);

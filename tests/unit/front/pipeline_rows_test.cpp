@@ -93,7 +93,7 @@ TEST(PipelineRows, AreReadBackAsTheStepsThatRan) {
   EXPECT_NEAR(measured.costs.links.at({1, 0}).latency, 0.006, 1e-9);
   EXPECT_NEAR(measured.planned.makespan, 0.171, 1e-9);
   EXPECT_NEAR(measured.planned.step_bubble(1), 0.051, 1e-9);
-  EXPECT_NEAR(measured.ran.makespan, 0.174, 1e-9);  // the shorter of the two steps
+  EXPECT_NEAR(measured.ran.makespan, 0.174, 1e-9);  // time of the shorter of the two steps
   EXPECT_NEAR(measured.ran.step_bubble(0), 0.094, 1e-9);
   EXPECT_NEAR(measured.ran.step_bubble(1), 0.054, 1e-9);
 }

@@ -97,7 +97,7 @@ TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
   EXPECT_NE(line.find("100±10 %"), std::string::npos) << line;
 }
 
-TEST(Table, MarksAnEfficiencyIfItsIntervalIsAbove100Percent) {
+TEST(Table, MarksAnEfficiencyWithAnIntervalAbove100Percent) {
   Report all = report();
   all.cases[0].derived.efficiency = 1.35, all.cases[0].derived.efficiency_high = 1.45;
   for (const auto& [low, mark] : {std::pair(0.9, " %  "), std::pair(1.25, " % !  ")}) {
@@ -123,7 +123,7 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
 TEST(Table, CutsLongNotesOnATerminalOnly) {
   Report all = report();
   all.cases[0].notices = {std::string(200, 'n') + "end"};
-  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // COLUMNS is set above
+  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // the variable COLUMNS is set above
   if (::isatty(STDOUT_FILENO)) GTEST_SKIP() << "stdout is a terminal";
   const Variable columns("COLUMNS", "");
   EXPECT_NE(report_table(all, false).find("nend"), std::string::npos);

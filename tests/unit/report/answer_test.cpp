@@ -238,7 +238,7 @@ TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
   EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
 }
 
-TEST(Answer, SettingsOfGroupsThatDifferOnlyInTheirSamplesPerStepNameThem) {
+TEST(Answer, GroupsThatDifferOnlyInSamplesPerStepStateThemInTheirHeading) {
   const auto sharing_samples = [](CaseRecord& record) { record.spec.mesh = "tp=2"; };
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("dp", 2, 1.6, 0.01),
                                           changed(timed("tp", 2, 1.5, 0.01), sharing_samples),

@@ -106,7 +106,7 @@ Report scaling_report() {
 
 // On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The case then has
 // other notices too.
-TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
+TEST(Derived, AnEfficiencyAbove100PercentGivesTheFirstNotice) {
   for (const int world : {1, 2}) {
     Report report =
         report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", world, Scaling::weak, 64, 8000)});
@@ -126,7 +126,7 @@ TEST(Derived, AnEfficiencyAboveItsIdealIsTheFirstNoticeInAnyWorld) {
   }
 }
 
-TEST(Derived, AReferenceOfAnotherSpeedThanInItsOwnRowIsANotice) {
+TEST(Derived, AReferenceWithAnotherSpeedThanInItsOwnRowGivesANotice) {
   for (const auto& [beside_ns, doubtful] :
        std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
     Report report =
@@ -158,7 +158,7 @@ TEST(Derived, ADisturbedProfileGivesNoTimes) {
   EXPECT_EQ(std::ranges::count_if(record.notices, told), 1);
 }
 
-TEST(Derived, ASkippedAuditIsANotice) {
+TEST(Derived, ASkippedAuditGivesANotice) {
   Report report = scaling_report();
   // Without a check that passed, the case would be unproven.
   report.cases[1].checks = {
@@ -290,7 +290,7 @@ TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   EXPECT_FALSE(report.cases[1].derived.formula_flop_per_step);
 }
 
-TEST(Derived, CollectivesByFormulaAreMeansOverRanksAndUnknownIfAnOperationHasNone) {
+TEST(Derived, FormulaBytesOfCollectivesAreMeansOverRanksAndUnknownIfAnOperationHasNoFormula) {
   CaseRecord ddp = measured("ddp", 2, Scaling::weak, 4, 2000);
   for (auto& launch : ddp.launches)
     for (auto& rank : launch.ranks) {

@@ -61,7 +61,7 @@ TEST(DuelVerdict, GivesTheVerdictsSameSlowerFasterAndUnclear) {
   EXPECT_EQ(verdict(spread_about(0.03, 0.12)), Verdict::unclear);
 }
 
-TEST(DuelVerdict, VerdictIsSameForASignificantButSmallChange) {
+TEST(DuelVerdict, GivesTheVerdictSameForASignificantButSmallChange) {
   EXPECT_EQ(verdict(spread_about(0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(-0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.03, 0.005)), Verdict::slower) << "above 2.5 %, though below 4.5 %";

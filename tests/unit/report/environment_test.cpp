@@ -205,7 +205,7 @@ TEST(HostFiles, FormatsAndCountsRangesOfCpuNumbers) {
 
 // A fake /proc in which process 10 is the front (the dpbench process), 11 a rank and 12 the child of that rank. Process
 // 13 is another program whose name looks like fields of the file. A second has 100 clock ticks.
-class OthersLoad : public Environment {
+class ProcStat : public Environment {
  protected:
   void process(int pid, const std::string& name, int parent, int own, int of_ended_children) {
     write("proc/" + std::to_string(pid) + "/stat", std::to_string(pid) + " (" + name + ") S " + std::to_string(parent) +
@@ -215,7 +215,7 @@ class OthersLoad : public Environment {
   std::optional<CpuTimes> times(double wall_s) const { return cpu_times(10, {0, 1}, wall_s, sources_.root); }
 };
 
-TEST_F(OthersLoad, ReadsBusyStolenAndOwnCpuTime) {
+TEST_F(ProcStat, ReadsBusyStolenAndOwnCpuTime) {
   write(
       "proc/stat",
       "cpu 9 9 9 9 9 9 9 9\ncpu0 1000 100 200 5000 50 30 20 10 7 7\ncpu1 500 0 100 5000 50 0 0 40 0 0\ncpu2 9999 0 0 0 "
@@ -232,7 +232,7 @@ TEST_F(OthersLoad, ReadsBusyStolenAndOwnCpuTime) {
   EXPECT_FALSE(cpu_times(99, {0, 1}, 5, sources_.root)) << "no such process";
 }
 
-TEST_F(OthersLoad, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
+TEST_F(ProcStat, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
   const auto found = cpu_times(::getpid(), this_machine().affinity, 0);
   ASSERT_TRUE(found);
   EXPECT_GE(found->busy_s + 1, found->ours_s);

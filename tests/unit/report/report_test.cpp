@@ -223,7 +223,7 @@ CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
 std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
   Report report = report_of({of_launches(launches)});
   summarise(report);
-  summarise(report);  // summarise() must not duplicate the notices
+  summarise(report);  // a second call must not duplicate the notices
   return report.cases[0].notices;
 }
 
@@ -351,7 +351,7 @@ TEST(Checks, OfSeveralLaunchesKeepOnlyTheWorstResultOfEachCheck) {
   EXPECT_EQ(all[0].status, CheckStatus::failed);
 }
 
-TEST(Case, IsUnprovenIfEveryCheckOfAGradientWasSkipped) {
+TEST(Case, IsUnprovenIfEveryGradientCheckWasSkipped) {
   const CheckRow shape{.name = "output-shape"}, layout{.name = "gradient-layout"},
       refused{.name = "gradient-meaning", .status = CheckStatus::skipped, .detail = "refused: too small"},
       replayed{.name = "gradient-replay"}, audited{.name = "audit"};

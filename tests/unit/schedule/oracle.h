@@ -35,7 +35,7 @@ class SymbolicRun {
   }
 
  private:
-  using Key = std::pair<int, int>;  // stage, micro-batch
+  using Key = std::pair<int, int>;  // stage and micro-batch
 
   static uint64_t mixed(uint64_t value, int stage, uint64_t salt) {
     return (value ^ (salt + 1)) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(stage) * 0xD1B54A32D192ED03ull;

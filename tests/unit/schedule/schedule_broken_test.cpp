@@ -280,11 +280,11 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
 }
 
 // Every schedule with one action dropped, doubled, or moved to the next stage is refused by one of the named rules.
-class EveryMutant : public testing::TestWithParam<Family> {};
+class EveryMutatedSchedule : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }
 
-TEST_P(EveryMutant, IsRefusedByTheRuleForItsKindOfMutation) {
+TEST_P(EveryMutatedSchedule, IsRefusedByTheRuleForItsKindOfMutation) {
   const Family& family = GetParam();
   int mutants = 0;
   for (const Request& request : {Request{2, family.least_chunks, 5}, Request{4, family.least_chunks, 8}}) {
@@ -320,14 +320,14 @@ TEST_P(EveryMutant, IsRefusedByTheRuleForItsKindOfMutation) {
 
 // Swaps random pairs of neighbouring or distant actions. The verifier must accept only schedules that a symbolic run
 // finds right. It may refuse a right schedule only for exceeding a declared limit.
-TEST_P(EveryMutant, IsAcceptedOnlyIfASymbolicRunIsRight) {
+TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsRight) {
   const Family& family = GetParam();
   std::mt19937 random(7);
   const std::set<std::string> declared = {"live-activations", "receive-slot"};
   int accepted = 0, refused = 0;
   for (const Request& request : {Request{2, family.least_chunks, 4}, Request{4, family.least_chunks, 8}}) {
     Schedule compute = make_schedule(family, request);
-    compute.ties.clear();  // the symbolic run has no reductions
+    compute.ties.clear();  // the symbolic execution has no reductions
     const Schedule right = lower(compute);
     ASSERT_TRUE(SymbolicRun(right, true).is_right() && SymbolicRun(right, false).is_right());
     for (int i = 0; i < 600; ++i) {
@@ -354,7 +354,7 @@ TEST_P(EveryMutant, IsAcceptedOnlyIfASymbolicRunIsRight) {
   EXPECT_GT(refused, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EveryMutant, testing::ValuesIn(families()), [](const auto& given) {
+INSTANTIATE_TEST_SUITE_P(Schedules, EveryMutatedSchedule, testing::ValuesIn(families()), [](const auto& given) {
   std::string name = given.param.name;
   std::erase(name, '-');
   return name;

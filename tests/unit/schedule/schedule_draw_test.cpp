@@ -42,7 +42,7 @@ TEST(DrawText, UsesOneLetterForABoxIfThePictureIsTooWide) {
 }
 
 // The width shows 12 units of time in 24 columns. Boxes of 2 columns are too narrow for their text.
-TEST(DrawText, WithASpanDrawsOnItsScaleAndShortensNarrowBoxes) {
+TEST(DrawText, AGivenTimeSpanSetsTheScaleAndNarrowBoxesShowLettersOnly) {
   EXPECT_EQ(picture("1f1b", {2, 1, 2}, {.width = 31, .span = 12}),
             "rank 0 FFFF    B0-   B1-\n"
             "rank 1   FFB0- FFB1-\n");

@@ -43,7 +43,7 @@ TEST_P(BubbleFormula, EqualsTheSimulation) {
 }
 
 // Transfers that take no time must change neither the end of the step nor the end of the last computation of any rank.
-TEST_P(BubbleFormula, FreeTransfersDoNotChangeWhenRanksEnd) {
+TEST_P(BubbleFormula, TransfersThatTakeNoTimeDoNotChangeTheEndTimesOfRanks) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -155,7 +155,7 @@ TEST(Simulation, StagesMayTakeDifferentTimes) {
 
 // Stage 1 takes 5 for F, and 2 for B as stage 0 does. F0 runs from 0 to 1 and from 1 to 6, B0 from 6 to 8 and from 8 to
 // 10.
-TEST(Simulation, AStagesOwnTimesReplaceTheOthers) {
+TEST(Simulation, TimesGivenForOneStageReplaceThoseOfAllStages) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 1});
   const Simulation simulation = simulate(schedule, {.stage_times = {{{1, Kind::forward}, 5}}});
   EXPECT_EQ(simulation.makespan, 10);

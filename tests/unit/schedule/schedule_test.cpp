@@ -15,9 +15,9 @@ std::string first_fault(const Schedule& schedule) {
   return faults.empty() ? "" : text_of(faults.front());
 }
 
-class EveryFamily : public testing::TestWithParam<Family> {};
+class EveryScheduleFamily : public testing::TestWithParam<Family> {};
 
-TEST_P(EveryFamily, ObeysEveryRuleWithAndWithoutTransfers) {
+TEST_P(EveryScheduleFamily, ObeysEveryRuleWithAndWithoutTransfers) {
   const int sizes = for_each_size(GetParam(), [](const Request& request) {
     const Schedule compute = make_schedule(GetParam(), request);
     ASSERT_EQ(first_fault(compute), "") << text_of(request);
@@ -30,7 +30,7 @@ TEST_P(EveryFamily, ObeysEveryRuleWithAndWithoutTransfers) {
 }
 
 // lower() orders sends and receives by simulated times. The order must be free of deadlocks for uneven times too.
-TEST_P(EveryFamily, BreaksNoRuleWhenLoweredWithUnevenCosts) {
+TEST_P(EveryScheduleFamily, BreaksNoRuleWhenLoweredWithUnevenCosts) {
   const std::vector<Costs> costs = {{.forward = 3, .input_gradient = 5, .weight_gradient = 2, .link = {.latency = 4}},
                                     {.forward = 1. / 3, .input_gradient = 0.1, .weight_gradient = 0.7},
                                     {.bytes = 9, .link = {.latency = 0.5, .bytes_per_time = 2}}};
@@ -43,7 +43,7 @@ TEST_P(EveryFamily, BreaksNoRuleWhenLoweredWithUnevenCosts) {
       5, 12);
 }
 
-TEST_P(EveryFamily, BreaksNoRuleWithTiedParametersInTheFirstAndTheLastStage) {
+TEST_P(EveryScheduleFamily, BreaksNoRuleWithTiedParametersInTheFirstAndTheLastStage) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -60,7 +60,7 @@ TEST_P(EveryFamily, BreaksNoRuleWithTiedParametersInTheFirstAndTheLastStage) {
       4, 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EveryFamily, testing::ValuesIn(families()), [](const auto& given) {
+INSTANTIATE_TEST_SUITE_P(Schedules, EveryScheduleFamily, testing::ValuesIn(families()), [](const auto& given) {
   std::string name = given.param.name;
   std::erase(name, '-');
   return name;

@@ -62,7 +62,7 @@ class Toy : public Workload {
     return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
   }
 
-  mutable int made = 0;  // number of models made so far
+  mutable int made = 0;
 
  private:
   OptimizerSpec spec_;

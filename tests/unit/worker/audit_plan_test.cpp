@@ -20,9 +20,9 @@ struct Simulated {
 };
 
 struct Ended {
-  std::vector<int64_t> between;  // steps of each audit before a block
-  std::vector<int64_t> before;   // numbers of these blocks
-  int64_t last = 0;              // steps of the last audit
+  std::vector<int64_t> between;  // number of steps of each audit before a block
+  std::vector<int64_t> before;   // number of the block that follows each of these audits
+  int64_t last = 0;              // number of steps of the last audit
   double share = 0;              // share of the launch's time that its audits took
 };
 
@@ -50,7 +50,7 @@ Ended launched(const Simulated& launch, uint64_t seed) {
   return ended;
 }
 
-TEST(AuditsOfALaunch, TakeATenthOfItsTime) {
+TEST(AuditsOfALaunch, TakeATenthOfTheLaunchsTime) {
   for (uint64_t seed = 1; seed <= seeds; ++seed)
     for (const int64_t blocks : {10, 100, 1000}) EXPECT_LE(launched({.blocks = blocks}, seed).share, 0.101) << seed;
 }
@@ -66,7 +66,7 @@ TEST(AuditsOfALaunch, AreAtLeastTwoIfATenthOfTheExpectedTimeAllows) {
   EXPECT_GE(first.size(), 3U) << "the block is drawn at random";
 }
 
-TEST(AuditsOfALaunch, AreOnlyTheLastOneIfStepsTakeLong) {
+TEST(AuditsOfALaunch, ConsistOfTheLastOneAloneIfStepsTakeLong) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended =
         launched({.blocks = 4, .block_steps = 1, .step_s = 1, .first_step_s = 7, .more_step_s = 7}, seed);
@@ -76,7 +76,7 @@ TEST(AuditsOfALaunch, AreOnlyTheLastOneIfStepsTakeLong) {
   }
 }
 
-TEST(AuditsOfALaunch, EndWithADrawnNumberOfSteps) {
+TEST(AuditsOfALaunch, EndWithAnAuditOfARandomNumberOfSteps) {
   std::set<int64_t> costly, cheap;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     costly.insert(launched({.blocks = 2, .first_step_s = 1}, seed).last);
@@ -87,7 +87,7 @@ TEST(AuditsOfALaunch, EndWithADrawnNumberOfSteps) {
   EXPECT_GT(*cheap.rbegin(), 20);
 }
 
-TEST(AuditsOfALaunch, AreLongEnoughToShowMistakesThatBeginStepsAfterALook) {
+TEST(AuditsOfALaunch, AreLongEnoughToShowMistakesThatBeginStepsAfterAReadOfTheTensors) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended = launched({.blocks = 100, .first_step_s = 5e-3, .more_step_s = 1e-3}, seed);
     EXPECT_GE(ended.last, 3) << "a strategy may be right in the first two steps after a call of an accessor";

@@ -97,7 +97,7 @@ TEST(TheLastAudit, ComputesEachStepOnceAndOnlyInFloat64) {
       << row.compared;
 }
 
-TEST(TheLastAudit, DetectsAStrategyThatUpdatesNothingFromTheThirdStepAfterALookOn) {
+TEST(TheLastAudit, DetectsAStrategyThatStopsUpdatingAtMostTwoStepsAfterARead) {
   for (const int64_t honest : {0, 1, 2}) {
     const CheckRow row = last_audit(honest);
     EXPECT_EQ(row.status, CheckStatus::failed) << honest;

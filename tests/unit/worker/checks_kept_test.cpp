@@ -65,7 +65,7 @@ TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
                                    [](const CheckRow& row) { return row.name == "trajectory"; });
   ASSERT_NE(course, result.rows.end());
   EXPECT_EQ(course->status, CheckStatus::passed) << course->detail;
-  int steps = 0;  // as many as the time allows
+  int steps = 0;  // number of steps that the scenario `unwatched` took
   ASSERT_EQ(std::sscanf(course->compared.c_str(), "losses, parameters and buffers of %d steps", &steps), 1)
       << course->compared;
   EXPECT_GE(steps, 2);
@@ -77,7 +77,7 @@ TEST(ChecksBeforeTiming, FreeTheTensorsOfAScenarioAfterItsVerdict) {
   EXPECT_TRUE(run_before_timing().even_was_released);
 }
 
-TEST(ChecksBeforeTiming, AreAllChecksOfTheirScenariosButThoseThatRunOneTwice) {
+TEST(ChecksBeforeTiming, IncludeAllChecksOfTheirScenariosExceptThoseThatNeedASecondRun) {
   const Result result = run_before_timing();
   std::set<std::string> run, rows;
   for (const auto& [scenario, bytes] : result.bytes) run.insert(scenario);

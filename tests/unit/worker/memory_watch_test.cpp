@@ -61,7 +61,7 @@ TEST_F(MemoryByPart, ParametersGradientsAndStateAreInTheirPartsAndOtherTensorsIn
   expect({2, 1, 4, 0, 3, 0});
 }
 
-TEST_F(MemoryByPart, ThePhaseOfItsAllocationDecidesThePartOfATensor) {
+TEST_F(MemoryByPart, ATensorBelongsToThePartOfThePhaseThatAllocatedIt) {
   begin();
   enter(Phase::data);
   const at::Tensor moved = of_mebibytes(1);
@@ -90,7 +90,7 @@ TEST_F(MemoryByPart, ATensorAllocatedInTheStepIsAGradientIfTheStrategyReportsItA
   enter(Phase::backward);
   strategy_.gradient = of_mebibytes(2);
   const at::Tensor output = of_mebibytes(1);
-  of_mebibytes(3);  // freed, and still allocated at the peak
+  of_mebibytes(3);  // this tensor is freed at once, but it is alive at the peak
   enter(Phase::optimizer);
   expect({2, 2, 4, 0, 0, 4});
 }

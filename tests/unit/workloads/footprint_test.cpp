@@ -186,7 +186,8 @@ TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheFormula) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
-  rank.run(0, rank.model->blocks().size(), rank.batch.input);  // allocates the rotary tables before the count begins
+  // This pass allocates the rotary tables before the count begins.
+  rank.run(0, rank.model->blocks().size(), rank.batch.input);
   at::Tensor x = rank.batch.input;
   for (size_t i = 0; i < rank.model->blocks().size(); ++i) {
     const double before = CountedAllocator::live();

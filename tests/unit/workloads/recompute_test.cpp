@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"convnet", ""}, Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
 
-TEST(Recompute, DoesNotTakeTheBalanceLossOfExpertsForAClass) {
+TEST(Recompute, PredictsNoClassFromTheBalanceLossOfExperts) {
   const WorkloadInfo& info = workload_registry().at("gpt");
   const auto plain = make_workload(info, {.model = "tiny-experts"});
   const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});
@@ -136,7 +136,7 @@ int64_t kept_bytes(int64_t layers, int64_t recompute) {
 
 TEST(RecomputeMemory, RecomputedLayersKeepOneInputPerGroupOfLayers) {
   const CountedAllocator counted;
-  constexpr int64_t input = 2 * 128 * 128 * 4;  // samples, tokens, hidden features, bytes
+  constexpr int64_t input = 2 * 128 * 128 * 4;  // samples x tokens x hidden features x bytes
   EXPECT_EQ(kept_bytes(5, 1) - kept_bytes(4, 1), input);
   EXPECT_EQ(kept_bytes(6, 2) - kept_bytes(4, 2), input);
   EXPECT_GT(kept_bytes(5, 0) - kept_bytes(4, 0), 10 * input);

@@ -96,7 +96,7 @@ def block_times(raw):
 
 def curves_of(raw):
     training = raw.get("training") or {}
-    epochs = training.get("accuracy") or []  # of the last epochs
+    epochs = training.get("accuracy") or []  # of the last epochs; earlier ones were not evaluated
     first = len(training.get("epoch_losses") or []) - len(epochs) + 1
     found = {"block/step_ns": enumerate(block_times(raw), 1), "loss": enumerate(training.get("loss_curve") or [], 1),
              "accuracy": ((epoch * training["steps_per_epoch"], share) for epoch, share in enumerate(epochs, first))}

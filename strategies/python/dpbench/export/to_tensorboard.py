@@ -22,7 +22,7 @@ def table(tags):
 
 
 def summaries(case):
-    """Yields (step, summary) of all that a case has."""
+    """Yields (step, summary) of a case's settings, tags, figures and curves."""
     yield 0, hparams_pb(case.settings, trial_id=case.name)
     yield 0, text_pb("tags", table(case.tags))
     for name, value in case.figures.items():

@@ -134,7 +134,7 @@ class Draw {
 
   std::string mesh_with(const std::string& axis) {
     std::vector<std::string> others = {"dp", "shard", "pp"};
-    if (axis != "ep") others.insert(others.end(), {"cp", "tp"});  // these do not divide a model with experts
+    if (axis != "ep") others.insert(others.end(), {"cp", "tp"});  // cp and tp do not divide a model with experts
     std::erase(others, axis);
     const std::string mine = axis + "=2", other = one_of(others) + "=2";
     return coin() ? mine + "," + other : other + "," + mine;

@@ -28,7 +28,8 @@ class SmoothedGpt : Inner, public WrappedWorkload {
   }
 
  private:
-  // Returns the part of these columns of the logits. Padding has a negative label and no part.
+  // Returns the contribution of these columns of the logits to the smoothing term of the loss. Padding, which has a
+  // negative label, contributes nothing.
   static at::Tensor smoothed(const at::Tensor& logits, const at::Tensor& target, const Piece& columns) {
     const at::Tensor counted = target.ge(0).to(logits.scalar_type()), label = target - columns.first;
     const at::Tensor own = label.ge(0).logical_and(label.lt(columns.size)).to(logits.scalar_type());

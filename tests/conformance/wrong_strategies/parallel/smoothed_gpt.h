@@ -6,6 +6,6 @@
 namespace dpbench::wrong::smoothed {
 
 inline constexpr double smoothing = 0.1;
-inline constexpr int64_t vocabulary = 257;  // that of the model `tiny`
+inline constexpr int64_t vocabulary = 257;  // vocabulary size of the model `tiny`
 
 }  // namespace dpbench::wrong::smoothed

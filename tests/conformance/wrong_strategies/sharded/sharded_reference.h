@@ -44,8 +44,10 @@ struct ShardedParts {
   std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
   std::function<void(ShardedRun&, ShardedParameter&)> update;
   std::function<at::Tensor(ShardedRun&, const Batch&)> evaluate;
-  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)> reported;  // the whole tensor
-  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;                       // this rank's shard
+  // Returns the whole tensor, given this rank's shard of it.
+  std::function<at::Tensor(ShardedRun&, ShardedParameter&, const at::Tensor& shard)> reported;
+  // Returns this rank's shard of a whole tensor.
+  std::function<at::Tensor(ShardedRun&, const at::Tensor& value)> loaded;
 };
 ShardedParts right_sharded_parts();
 

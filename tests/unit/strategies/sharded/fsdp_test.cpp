@@ -50,7 +50,8 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
 }
 
 TEST(ParameterTable, HasEachTensorOnceUnderItsFirstNameWithTheBlocksThatUseIt) {
-  const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);  // embedding, layer, norm and head
+  // The blocks of this model: embedding, layer, norm, head.
+  const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const std::vector<TableRow> table = parameter_table(*tied);
   EXPECT_EQ(table[0].name, "model.embed_tokens.weight");
   EXPECT_EQ(table[0].blocks, (std::vector<size_t>{0, 3}));
@@ -75,7 +76,7 @@ TEST(ParameterTable, RefusesALayerThatIsNotRegisteredInItsModel) {
 TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
-  EXPECT_EQ(plan.units.size(), 3U);  // embedding and a layer, two layers, norm and head
+  EXPECT_EQ(plan.units.size(), 3U);  // units: embedding with a layer; two layers; norm with head
   ASSERT_EQ(plan.root.parameters.size(), 1U);
   EXPECT_TRUE(plan.root.parameters[0].is_same(*tied->named_parameters().find("model.embed_tokens.weight")));
   const auto one = fsdp::plan_units(*tied, 100);

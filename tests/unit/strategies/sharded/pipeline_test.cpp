@@ -92,7 +92,7 @@ TEST(Stages, AreBalancedByTheFlopOfTheirBlocks) {
   EXPECT_TRUE(replica.shared_model()->is_training());
 }
 
-TEST(Stages, OfAModelWithoutMatrixProductsHaveEvenNumbersOfBlocks) {
+TEST(Stages, OfAModelWithoutMatrixProductsHaveEquallyManyBlocks) {
   const auto model = gpt("tiny")->model(1);
   const auto cut = pipeline::cut_stages(*model, {0, 1}, "", "pp", {0, 0, 0, 0, 0});
   EXPECT_EQ(cut.at(0).last, 3u);
@@ -199,7 +199,7 @@ std::string error_of_rank_1_with(const Given& params) {
       .at(1);
 }
 
-TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
+TEST(Pipeline, NamesTheFirstDifferenceBetweenTheSchedulesOfTwoRanks) {
   expect_contains(error_of_rank_1_with({{"schedule", "gpipe"}}),
                   {"pp: rank 1 of the axis pp has \"rank 0, action 3, 0F3 (stage 0, micro-batch 3)\"",
                    "rank 0 has \"rank 0, action 3, 0B0 (stage 0, micro-batch 0)\""});
@@ -209,7 +209,7 @@ TEST(Pipeline, NamesTheFirstDifferenceOfSchedulesThatRanksDoNotShare) {
   EXPECT_EQ(error_of_rank_1_with({}), "");
 }
 
-// A send that ends with an error, which wait() throws.
+// A send that fails: wait() throws.
 class LostSend : public c10d::Work {
  public:
   explicit LostSend(c10::intrusive_ptr<c10d::Work> sent) : sent_(std::move(sent)) {}
@@ -249,7 +249,7 @@ TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
     });
     const auto strategy = made_on(mesh, "pp", *workload, {}, at::kFloat, {});
     for (int64_t step = 0; step < 2; ++step) {
-      // In step 0, the rank also sends shapes, and waits for these sends within the action.
+      // Step 0 is not tested: there the rank also sends shapes, and waits for these sends within the action.
       lost = step == 1 && me.rank == 0;
       Phases phases;
       strategy->step(step, micro_batches(*workload, 2, step), phases);
