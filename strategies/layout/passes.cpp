@@ -84,7 +84,8 @@ void Passes::transfer(const Action& action) {
   const int from = rank_of(channel.from), to = rank_of(channel.to);
   const bool activation = channel.send == Kind::send_activation;
   const int tag = (action.microbatch * static_cast<int>(stages_.size()) + channel.from) * 2 + (activation ? 0 : 1);
-  const Cargo cargo{.stage = channel.from, .training = true, .rows = part(action.microbatch).batch.rows()};
+  const Cargo cargo{
+      .stage = channel.from, .training = true, .sizes = part(action.microbatch).batch.input.sizes().vec()};
   Live& here = live(action.stage, action.microbatch);
   if (action.kind == Kind::send_activation)
     sent_.emplace_back(action, links_.send(here.output, to, tag, cargo));

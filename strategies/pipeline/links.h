@@ -1,5 +1,5 @@
 // Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each stage
-// boundary and number of samples.
+// boundary and shape of the micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Transfer {
 struct Cargo {
   int stage = 0;  // the stage that sends the activations
   bool training = true;
-  int64_t rows = 0;  // number of samples in an activation
+  std::vector<int64_t> sizes = {};  // shape of the micro-batch's input
 
   friend auto operator<=>(const Cargo&, const Cargo&) = default;
 };

@@ -31,6 +31,7 @@ class TimedCase {
   RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:
+  double warm_step_ns(int64_t steps);
   void call_accessors();
   bool profile_lacked_cores(const RankRecord& record) const;
   RankRecord figures() const;

@@ -48,13 +48,14 @@ std::map<int, CoreUse::Thread> CoreUse::threads() {
 }
 
 CoreUse::Spent CoreUse::spent() const {
-  Spent spent{.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns_, .switches = involuntary_switches() - switches_};
-  const int64_t wall_ns = clock_ns(CLOCK_MONOTONIC) - wall_ns_;
+  Spent spent{.wall_ns = clock_ns(CLOCK_MONOTONIC) - wall_ns_,
+              .cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns_,
+              .switches = involuntary_switches() - switches_};
   for (const auto& [id, now] : threads()) {
     const auto known = threads_.find(id);
     const Thread before = known == threads_.end() ? Thread{} : known->second;
     const int64_t running = now.running_ns - before.running_ns, queued = now.queued_ns - before.queued_ns;
-    if (id == ::gettid() || 4 * (running + queued) >= wall_ns)
+    if (id == ::gettid() || 4 * (running + queued) >= spent.wall_ns)
       spent.queue_ns = std::max(spent.queue_ns.value_or(0), queued);
   }
   return spent;

@@ -1,6 +1,7 @@
 // Measures whether this process's threads wait for CPU cores: CPU time, involuntary switches, time in the run queue.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,12 +14,16 @@ class CoreUse {
   CoreUse();
 
   struct Spent {
+    int64_t wall_ns = 0;   // time since the start
     int64_t cpu_ns = 0;    // CPU time of all threads
     int64_t switches = 0;  // involuntary context switches of all threads
     // Time for which a thread was ready to run but had no core: the longest time of one thread, among the calling
     // thread and the threads that were ready or running for a quarter of the measurement. Unset if the kernel does not
     // report this time.
     std::optional<int64_t> queue_ns{};
+
+    // Returns the least CPU time that the threads can have had in a part of the measurement that took part_ns.
+    int64_t cpu_within(int64_t part_ns) const { return std::max<int64_t>(0, cpu_ns - (wall_ns - part_ns)); }
   };
   // Returns the CPU time, context switches and queueing time since the start.
   Spent spent() const;

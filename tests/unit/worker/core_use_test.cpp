@@ -78,5 +78,12 @@ TEST(Computing, CountsTheCpuTimeOfMarkedThreadsOnly) {
   EXPECT_EQ(Computing::cpu_ns(), after);
 }
 
+TEST(CoreUse, CountsNoCpuTimeForAPartIfTheThreadsWaitedLongerBesideIt) {
+  const CoreUse::Spent waited{.wall_ns = 178'000'000, .cpu_ns = 1'200'000},
+      ran{.wall_ns = 25'300'000, .cpu_ns = 25'200'000};
+  EXPECT_EQ(waited.cpu_within(1'000'000), 0);
+  EXPECT_EQ(ran.cpu_within(25'000'000), 24'900'000);
+}
+
 }  // namespace
 }  // namespace dpbench
