@@ -68,6 +68,37 @@ Order order_of(const Json& command) {
   return *order;
 }
 
+Json rows_json(const std::vector<CheckRow>& rows) {
+  Json json = Json::array();
+  for (const CheckRow& row : rows) json.push_back(to_json(row));
+  return json;
+}
+
+std::string means_of(const CaseSpec& spec) {
+  const StrategyInfo& info = strategy_registry().at(spec.strategy);
+  return meaning_of(promised(info, Params(info.params, spec.params, spec.strategy)).gradient);
+}
+
+Json calls_of(const Pulse& pulse) {
+  Json made = Json::array();
+  for (const auto& [group, calls] : pulse.calls())
+    made.push_back({{"group", group}, {"count", calls.count}, {"hash", calls.hash}});
+  return made;
+}
+
+// Returns the message to the front for a case that failed its checks and is therefore not timed: a wrong strategy
+// must not be timed, and a broken process group would hang.
+Json untimed(const CaseSpec& spec, int rank, const CheckedCase& checked) {
+  RankRecord nothing;
+  nothing.rank = rank;
+  Json answer = {{"event", name_of(Event::ran)},       {"case", spec.id},
+                 {"record", to_json(nothing)},         {"checks", rows_json(checked.rows)},
+                 {"group_over", !checked.group_whole}, {"untimed", true}};
+  if (checked.failure)
+    answer["failed"] = {{"kind", name_of(checked.failure->kind)}, {"reason", checked.failure->reason}};
+  return answer;
+}
+
 class CommandLoop {
  public:
   explicit CommandLoop(const Variables& variables)
@@ -130,7 +161,7 @@ class CommandLoop {
       const CheckedCase checked = check_case(spec, suite_options(spec, command), *group_, pulse_, variables_.run_dir);
       return {{"event", name_of(Event::checked)},
               {"case", spec.id},
-              {"checks", rows_of(checked.rows)},
+              {"checks", rows_json(checked.rows)},
               {"group_over", !checked.group_whole}};
     }
     if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
@@ -145,8 +176,8 @@ class CommandLoop {
                                              *group_, pulse_, variables_.run_dir);
       // Tell the front (the dpbench process) that the checks are over.
       if (const auto tell = checking(spec)) tell(0, 0);
-      if (!checked.sound) return untimed(spec, checked);
-      checks = rows_of(checked.rows);
+      if (!checked.sound) return untimed(spec, variables_.rank, checked);
+      checks = rows_json(checked.rows);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
@@ -154,7 +185,7 @@ class CommandLoop {
     const RankRecord record = timed_case_->block(sampling);
     // `dpbench duel` never sends the order to end a case, so a failed audit is reported at once.
     if (const auto audits = timed_case_->audits(); any_failed(audits))
-      for (const Json& row : rows_of(audits)) checks.push_back(row);
+      for (const Json& row : rows_json(audits)) checks.push_back(row);
     return ran(spec, record, checks);
   }
 
@@ -163,39 +194,14 @@ class CommandLoop {
     pulse_.forget_calls();
     const RankRecord record =
         timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"), command.at("retake"));
-    const Json audits = rows_of(timed_case_->audits());
+    const Json audits = rows_json(timed_case_->audits());
     timed_case_.reset();
     return ran(spec, record, audits);
   }
 
   Json ran(const CaseSpec& spec, const RankRecord& record, const Json& checks) const {
-    return {{"event", name_of(Event::ran)}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks},
-            {"means", means_of(spec)},      {"calls", calls()}};
-  }
-
-  static std::string means_of(const CaseSpec& spec) {
-    const StrategyInfo& info = strategy_registry().at(spec.strategy);
-    return meaning_of(promised(info, Params(info.params, spec.params, spec.strategy)).gradient);
-  }
-
-  Json calls() const {
-    Json made = Json::array();
-    for (const auto& [group, calls] : pulse_.calls())
-      made.push_back({{"group", group}, {"count", calls.count}, {"hash", calls.hash}});
-    return made;
-  }
-
-  // Returns the message to the front for a case that failed its checks and is therefore not timed: a wrong strategy
-  // must not be timed, and a broken process group would hang.
-  Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
-    RankRecord nothing;
-    nothing.rank = variables_.rank;
-    Json answer = {{"event", name_of(Event::ran)},       {"case", spec.id},
-                   {"record", to_json(nothing)},         {"checks", rows_of(checked.rows)},
-                   {"group_over", !checked.group_whole}, {"untimed", true}};
-    if (checked.failure)
-      answer["failed"] = {{"kind", name_of(checked.failure->kind)}, {"reason", checked.failure->reason}};
-    return answer;
+    return {{"event", name_of(Event::ran)}, {"case", spec.id},          {"record", to_json(record)}, {"checks", checks},
+            {"means", means_of(spec)},      {"calls", calls_of(pulse_)}};
   }
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {
@@ -205,8 +211,8 @@ class CommandLoop {
     return {{"event", name_of(Event::trained)},
             {"case", spec.id},
             {"record", to_json(result.record)},
-            {"checks", rows_of(result.checks)},
-            {"calls", calls()},
+            {"checks", rows_json(result.checks)},
+            {"calls", calls_of(pulse_)},
             {"training", variables_.rank == 0 ? to_json(result.training) : Json(nullptr)}};
   }
 
@@ -230,12 +236,6 @@ class CommandLoop {
             .unwatched_s = spec.world <= command.value("whole_worlds", 0) ? 1 : 0.05,
             .dump = command.value("dump", ""),
             .begins = checking(spec)};
-  }
-
-  static Json rows_of(const std::vector<CheckRow>& rows) {
-    Json json = Json::array();
-    for (const CheckRow& row : rows) json.push_back(to_json(row));
-    return json;
   }
 
   Variables variables_;

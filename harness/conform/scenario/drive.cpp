@@ -75,70 +75,70 @@ std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensor
   return "";
 }
 
-class Driver {
+// The process groups with which a strategy runs a scenario. Unless the scenario is unwatched, they record the
+// collectives of each step and stop a rank that calls other collectives than its peers.
+class ScenarioGroups {
  public:
-  Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
-      : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
-    if (scenario.unwatched)
-      mesh_ = bench.mesh;
-    else if (bench.distribution.parallelism == Parallelism::ranks)
-      wrap_groups();
+  ScenarioGroups(const Bench& bench, const Scenario& scenario, LiveMemory& live)
+      : bench_(bench), mesh_(scenario.unwatched ? bench.mesh : Mesh{}) {
+    if (!scenario.unwatched && bench.distribution.parallelism == Parallelism::ranks) watch(scenario, live);
   }
 
-  Evidence run() {
-    evidence_.rank = bench_.rank;
-    try {
-      drive();
-    } catch (const UsageError& error) {
-      evidence_.error = error.what();
-      evidence_.refused = true;
-    } catch (const Unavailable& error) {
-      evidence_.error = error.what();
-      evidence_.refused = true;
-    } catch (const std::exception& error) {
-      if (out_of_memory(error)) abort_run();
-      evidence_.refused = lacks_operation(error);
-      record_failure(message_of(error));
-    }
-    finish_agreeing(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
-    return std::move(evidence_);
+  const Mesh& mesh() const { return mesh_; }
+
+  void start_recording(bool keep) {
+    for (const auto& recorder : recorders_) recorder->start(keep);
   }
 
- private:
-  // Rethrows an out-of-memory error: it fails the whole run, not a check of the strategy.
-  [[noreturn]] void abort_run() {
-    finish_agreeing("gave up: out of memory");
-    throw;
+  std::vector<Collective> stop_recording() {
+    std::vector<Collective> all;
+    for (const auto& recorder : recorders_) std::ranges::move(recorder->stop(), std::back_inserter(all));
+    return all;
+  }
+
+  void begin_step(int64_t step) {
+    for (const auto& one : agreeing_) one->begin_step(step);
+  }
+
+  void step_returned() {
+    for (const auto& recorder : recorders_) recorder->step_returned();
+  }
+
+  bool diverged() const {
+    return std::ranges::any_of(agreeing_, [](const auto& one) { return one->diverged(); });
   }
 
   // Tells all groups at the same time that this rank makes no more calls. One group after the other could deadlock,
   // because ranks of one group may wait for this rank in another group.
-  void finish_agreeing(const std::string& how) {
+  void finish(const std::string& how) {
     std::vector<std::future<void>> ends;
     for (const auto& one : agreeing_) ends.push_back(std::async(std::launch::async, [&] { one->finish(how); }));
   }
 
-  void record_failure(const std::string& why) {
-    evidence_.error = why;
-    evidence_.interrupted = bench_.distribution.owners() > 1 && !evidence_.refused;
-    evidence_.echo = std::ranges::any_of(agreeing_, [](const auto& one) { return one->diverged(); });
+  // Waits for all ranks. If a rank skipped a collective, the backend can detect the mismatch here.
+  // ProcessGroup::barrier() is not used, because ranks that are threads would share its static tensor.
+  void meet() const {
+    if (!mesh_.group() || mesh_.group()->getSize() == 1) return;
+    std::vector<at::Tensor> nothing = {at::zeros({1}, bench_.devices.at(0))};
+    mesh_.group()->allreduce(nothing)->wait();
   }
 
-  void wrap_groups() {
+ private:
+  void watch(const Scenario& scenario, LiveMemory& live) {
     const at::Device device = bench_.devices.at(0);
     const bool plain = is_plain(bench_.distribution.mesh);
     mesh_ = bench_.mesh.with_groups([&](const std::string& axis, const auto& group) {
       return wrapped_group(group, device.type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
         // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
         // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
-        if (scenario_.late) {
+        if (scenario.late) {
           inner = c10::make_intrusive<LateBackend>(inner);
         } else if (!bench_.strategy.recorded) {
-          const std::string run = scenario_.name + (plain ? "" : ", axis " + axis);
+          const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
           agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
           inner = agreeing_.back();
         }
-        if (bench_.strategy.live_parameters) inner = live_.measuring(inner);
+        if (bench_.strategy.live_parameters) inner = live.measuring(inner);
         recorders_.push_back(c10::make_intrusive<RecordingBackend>(inner, axis));
         return c10::intrusive_ptr<c10d::Backend>(recorders_.back());
       });
@@ -156,20 +156,53 @@ class Driver {
     return everyone;
   }
 
-  void start_recording(bool keep) {
-    for (const auto& recorder : recorders_) recorder->start(keep);
+  const Bench& bench_;
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one recorder for each process group of the mesh
+  std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
+  Mesh mesh_;
+};
+
+class Driver {
+ public:
+  Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
+      : bench_(bench), scenario_(scenario), clip_norm_(clip_norm), groups_(bench, scenario, live_) {}
+
+  Evidence run() {
+    evidence_.rank = bench_.rank;
+    try {
+      drive();
+    } catch (const UsageError& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const Unavailable& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const std::exception& error) {
+      if (out_of_memory(error)) abort_run();
+      evidence_.refused = lacks_operation(error);
+      record_failure(message_of(error));
+    }
+    groups_.finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
+    return std::move(evidence_);
   }
 
-  std::vector<Collective> stop_recording() {
-    std::vector<Collective> all;
-    for (const auto& recorder : recorders_) std::ranges::move(recorder->stop(), std::back_inserter(all));
-    return all;
+ private:
+  // Rethrows an out-of-memory error: it fails the whole run, not a check of the strategy.
+  [[noreturn]] void abort_run() {
+    groups_.finish("gave up: out of memory");
+    throw;
+  }
+
+  void record_failure(const std::string& why) {
+    evidence_.error = why;
+    evidence_.interrupted = bench_.distribution.owners() > 1 && !evidence_.refused;
+    evidence_.echo = groups_.diverged();
   }
 
   std::unique_ptr<Strategy> make(const Workload& workload) const {
     return bench_.strategy.make({.workload = workload,
                                  .devices = bench_.devices,
-                                 .mesh = mesh_,
+                                 .mesh = groups_.mesh(),
                                  .init_seed = bench_.init_seed(bench_.rank),
                                  .step_seed = bench_.step_seed(),
                                  .dtype = scenario_.dtype,
@@ -205,17 +238,9 @@ class Driver {
       if (step + 1 == scenario_.steps) copy_all(*strategy, result, seen);
       evidence_.steps.push_back(std::move(seen));
     }
-    meet();
+    groups_.meet();
     enter("finish()");
     strategy->finish();
-  }
-
-  // Waits for all ranks. If a rank skipped a collective, the backend can detect the mismatch here.
-  // ProcessGroup::barrier() is not used, because ranks that are threads would share its static tensor.
-  void meet() const {
-    if (!mesh_.group() || mesh_.group()->getSize() == 1) return;
-    std::vector<at::Tensor> nothing = {at::zeros({1}, bench_.devices.at(0))};
-    mesh_.group()->allreduce(nothing)->wait();
   }
 
   void drive_watched() {
@@ -263,19 +288,19 @@ class Driver {
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
     const bool keep = scenario_.keep_reductions && !bench_.strategy.recorded;
-    start_recording(keep && step == scenario_.steps - 1);
-    for (const auto& one : agreeing_) one->begin_step(step);
+    groups_.start_recording(keep && step == scenario_.steps - 1);
+    groups_.begin_step(step);
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
     live_.in_step(strategy);
     const StepResult result = strategy->step(scenario_.first + step, micro, phases);
     live_.in_step(nullptr);
-    for (const auto& recorder : recorders_) recorder->step_returned();
+    groups_.step_returned();
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
     copy_all(*strategy, result, seen);
-    seen.collectives = stop_recording();
+    seen.collectives = groups_.stop_recording();
     evidence_.steps.push_back(std::move(seen));
   }
 
@@ -294,9 +319,9 @@ class Driver {
     const at::Tensor ids = evaluated_ids(scenario_, bench_.distribution, bench_.seed, step, bench_.rank,
                                          bench_.strategy.collective_evaluation);
     Evaluation seen{.step = step, .ids = ids, .output = {}, .buffers = {}};
-    start_recording(false);
+    groups_.start_recording(false);
     seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
-    seen.collectives = static_cast<int64_t>(stop_recording().size());
+    seen.collectives = static_cast<int64_t>(groups_.stop_recording().size());
     seen.buffers = snapshot(strategy.buffers());
     evidence_.evaluations.push_back(std::move(seen));
   }
@@ -304,10 +329,8 @@ class Driver {
   const Bench& bench_;
   const Scenario& scenario_;
   std::optional<double> clip_norm_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one recorder for each process group of the mesh
-  std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
-  Mesh mesh_;
   LiveMemory live_;
+  ScenarioGroups groups_;
   Evidence evidence_;
 };
 

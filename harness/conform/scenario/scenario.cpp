@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/probes/drawn.h"
+#include "harness/report/record/checks.h"
 #include "workloads/data/sampler.h"
 
 namespace dpbench {
@@ -16,32 +17,19 @@ namespace {
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
+std::vector<std::string> usual_checks() {
+  std::vector<std::string> names;
+  for (const CheckMeaning& check : check_table::all)
+    if (check.usual) names.emplace_back(check.name);
+  return names;
+}
+
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
   return {
       {.name = "even",
        .gradient_check = "gradient-meaning",
-       .further_checks = {"run-completes",
-                          "output-shape",
-                          "output-dtype",
-                          "output-value",
-                          "loss-finite",
-                          "loss-value",
-                          "initial-broadcast",
-                          "gradient-vs-baseline",
-                          "gradient-layout",
-                          "ranks-agree-gradients",
-                          "ranks-agree-parameters",
-                          "ranks-agree-state",
-                          "buffers",
-                          "optimizer-replay",
-                          "evaluation",
-                          "unused-parameters",
-                          "frozen-parameters",
-                          "collective-count",
-                          "collective-bytes",
-                          "rows-untouched",
-                          "finish"},
+       .further_checks = usual_checks(),
        .counts_reductions = true,
        .revealing = true,
        .against_one_device = true,

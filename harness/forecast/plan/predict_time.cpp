@@ -28,22 +28,138 @@ struct Unit {
   double gather_s = 0, reduce_s = 0;
 };
 
+// The groups of ranks along the axes of a layout's mesh.
+struct Links {
+  GroupLink tensor, context, pipe, replicas, shards;
+};
+
+// Times and sizes of the model's blocks on one rank.
+class BlockTimes {
+ public:
+  BlockTimes(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine,
+             const Links& links, double sharing)
+      : shape_(shape),
+        precision_(precision),
+        layout_(layout),
+        machine_(machine),
+        links_(links),
+        sharing_(sharing),
+        layer_flop_(work(gpt::Part::layer).forward.flop) {}
+
+  std::vector<Unit> units_of(const StageBlocks& blocks) const {
+    std::vector<Unit> units;
+    if (blocks.embed) units.push_back(unit_of(gpt::Part::embed));
+    units.insert(units.end(), static_cast<size_t>(blocks.layers), unit_of(gpt::Part::layer));
+    if (blocks.norm) units.push_back(unit_of(gpt::Part::norm));
+    if (blocks.head) units.push_back(unit_of(gpt::Part::head));
+    return units;
+  }
+
+  double parameters_of(const StageBlocks& blocks) const {
+    double sum = static_cast<double>(blocks.layers) * parameters(gpt::Part::layer);
+    if (blocks.embed) sum += parameters(gpt::Part::embed);
+    if (blocks.norm) sum += parameters(gpt::Part::norm);
+    if (blocks.head) sum += shape_.tied && !blocks.embed ? parameters(gpt::Part::embed) : parameters(gpt::Part::head);
+    return sum;
+  }
+
+  double stored_bytes() const { return forecast::stored_bytes(precision_); }
+  // Returns the bytes of gradients that a reduction sends for parameters of `stored` bytes.
+  double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
+  // Returns the bytes of one activation of the residual stream.
+  double stream_bytes() const {
+    const double size = precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
+    return tokens() * static_cast<double>(shape_.hidden) * size;
+  }
+
+ private:
+  double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
+  BlockWork work(gpt::Part part) const {
+    return work_of(shape_, part, layout_.cut(), precision_, static_cast<double>(layout_.rows));
+  }
+  double tokens() const {
+    return static_cast<double>(layout_.rows) * static_cast<double>(shape_.seq) / layout_.size("cp");
+  }
+
+  // Returns the numbers of allreduces over the axis tp in a block's forward pass and in its backward pass.
+  static std::pair<int, int> tensor_sums(gpt::Part part) {
+    switch (part) {
+      case gpt::Part::embed:
+        return {1, 0};
+      case gpt::Part::layer:
+        return {2, 2};
+      case gpt::Part::head:
+        return {0, 1};
+      default:
+        return {0, 0};
+    }
+  }
+
+  // Returns the time of ring attention's hops that is not hidden by the attention over one rank's keys. bytes: size of
+  // the tensors that a rank sends in one hop.
+  double hops_s(double compute_s, double bytes) const {
+    const int ranks = links_.context.ranks();
+    if (ranks == 1) return 0;
+    const double hop = links_.context.slowest().latency_s + bytes / links_.context.slowest().bytes_per_s;
+    return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
+  }
+
+  Unit unit_of(gpt::Part part) const {
+    const BlockWork done = work(part);
+    const auto [forward_sums, backward_sums] = tensor_sums(part);
+    const double sum_s = links_.tensor.seconds("allreduce", stream_bytes());
+    Unit unit;
+    unit.forward = {.computing = sharing_ * machine_.speed.seconds(done.forward, layer_flop_),
+                    .tensor = forward_sums * sum_s};
+    unit.backward = {.computing = sharing_ * machine_.speed.seconds(done.backward, layer_flop_),
+                     .tensor = backward_sums * sum_s};
+    if (part == gpt::Part::layer) {
+      const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
+                        static_cast<double>(shape_.heads * layout_.size("tp"));
+      unit.forward.context = hops_s(attention_s(1), kv);
+      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // the hops carry keys, values and their gradients
+    }
+    if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
+    const double bytes = parameters(part) * stored_bytes();
+    const bool gathers = layout_.sharding == Sharding::parameters || layout_.sharding == Sharding::gradients;
+    if (gathers) unit.gather_s = links_.shards.seconds("allgather", layout_.narrow ? bytes / 2 : bytes);
+    if (gathers)
+      unit.reduce_s = links_.shards.seconds("reduce_scatter", reduced(bytes));
+    else if (layout_.overlapped)
+      unit.reduce_s = links_.replicas.seconds("allreduce", reduced(bytes));
+    return unit;
+  }
+
+  double attention_s(double passes) const {
+    const double flop =
+        4 * tokens() * static_cast<double>(shape_.seq) * static_cast<double>(shape_.hidden) / layout_.size("tp");
+    return sharing_ * passes * machine_.speed.seconds({flop, 0}, layer_flop_);
+  }
+
+  const gpt::Shape& shape_;
+  gpt::Precision precision_;
+  const Layout& layout_;
+  const Machine& machine_;
+  const Links& links_;
+  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double layer_flop_;
+};
+
 class Timing {
  public:
   Timing(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine)
       : shape_(shape),
-        precision_(precision),
         layout_(layout),
         machine_(machine),
         sharing_(machine.cores > 0
                      ? std::max(1.0, static_cast<double>(ranks_of(layout.mesh)) * machine.threads / machine.cores)
                      : 1),
-        tensor_(layout.mesh, "tp", machine.network, sharing_),
-        context_(layout.mesh, "cp", machine.network, sharing_),
-        pipe_(layout.mesh, "pp", machine.network, sharing_),
-        replicas_(layout.mesh, "dp", machine.network, sharing_),
-        shards_(layout.mesh, layout.size("shard") > 1 ? "shard" : "dp", machine.network, sharing_),
-        layer_flop_(work(gpt::Part::layer).forward.flop) {}
+        links_{.tensor = group_link("tp"),
+               .context = group_link("cp"),
+               .pipe = group_link("pp"),
+               .replicas = group_link("dp"),
+               .shards = group_link(layout.size("shard") > 1 ? "shard" : "dp")},
+        blocks_(shape, precision, layout, machine, links_, sharing_) {}
 
   Time step() {
     std::vector<Stage> stages;
@@ -66,86 +182,6 @@ class Timing {
       return sum;
     }
   };
-
-  BlockWork work(gpt::Part part) const {
-    return work_of(shape_, part, layout_.cut(), precision_, static_cast<double>(layout_.rows));
-  }
-  double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
-  double stored_bytes() const { return forecast::stored_bytes(precision_); }
-  // Returns the bytes of gradients that a reduction sends for parameters of `stored` bytes.
-  double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
-  double tokens() const {
-    return static_cast<double>(layout_.rows) * static_cast<double>(shape_.seq) / layout_.size("cp");
-  }
-  // Returns the bytes of one activation of the residual stream.
-  double stream_bytes() const {
-    const double size = precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
-    return tokens() * static_cast<double>(shape_.hidden) * size;
-  }
-
-  // Returns the numbers of allreduces over the axis tp in a block's forward pass and in its backward pass.
-  static std::pair<int, int> tensor_sums(gpt::Part part) {
-    switch (part) {
-      case gpt::Part::embed:
-        return {1, 0};
-      case gpt::Part::layer:
-        return {2, 2};
-      case gpt::Part::head:
-        return {0, 1};
-      default:
-        return {0, 0};
-    }
-  }
-
-  // Returns the time of ring attention's hops that is not hidden by the attention over one rank's keys. bytes: size of
-  // the tensors that a rank sends in one hop.
-  double hops_s(double compute_s, double bytes) const {
-    const int ranks = context_.ranks();
-    if (ranks == 1) return 0;
-    const double hop = context_.slowest().latency_s + bytes / context_.slowest().bytes_per_s;
-    return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
-  }
-
-  Unit unit_of(gpt::Part part) const {
-    const BlockWork done = work(part);
-    const auto [forward_sums, backward_sums] = tensor_sums(part);
-    const double sum_s = tensor_.seconds("allreduce", stream_bytes());
-    Unit unit;
-    unit.forward = {.computing = sharing_ * machine_.speed.seconds(done.forward, layer_flop_),
-                    .tensor = forward_sums * sum_s};
-    unit.backward = {.computing = sharing_ * machine_.speed.seconds(done.backward, layer_flop_),
-                     .tensor = backward_sums * sum_s};
-    if (part == gpt::Part::layer) {
-      const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
-                        static_cast<double>(shape_.heads * layout_.size("tp"));
-      unit.forward.context = hops_s(attention_s(1), kv);
-      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // the hops carry keys, values and their gradients
-    }
-    if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
-    const double bytes = parameters(part) * stored_bytes();
-    const bool gathers = layout_.sharding == Sharding::parameters || layout_.sharding == Sharding::gradients;
-    if (gathers) unit.gather_s = shards_.seconds("allgather", layout_.narrow ? bytes / 2 : bytes);
-    if (gathers)
-      unit.reduce_s = shards_.seconds("reduce_scatter", reduced(bytes));
-    else if (layout_.overlapped)
-      unit.reduce_s = replicas_.seconds("allreduce", reduced(bytes));
-    return unit;
-  }
-
-  double attention_s(double passes) const {
-    const double flop =
-        4 * tokens() * static_cast<double>(shape_.seq) * static_cast<double>(shape_.hidden) / layout_.size("tp");
-    return sharing_ * passes * machine_.speed.seconds({flop, 0}, layer_flop_);
-  }
-
-  std::vector<Unit> units_of(const StageBlocks& blocks) const {
-    std::vector<Unit> units;
-    if (blocks.embed) units.push_back(unit_of(gpt::Part::embed));
-    units.insert(units.end(), static_cast<size_t>(blocks.layers), unit_of(gpt::Part::layer));
-    if (blocks.norm) units.push_back(unit_of(gpt::Part::norm));
-    if (blocks.head) units.push_back(unit_of(gpt::Part::head));
-    return units;
-  }
 
   // Simulates a pass over the units; while one unit computes, the next is gathered. reduces: each unit's gradients are
   // reduced after its computation. Returns the time for which computation waits for collectives over data axes.
@@ -172,7 +208,7 @@ class Timing {
   }
 
   Stage stage_of(const StageBlocks& blocks) const {
-    const std::vector<Unit> units = units_of(blocks);
+    const std::vector<Unit> units = blocks_.units_of(blocks);
     Stage stage;
     for (const Unit& unit : units) stage.forward += unit.forward, stage.backward += unit.backward;
     const bool kept = layout_.schedule && !layout_.reshard;  // a pipeline's units stay gathered for the whole step
@@ -184,16 +220,8 @@ class Timing {
     stage.last_data = data_wait(units, true, again, reduces) - stage.backward.data;
     // Parameters that stay gathered, and those that ZeRO 2 has updated, are gathered once per step.
     if (kept || layout_.sharding == Sharding::gradients) stage.last_data += data_wait(units, false, true, false);
-    stage.parameters = parameters_of(blocks);
+    stage.parameters = blocks_.parameters_of(blocks);
     return stage;
-  }
-
-  double parameters_of(const StageBlocks& blocks) const {
-    double sum = static_cast<double>(blocks.layers) * parameters(gpt::Part::layer);
-    if (blocks.embed) sum += parameters(gpt::Part::embed);
-    if (blocks.norm) sum += parameters(gpt::Part::norm);
-    if (blocks.head) sum += shape_.tied && !blocks.embed ? parameters(gpt::Part::embed) : parameters(gpt::Part::head);
-    return sum;
   }
 
   Time alone(const Stage& stage) {
@@ -215,11 +243,11 @@ class Timing {
     pipeline::Costs costs{.forward = forward / sharing_,
                           .input_gradient = (both - forward) / sharing_ / 2,
                           .weight_gradient = (both - forward) / sharing_ / 2,
-                          .bytes = stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1)};
+                          .bytes = blocks_.stream_bytes() / (layout_.sequence ? layout_.size("tp") : 1)};
     for (const Stage& stage : stages) costs.stage_factors.push_back(stage.both().all() / both);
     for (size_t i = 1; i < stages.size(); ++i) {
       const int from = schedule.rank_of[i - 1], to = schedule.rank_of[i];
-      const Link& link = pipe_.between(from, to);
+      const Link& link = links_.pipe.between(from, to);
       costs.links[{from, to}] = costs.links[{to, from}] = {link.latency_s, link.bytes_per_s};
     }
     return costs;
@@ -260,31 +288,32 @@ class Timing {
     gpt::Shape untied = shape_;
     untied.tied = false;
     const auto count = static_cast<double>(gpt::parameters(untied, gpt::Part::head, layout_.cut()));
-    const Link& link = pipe_.between(first, last);
-    return link.latency_s + count * stored_bytes() / layout_.shards() / link.bytes_per_s;
+    const Link& link = links_.pipe.between(first, last);
+    return link.latency_s + count * blocks_.stored_bytes() / layout_.shards() / link.bytes_per_s;
   }
 
   // Adds the time after the backward passes: all collectives that do not run during them, and the optimizer.
   void add_after_passes(Time& time) const {
-    const double whole = parameters_ * stored_bytes(), bytes = reduced(whole);
+    const double whole = parameters_ * blocks_.stored_bytes(), bytes = blocks_.reduced(whole);
     const int shards = layout_.shards();
     if (layout_.sharding == Sharding::state)
-      time.data_s += shards_.seconds("reduce_scatter", bytes) + shards_.seconds("allgather", whole);
+      time.data_s += links_.shards.seconds("reduce_scatter", bytes) + links_.shards.seconds("allgather", whole);
     else if (layout_.sharding == Sharding::parameters && layout_.size("shard") > 1)
-      time.data_s += replicas_.seconds("allreduce", bytes / shards);
+      time.data_s += links_.replicas.seconds("allreduce", bytes / shards);
     else if (!layout_.overlapped)
-      time.data_s += replicas_.seconds("allreduce", bytes);
-    time.context_s += context_.seconds("allreduce", bytes / shards);
+      time.data_s += links_.replicas.seconds("allreduce", bytes);
+    time.context_s += links_.context.seconds("allreduce", bytes / shards);
     time.optimizer_s += sharing_ * machine_.speed.update_s * parameters_ / shards;
   }
 
+  GroupLink group_link(const char* axis) const { return {layout_.mesh, axis, machine_.network, sharing_}; }
+
   const gpt::Shape& shape_;
-  gpt::Precision precision_;
   const Layout& layout_;
   const Machine& machine_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
-  GroupLink tensor_, context_, pipe_, replicas_, shards_;
-  double layer_flop_;
+  double sharing_;  // see BlockTimes
+  Links links_;
+  BlockTimes blocks_;
   double parameters_ = 0;  // parameters of the rank that has the most
 };
 

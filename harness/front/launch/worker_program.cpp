@@ -32,26 +32,19 @@ namespace {
 constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr int catalogue_seconds = 60;
 
-struct ShippedStrategy {
-  std::string_view name, file;
-};
-
-// PyTorch's own strategies and the files of dpbench's Python package that have them. A Python host runs only the files
-// that it needs: their imports of PyTorch's modules take seconds.
-constexpr std::array pytorchs_strategies = {
-    ShippedStrategy{"py-ddp", "pytorch.py"}, ShippedStrategy{"py-zero1", "pytorch.py"},
-    ShippedStrategy{"py-fsdp2", "pytorch_fsdp.py"}, ShippedStrategy{"py-tp", "pytorch_layouts.py"},
-    ShippedStrategy{"py-pp", "pytorch_layouts.py"}};
-
-// Returns the file of one of PyTorch's own strategies. Returns all files for an unknown name that begins as theirs do,
-// so that the error can suggest a right name.
-std::set<std::string_view> files_of_pytorchs(const std::string& strategy) {
-  std::set<std::string_view> all;
-  for (const auto& [name, file] : pytorchs_strategies) {
-    if (name == strategy) return {file};
+// Returns the files of dpbench's Python package that register this strategy of PyTorch's own. A Python host runs only
+// the files that it needs: their imports of PyTorch's modules take seconds. Returns all files for an unknown name that
+// begins as theirs do, so that the error can suggest a right name.
+std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::string& strategy) {
+  if (!strategy.starts_with("py-")) return {};
+  std::set<std::string> all, found;
+  for (const auto& entry : fs::directory_iterator(shipped_file(worker, ""))) {
+    const std::string file = entry.path();
+    if (!is_python(file) || !entry.path().filename().string().starts_with("pytorch")) continue;
     all.insert(file);
+    if (read_text(file, 1 << 20).find("strategy(\"" + strategy + "\"") != std::string::npos) found.insert(file);
   }
-  return strategy.starts_with("py-") ? all : std::set<std::string_view>{};
+  return found.empty() ? all : found;
 }
 
 struct Captured {
@@ -185,9 +178,9 @@ fs::path checked_plugin(const std::string& file) {
 
 void settle_plugins(Selection& what, const fs::path& worker) {
   for (auto& plugin : what.plugins) plugin = checked_plugin(plugin);
-  std::set<std::string_view> files = files_of_pytorchs(what.reference.strategy);
-  for (const auto& strategy : what.strategies) files.merge(files_of_pytorchs(strategy));
-  for (const auto& file : files) what.plugins.push_back(shipped_file(worker, std::string(file)));
+  std::set<std::string> files = files_of_pytorchs(worker, what.reference.strategy);
+  for (const auto& strategy : what.strategies) files.merge(files_of_pytorchs(worker, strategy));
+  what.plugins.insert(what.plugins.end(), files.begin(), files.end());
   const size_t colon = what.model.find(':');
   if (colon == std::string::npos) return;
   if (!what.workloads.empty())

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -9,12 +10,14 @@
 namespace dpbench {
 namespace {
 
-std::vector<std::pair<Dtype, Runtime>> combined(const std::vector<Dtype>& dtypes,
-                                                const std::vector<Runtime>& runtimes) {
-  std::vector<std::pair<Dtype, Runtime>> all;
-  for (const Dtype dtype : dtypes)
-    for (const Runtime runtime : runtimes) all.emplace_back(dtype, runtime);
-  return all;
+// Replaces each row by one row per value of an axis; keeps the rows if the user chose no values.
+template <class Value>
+void multiply(std::vector<Row>& rows, const std::vector<Value>& values, std::type_identity_t<Value> CaseSpec::* axis) {
+  if (values.empty()) return;
+  std::vector<Row> all;
+  for (const Row& row : rows)
+    for (const Value& value : without_repeats(values)) all.emplace_back(row).spec.*axis = value;
+  rows = std::move(all);
 }
 
 class Expansion {
@@ -24,22 +27,16 @@ class Expansion {
       : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
   void add_workload(const WorkloadEntry& workload) {
-    const auto batches =
-        selection_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(selection_.batches);
-    const auto dtypes = selection_.dtypes.empty() ? std::vector<Dtype>{Dtype::f32} : without_repeats(selection_.dtypes);
-    const auto runtimes =
-        selection_.runtimes.empty() ? std::vector<Runtime>{Runtime::torch} : without_repeats(selection_.runtimes);
-    for (const int64_t batch : batches)
-      for (const auto& [dtype, runtime] : combined(dtypes, runtimes)) {
-        Row base = base_row(selection_, workload);
-        base.spec.batch = batch;
-        base.spec.dtype = dtype;
-        base.spec.runtime = runtime;
-        add_baselines(base);
-        if (resolved_.reference) add_strategy(base, *resolved_.reference, {{}}, true);
-        for (const StrategyEntry* strategy : resolved_.strategies)
-          add_strategy(base, *strategy, combinations(resolved_.axes, *strategy), false);
-      }
+    std::vector<Row> bases = {base_row(selection_, workload)};
+    multiply(bases, selection_.batches, &CaseSpec::batch);
+    multiply(bases, selection_.dtypes, &CaseSpec::dtype);
+    multiply(bases, selection_.runtimes, &CaseSpec::runtime);
+    for (const Row& base : bases) {
+      add_baselines(base);
+      if (resolved_.reference) add_strategy(base, *resolved_.reference, {{}}, true);
+      for (const StrategyEntry* strategy : resolved_.strategies)
+        add_strategy(base, *strategy, combinations(resolved_.axes, *strategy), false);
+    }
   }
 
  private:

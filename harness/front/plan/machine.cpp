@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include "harness/front/text/text.h"
+#include "harness/report/machine/host_files.h"
 
 namespace dpbench {
 namespace {
@@ -22,28 +22,21 @@ std::vector<int> affinity() {
   return cpus;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // Returns the tightest core limit of this process's cgroup and its ancestors (cgroup v2), or the cgroup v1 limit. 0
 // means no limit.
 int cgroup_cores() {
   std::string group;
-  for (const auto& line : split(read_text("/proc/self/cgroup"), '\n'))
+  for (const auto& line : split(read_small("/proc/self/cgroup").value_or(""), '\n'))
     if (line.starts_with("0::")) group = line.substr(3);
   int fewest = 0;
   for (std::string at = group; !group.empty(); at = at.substr(0, at.rfind('/'))) {
-    const int cores = cores_of_cpu_max(read_text("/sys/fs/cgroup" + at + "/cpu.max"));
+    const int cores = cores_of_cpu_max(read_small("/sys/fs/cgroup" + at + "/cpu.max").value_or(""));
     if (cores > 0) fewest = fewest == 0 ? cores : std::min(fewest, cores);
     if (at.empty() || at == "/") break;
   }
   if (fewest > 0) return fewest;
-  return cores_of_cpu_max(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
-                          read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+  return cores_of_cpu_max(read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").value_or("") + " " +
+                          read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us").value_or(""));
 }
 
 }  // namespace

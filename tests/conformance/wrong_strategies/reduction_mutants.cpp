@@ -1,5 +1,7 @@
 // Wrong strategies with mistakes in combining gradients over ranks.
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include <ATen/ATen.h>

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "strategies/api/named_tensors.h"
 #include "strategies/comm/shm/kernels.h"
 

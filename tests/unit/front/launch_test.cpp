@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <set>
 #include <thread>
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <iostream>
+
 #include "tests/support/training.h"
 
 namespace dpbench {
