@@ -296,6 +296,15 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
   return micro;
 }
 
+bool gives_one_sample(const Scenario& scenario, const Distribution& distribution, uint64_t seed) {
+  const int replicas = distribution.parallelism == Parallelism::ranks ? 1 : distribution.world;
+  for (int64_t step = 0; step < scenario.steps; ++step)
+    for (int owner = 0; owner < distribution.owners(); ++owner)
+      for (const at::Tensor& ids : ids_of(scenario, distribution, seed, step, owner))
+        if (std::ranges::count(chunk_sizes(ids.numel(), replicas), 1) > 0) return true;
+  return false;
+}
+
 at::Tensor evaluated_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                          int rank, bool alike) {
   const int64_t batch = distribution.rows_per_rank * (distribution.owners() == 1 ? distribution.world : 1);
