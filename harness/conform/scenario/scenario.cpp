@@ -18,6 +18,7 @@ constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
+  const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };  // 840: divisible by 1 to 8
   return {
       {.name = "even",
        .gradient_check = "gradient-meaning",
@@ -97,14 +98,21 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
-       .poison = nan_value},
+       .poison = nan_value,
+       .altered_rank = rank(12)},
       {.name = "infinite",
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
        .steps = 2,
-       .poison = infinite_value},
-      {.name = "perturbed", .gradient_check = "perturbation", .steps = 1, .perturbed = true, .revealing = true},
+       .poison = infinite_value,
+       .altered_rank = rank(11)},
+      {.name = "perturbed",
+       .gradient_check = "perturbation",
+       .steps = 1,
+       .perturbed = true,
+       .altered_rank = rank(10),
+       .revealing = true},
       {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
       {.name = "late", .gradient_check = "late-collectives", .late = true, .revealing = true, .costly = true},
       {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
@@ -322,7 +330,9 @@ std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
 }
 
 std::pair<int, int64_t> altered(const Scenario& scenario, const Distribution& distribution) {
-  return {distribution.parallelism == Parallelism::ranks && distribution.world > 1 ? 1 : 0, scenario.steps - 1};
+  const int64_t replica =
+      distribution.parallelism == Parallelism::ranks ? scenario.altered_rank % distribution.world : 0;
+  return {static_cast<int>(replica), scenario.steps - 1};
 }
 
 }  // namespace dpbench

@@ -35,6 +35,7 @@ struct Scenario {
   std::optional<double> poison = {};  // NaN or infinity that is put into one sample of one rank in the last step
   // If true, one sample of one replica is replaced by another sample, under the same id. Only the gradients are judged.
   bool perturbed = false;
+  int64_t altered_rank = 1;  // the replica of the poisoned or perturbed sample, modulo their number
   // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but no rank's gradient
   // does.
   bool huge = false;
