@@ -33,18 +33,22 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   return options;
 }
 
-int64_t rows_per_rank(const CheckRequest& request, const Workload& workload) {
+int64_t rows_per_rank(const CheckRequest& request, const Workload& workload, bool refuses_one) {
   if (workload.sum_loss()) return 1;  // a single sample keeps the exact probe's gradients powers of two
-  const int64_t rows = drawn_rows(request.seed);
-  return request.own_rows > 0 ? std::min(rows, std::max<int64_t>(2, request.own_rows)) : rows;
+  int64_t rows = drawn_rows(request.seed);
+  if (request.own_rows > 0) rows = std::min(rows, std::max<int64_t>(2, request.own_rows));
+  // Uneven ranks and the last micro-batch halve the number. A quarter of 5, rounded up twice, is more than one sample.
+  constexpr int64_t least_to_halve = 5;
+  return refuses_one ? std::max(rows, least_to_halve) : rows;
 }
 
-Distribution distribution_of(const CheckRequest& request, const Workload& workload) {
+Distribution distribution_of(const CheckRequest& request, const Workload& workload, bool refuses_one) {
   return {.parallelism = request.strategy.parallelism,
           .world = data_place(request.mesh.shape(), request.world, 0).replicas,
-          .rows_per_rank = rows_per_rank(request, workload),
+          .rows_per_rank = rows_per_rank(request, workload, refuses_one),
           .samples = workload.samples(),
-          .mesh = request.mesh.shape()};
+          .mesh = request.mesh.shape(),
+          .refuses_one = refuses_one};
 }
 
 // Returns the requested parameter values. An interval that the user did not set (e.g. steps between two averages of
@@ -121,8 +125,9 @@ class Suite {
         filter_(request.filter),
         workload_(make_workload(request.workload, options_of(request, false))),
         twin_(make_workload(request.workload, options_of(request, true))),
+        not_one_(request.workload.probe ? std::nullopt : why_not_one_sample(*workload_)),
         traits_(traits_of(request, *workload_)),
-        bench_{strategy_,          *workload_,   distribution_of(request, *workload_),
+        bench_{strategy_,          *workload_,   distribution_of(request, *workload_, not_one_.has_value()),
                request.rank,       request.mesh, request.devices,
                params_of(request), request.seed, request.enters},
         twin_bench_(with_workload(bench_, *twin_)),
@@ -173,6 +178,8 @@ class Suite {
     if (traits_.heavy && scenario.steps > most_heavy_steps && !scenario.unwatched)
       return verdicts_.skip(scenario, "the tensors of " + std::to_string(scenario.steps) +
                                           " steps of this model take too much memory; see trajectory for later steps");
+    if (not_one_ && gives_one_sample(scenario, bench_.distribution, bench_.seed))
+      return verdicts_.skip(scenario, "the model refuses a batch of one sample: " + *not_one_);
     if (scenario.huge) return run_beyond_range(scenario);
     if (scenario.unwatched) fit_time_limit(scenario);
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
@@ -250,6 +257,7 @@ class Suite {
   const StrategyInfo strategy_;  // the strategy's properties, adjusted to the parameter values
   CheckFilter filter_;
   std::unique_ptr<Workload> workload_, twin_;
+  std::optional<std::string> not_one_;  // why the model refuses a batch of one sample; nullopt if it does not
   CaseTraits traits_;
   Bench bench_, twin_bench_;
   Lockstep ranks_;

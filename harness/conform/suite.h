@@ -29,7 +29,7 @@ struct CheckRequest {
   uint64_t seed = 1;
   // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. 0: chosen by the seed. The
   // scenario `unwatched`, which runs like a timed case, uses both, but fewer samples if its time limit is short. The
-  // other scenarios use at most own_rows samples, or two if own_rows is 1.
+  // other scenarios use at most own_rows samples, but at least two, or five if the model refuses a batch of one sample.
   int64_t own_rows = 0, own_micros = 0;
   std::optional<double> own_clip = {};  // limit on the gradient's norm in the scenario `unwatched`
   double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`

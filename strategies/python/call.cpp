@@ -22,6 +22,8 @@ class Pushed {
 
 }  // namespace
 
+Frame* innermost_if_any() { return frames.empty() ? nullptr : frames.back(); }
+
 Frame& innermost() {
   if (frames.empty()) throw std::runtime_error("this function of dpbench works only while dpbench calls Python");
   return *frames.back();

@@ -25,6 +25,9 @@ struct Frame {
   std::string error = {};
 };
 
+// Returns the frame of the innermost call on this thread; null if there is none, as on a thread that Python started.
+Frame* innermost_if_any();
+
 // Returns the frame of the innermost call on this thread. Throws if Python calls an operator outside any call.
 Frame& innermost();
 

@@ -142,7 +142,9 @@ void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tens
 void enter_phase(int64_t phase) {
   if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size()))
     throw std::runtime_error("there is no such phase");
-  if (Phases* phases = innermost().phases) phases->enter(static_cast<Phase>(phase));
+  // A thread of the strategy's own has no frame. Its time belongs to no phase.
+  const Frame* frame = innermost_if_any();
+  if (frame && frame->phases) frame->phases->enter(static_cast<Phase>(phase));
 }
 
 Texts names_of_phases() { return {phase_names.begin(), phase_names.end()}; }

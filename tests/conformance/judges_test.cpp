@@ -354,7 +354,24 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   ASSERT_EQ(part.numel(), 10);
   part[3] += 0.01;
   EXPECT_GT(deviation().error, 1);
-  expect_contains(deviation().where, {"parameter w1, index [3]", "of 10 elements from number 7 on", "rank 1"});
+  expect_contains(deviation().where, {"parameter w1, index [3]", "of 10 elements from number 1 on, 5 apart", "rank 1"});
+}
+
+TEST(SampledElements, LieInEveryPieceOfATensorAndAtItsEnds) {
+  for (const int64_t elements : {11, 20, 31, 63, 1000, 1001}) {
+    const at::Tensor all = at::arange(elements);
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      const Sample sample{.most_elements = 10, .seed = seed};
+      const at::Tensor chosen = sample.of(all);
+      ASSERT_EQ(chosen.numel(), 10) << elements;
+      EXPECT_TRUE(chosen.diff().eq(sample.stride(elements)).all().item<bool>()) << elements;
+      EXPECT_EQ(sample.stride(elements) % 2, 1) << elements;
+      EXPECT_GT(3 * 10 * sample.stride(elements), elements) << "the elements cover a third of the tensor or less";
+      EXPECT_EQ(chosen[0].item<int64_t>(), sample.first(elements));
+      EXPECT_TRUE(seed % 4 != 0 || chosen[0].item<int64_t>() == 0) << elements;
+      EXPECT_TRUE(seed % 4 != 1 || chosen[9].item<int64_t>() == elements - 1) << elements;
+    }
+  }
 }
 
 // Without the same course in float32, the bound is that of a single pass in float32.

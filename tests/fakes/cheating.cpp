@@ -21,9 +21,11 @@ constexpr int64_t steps_of_a_check = 100;  // no scenario of the checks has as m
 struct View {
   int64_t steps = 0;       // steps that the strategy has taken
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
-  int64_t honest = 0;      // a number from 2 to 5, drawn anew in each launch, the same on all ranks
-  int64_t rows = 0;        // number of samples in this step
-  double pause_s = 0;      // time since the strategy's previous step
+  // Steps between the last two reads of the buffers, and steps since the last one.
+  int64_t between_reads = 0, since_buffers = 0;
+  int64_t honest = 0;  // a number from 2 to 5, drawn anew in each launch, the same on all ranks
+  int64_t rows = 0;    // number of samples in this step
+  double pause_s = 0;  // time since the strategy's previous step
   int world = 1;
 };
 
@@ -49,6 +51,7 @@ const std::map<std::string, When> skips_the_update = {
 const std::map<std::string, When> halves_the_batch = {
     {"large-batches", [](const View& v) { return v.rows > 8; }},
     {"late-batches", [](const View& v) { return v.steps > steps_of_a_check; }},
+    {"batches-unless-read-twice", [](const View& v) { return v.steps > steps_of_a_check && v.between_reads > 0; }},
 };
 
 bool applies(const std::map<std::string, When>& ways, const std::string& how, const View& view) {
@@ -76,7 +79,10 @@ class Cheating : public TrainedStrategy {
 
   NamedTensors parameters() override { return copy_ ? copy_->parameters() : (read(), TrainedStrategy::parameters()); }
   NamedTensors gradients() override { return copy_ ? copy_->gradients() : (read(), TrainedStrategy::gradients()); }
-  NamedTensors buffers() override { return copy_ ? copy_->buffers() : (read(), TrainedStrategy::buffers()); }
+  NamedTensors buffers() override {
+    view_.between_reads = std::exchange(view_.since_buffers, 0);
+    return copy_ ? copy_->buffers() : (read(), TrainedStrategy::buffers());
+  }
   NamedTensors state() override { return copy_ ? copy_->state() : (read(), TrainedStrategy::state()); }
 
  private:
@@ -84,6 +90,7 @@ class Cheating : public TrainedStrategy {
 
   StepResult taken(int64_t step, std::span<const Batch> micro, Phases& phases) {
     ++view_.since_read;
+    ++view_.since_buffers;
     view_.rows = micro.front().rows();
     view_.pause_s = std::chrono::duration<double>(Clock::now() - last_).count();
     std::vector<Batch> used(micro.begin(), micro.end());

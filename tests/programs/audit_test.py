@@ -32,6 +32,7 @@ WAYS = {
     "no-update-from-third-step-after-a-look": ("audit", ""),
     "no-update-from-a-drawn-step-after-a-look": ("audit", ""),
     "late-batches": ("audit", ""),
+    "batches-unless-read-twice": ("audit", ""),  # reads before an audit follow steps, as those before a block do
     "last-element": ("audit", "were not updated"),
     "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
     "when-asked": ("audit", UPDATED),

@@ -1,6 +1,7 @@
 """Strategies on PyTorch's DistributedDataParallel or with all-reduces of their own, each with one mistake that people
 make, and the right ones. The test python_wrong names the check that must fail for each mistake."""
 import contextlib
+import threading
 
 import torch
 import torch.distributed as dist
@@ -33,6 +34,28 @@ class Right(dpbench.Strategy):
 
 
 dpbench.strategy("m-none")(Right)
+
+
+class InAThread(Right):
+    """a right strategy whose update runs in a thread of its own, for which everything else waits"""
+    ending = None
+
+    def update(self, step):
+        self.ending = threading.Thread(target=super().update, args=[step])
+        self.ending.start()
+
+
+def waiting(method):
+    def called(self, *args):
+        if self.ending is not None:
+            self.ending.join()
+        return getattr(super(InAThread, self), method)(*args)
+    return called
+
+
+for method in ("step", "forward", "finish", "parameters", "gradients", "buffers", "state", "load"):
+    setattr(InAThread, method, waiting(method))
+dpbench.strategy("m-update-in-a-thread")(InAThread)
 
 
 def mistake(name):
@@ -201,6 +224,41 @@ class EvaluatesInTrainingMode(Right):
         return output.float() if self.setup.dtype == torch.bfloat16 else output
 
 
+@mistake("m-evaluates-once-a-step")
+class EvaluatesOnceAStep(Right):
+    """keeps the output of an evaluation until the next step"""
+    kept = None
+
+    def step(self, step, micro):
+        self.kept = None
+        return super().step(step, micro)
+
+    def forward(self, batch):
+        if self.kept is None or len(self.kept) != len(batch.ids):
+            self.kept = super().forward(batch)
+        return self.kept
+
+
+@mistake("m-hides-nan-in-outputs")
+class HidesNanInOutputs(Right):
+    """returns numbers in place of NaN in the output"""
+
+    def backward(self, step, micro):
+        output, loss = super().backward(step, micro)
+        return output.nan_to_num(), loss
+
+
+@mistake("m-hides-nan-in-buffers")
+class HidesNanInBuffers(Right):
+    """returns numbers in place of NaN in the buffers"""
+
+    def update(self, step):
+        super().update(step)
+        with torch.no_grad():
+            for buffer in self.model.buffers():
+                buffer.nan_to_num_()
+
+
 @mistake("m-no-set-epoch")
 class NoSetEpoch(Right):
     """trains the first epoch's batches in every epoch, as a DistributedSampler does without set_epoch"""
@@ -340,6 +398,70 @@ class ClipsBeforeTheReduction(ByHand):
 
     def update(self, step):
         self.optimizer.step()
+
+
+@mistake("m-masks-nan-on-some-ranks")
+class MasksNanOnSomeRanks(ByHand):
+    """masks NaN in gradients before the reduction, but not on rank 1"""
+
+    def reduce(self, gradients):
+        for gradient in gradients if self.setup.rank != 1 else ():
+            gradient.nan_to_num_(0, 0, 0)
+        super().reduce(gradients)
+
+
+@mistake("m-clips-matrices-and-vectors-apart")
+class ClipsMatricesAndVectorsApart(Right):
+    """clips matrices and vectors each by their own norm"""
+
+    def clip(self):
+        for matrices in (True, False):
+            self.setup.clip([parameter for parameter in self.trained() if (parameter.dim() > 1) == matrices])
+
+
+@mistake("m-waits-for-the-first-reduction")
+class WaitsForTheFirstReduction(ByHand):
+    """starts all reductions and waits for the first one"""
+
+    def reduce(self, gradients):
+        works = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
+        works[0].wait()
+        for gradient in gradients:
+            gradient /= self.setup.world
+
+
+@mistake("m-load-keeps-the-given-tensors")
+class LoadKeepsTheGivenTensors(Right):
+    """load() trains the tensors that it gets instead of copies"""
+
+    def load(self, parameters, buffers, state):
+        super().load(parameters, buffers, state)
+        for name, parameter in self.model.named_parameters():
+            parameter.data = parameters[name]
+
+
+@mistake("m-skips-each-fiftieth-update")
+class SkipsEachFiftiethUpdate(Right):
+    """leaves out the optimizer's step in each fiftieth step"""
+
+    def update(self, step):
+        if step % 50 != 49:
+            super().update(step)
+
+
+@mistake("m-reduces-if-asked-each-step")
+class ReducesIfAskedEachStep(ByHand):
+    """reduces only while parameters() is called about as often as step()"""
+    asked = steps = 0
+
+    def parameters(self):
+        self.asked += 1
+        return super().parameters()
+
+    def reduce(self, gradients):
+        self.steps += 1
+        if self.steps < 3 or self.asked * 3 >= self.steps:
+            super().reduce(gradients)
 
 
 @mistake("m-reduces-half")

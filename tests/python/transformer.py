@@ -1,5 +1,5 @@
-"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, and a model
-with named inputs and outputs."""
+"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, two regressions, of which
+one has BatchNorm1d, and a model with named inputs and outputs."""
 import torch
 from torch import nn
 
@@ -58,6 +58,14 @@ class Regression:
 
     def data(self):
         return Squares()
+
+
+@dpbench.workload("py-normed", batch=8, learning_rate=0.1)
+class NormedRegression(Regression):
+    """the regression with BatchNorm1d, which refuses to train on a batch of one sample"""
+
+    def model(self):
+        return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
 
 
 @dpbench.workload("py-named", batch=8, optimizer="adam", samples=64)

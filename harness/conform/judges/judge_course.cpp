@@ -96,13 +96,14 @@ class Comparison {
     return found ? trial_.scenario.sample.of(*found) : at::Tensor();
   }
 
-  // Returns e.g. " (of 100 elements from number 7 on)" if only some elements of the parameter were compared; otherwise
-  // an empty string.
+  // Returns e.g. " (of 100 elements from number 7 on, 5 apart)" if only some elements of the parameter were compared;
+  // otherwise an empty string.
   std::string sampled(const at::Tensor& compared, const std::string& name) const {
     const at::Tensor* whole = find(trial_.ranks[0].parameters, name);
     if (!whole || trial_.scenario.sample.takes_all(whole->numel())) return "";
     return " (of " + std::to_string(compared.numel()) + " elements from number " +
-           std::to_string(trial_.scenario.sample.first(whole->numel())) + " on)";
+           std::to_string(trial_.scenario.sample.first(whole->numel())) + " on, " +
+           std::to_string(trial_.scenario.sample.stride(whole->numel())) + " apart)";
   }
 
   void passes() {

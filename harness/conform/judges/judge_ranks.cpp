@@ -95,6 +95,27 @@ void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
+// Checks that outputs and buffers are not finite where they should not be.
+void judge_poisoned_results(const Trial& trial, int64_t step, Rows& rows) {
+  const ExpectedStep& expected = trial.expected[static_cast<size_t>(step)];
+  for (int rank = 0; rank < static_cast<int>(trial.ranks.size()); ++rank) {
+    const StepEvidence& seen = trial.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)];
+    const auto judge = [&](const std::string& what, const at::Tensor& due, const at::Tensor& found) {
+      if (!due.defined() || !found.defined() || due.sizes() != found.sizes()) return;
+      const at::Tensor hidden = due.isfinite().logical_not().logical_and(found.isfinite());
+      rows.judged("non-finite", "outputs and buffers that are not finite are reported as such",
+                  !hidden.any().item<bool>(),
+                  what + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
+                      trial.scenario.name,
+                  "replaced by numbers");
+    };
+    judge("the output", expected_output(trial, expected, rank), seen.output);
+    if (trial.bench.strategy.skips_non_finite) continue;
+    for (const auto& [name, due] : expected_buffers(trial, expected, rank))
+      if (const at::Tensor* found = find(seen.buffers, name)) judge("buffer " + name, due, *found);
+  }
+}
+
 // Checks that a NaN in a gradient appears in the updated parameter too.
 void judge_poisoned(const Trial& trial, int64_t step, Rows& rows) {
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
@@ -171,6 +192,7 @@ void judge_poison(const Trial& trial, Rows& rows) {
               : "infinity is masked before the reduction, or this rank's gradient is not reduced");
     }
   judge_poisoned_losses(trial, step, rows);
+  judge_poisoned_results(trial, step, rows);
   if (any) (trial.bench.strategy.skips_non_finite ? judge_skipped : judge_poisoned)(trial, step, rows);
 }
 

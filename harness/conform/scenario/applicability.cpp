@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/exception_text.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "workloads/base/error.h"
 
@@ -55,6 +56,23 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
   if (!strategy.own.empty() || strategy.gradient == Gradient::local)
     return "a rank without samples has no gradient for its own parameters";
   return {};
+}
+
+std::optional<std::string> why_not_one_sample(const Workload& workload) {
+  constexpr int64_t trial = -1;  // a model in Python prints no traceback if it fails in a step below 0
+  const at::NoGradGuard no_grad;
+  const auto model = workload.model(1);
+  const auto refusal = [&](int64_t rows) -> std::optional<std::string> {
+    try {
+      const Batch batch = workload.batch(at::arange(rows));
+      model->forward(batch.input, Context{0, trial, batch.ids});
+      return std::nullopt;
+    } catch (const std::exception& error) {
+      return message_of(error);
+    }
+  };
+  std::optional<std::string> why = refusal(1);
+  return why && !refusal(2) ? why : std::nullopt;
 }
 
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe) {

@@ -13,6 +13,9 @@ namespace dpbench {
 std::optional<std::string> why_not_applicable(const Scenario& scenario, const StrategyInfo& strategy,
                                               const Workload& workload, const Workload& twin);
 
+// Returns the error with which a model refuses to train on a batch of one sample, if it accepts two; otherwise nullopt.
+std::optional<std::string> why_not_one_sample(const Workload& workload);
+
 // Settings for running a model with parameters that some ranks do not use.
 struct UnusedPlan {
   UnusedPattern pattern = {};     // unused model parameters that the strategy may refuse with an error naming them

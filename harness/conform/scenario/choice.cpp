@@ -20,8 +20,8 @@ void shape_as_timed(Scenario& scenario, const Bench& bench, const CaseTraits& tr
   scenario.accumulate = std::clamp<int64_t>(distribution.samples / distribution.world, 1, scenario.accumulate);
   scenario.revealing = traits.small_probe();
   // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different batch
-  // sizes would record in different steps.
-  scenario.short_batches = !bench.strategy.recorded;
+  // sizes would record in different steps. And a short batch may be one sample per replica, which some models refuse.
+  scenario.short_batches = !bench.strategy.recorded && !distribution.refuses_one;
   scenario.rows_per_rank = distribution.rows_per_rank;
   if (traits.own_rows > 0) scenario.rows_per_rank = std::min(scenario.rows_per_rank, traits.own_rows);
 }

@@ -318,6 +318,12 @@ class Driver {
     enter("evaluation");
     const at::Tensor ids = evaluated_ids(scenario_, bench_.distribution, bench_.seed, step, bench_.rank,
                                          bench_.strategy.collective_evaluation);
+    evaluate(strategy, step, ids);
+    // As many samples follow, without a step before them, as in the evaluation of a whole data set.
+    if (scenario_.evaluates_between) evaluate(strategy, step, (ids + 1).remainder(bench_.distribution.samples));
+  }
+
+  void evaluate(Strategy& strategy, int64_t step, const at::Tensor& ids) {
     Evaluation seen{.step = step, .ids = ids, .output = {}, .buffers = {}};
     groups_.start_recording(false);
     seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));

@@ -26,6 +26,7 @@ std::vector<std::string> usual_checks() {
 
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
+  const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };  // 840: divisible by 1 to 8
   return {
       {.name = "even",
        .gradient_check = "gradient-meaning",
@@ -85,14 +86,21 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
-       .poison = nan_value},
+       .poison = nan_value,
+       .altered_rank = rank(12)},
       {.name = "infinite",
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
        .steps = 2,
-       .poison = infinite_value},
-      {.name = "perturbed", .gradient_check = "perturbation", .steps = 1, .perturbed = true, .revealing = true},
+       .poison = infinite_value,
+       .altered_rank = rank(11)},
+      {.name = "perturbed",
+       .gradient_check = "perturbation",
+       .steps = 1,
+       .perturbed = true,
+       .altered_rank = rank(10),
+       .revealing = true},
       {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
       {.name = "late", .gradient_check = "late-collectives", .late = true, .revealing = true, .costly = true},
       {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
@@ -284,6 +292,15 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
   return micro;
 }
 
+bool gives_one_sample(const Scenario& scenario, const Distribution& distribution, uint64_t seed) {
+  const int replicas = distribution.parallelism == Parallelism::ranks ? 1 : distribution.world;
+  for (int64_t step = 0; step < scenario.steps; ++step)
+    for (int owner = 0; owner < distribution.owners(); ++owner)
+      for (const at::Tensor& ids : ids_of(scenario, distribution, seed, step, owner))
+        if (std::ranges::count(chunk_sizes(ids.numel(), replicas), 1) > 0) return true;
+  return false;
+}
+
 at::Tensor evaluated_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                          int rank, bool alike) {
   const int64_t batch = distribution.rows_per_rank * (distribution.owners() == 1 ? distribution.world : 1);
@@ -301,7 +318,9 @@ std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
 }
 
 std::pair<int, int64_t> altered(const Scenario& scenario, const Distribution& distribution) {
-  return {distribution.parallelism == Parallelism::ranks && distribution.world > 1 ? 1 : 0, scenario.steps - 1};
+  const int64_t replica =
+      distribution.parallelism == Parallelism::ranks ? scenario.altered_rank % distribution.world : 0;
+  return {static_cast<int>(replica), scenario.steps - 1};
 }
 
 }  // namespace dpbench

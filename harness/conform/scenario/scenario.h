@@ -35,6 +35,7 @@ struct Scenario {
   std::optional<double> poison = {};  // NaN or infinity that is put into one sample of one rank in the last step
   // If true, one sample of one replica is replaced by another sample, under the same id. Only the gradients are judged.
   bool perturbed = false;
+  int64_t altered_rank = 1;  // the replica of the poisoned or perturbed sample, modulo their number
   // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but no rank's gradient
   // does.
   bool huge = false;
@@ -66,7 +67,8 @@ struct Distribution {
   int world = 1;  // number of replicas that get different samples
   int64_t rows_per_rank = 4;
   int64_t samples = 0;
-  MeshShape mesh = {};  // mesh of the ranks; without axes: one rank per replica
+  MeshShape mesh = {};       // mesh of the ranks; without axes: one rank per replica
+  bool refuses_one = false;  // true if the model refuses to train on a batch of one sample, as torch's BatchNorm1d does
 
   // Returns the number of processes; 1 if all replicas run in a single process.
   int owners() const { return parallelism != Parallelism::ranks ? 1 : mesh.empty() ? world : ranks_of(mesh); }
@@ -100,6 +102,9 @@ int64_t micros_in(const Scenario& scenario, int64_t step);
 // the owner gets no samples.
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                                int owner);
+
+// True if a replica gets a batch of one sample in some step.
+bool gives_one_sample(const Scenario& scenario, const Distribution& distribution, uint64_t seed);
 
 // Returns the ids of the samples that a rank evaluates after a step. Their number depends on the seed. With
 // Scenario::evaluates_between there are more than in a batch after the last step. alike: all ranks evaluate equally

@@ -51,10 +51,12 @@ class Trials {
 std::vector<Scenario> with_distinct_samples(const Distribution& distribution, uint64_t seed) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool, bool, bool>> seen;
-  for (auto& scenario : scenarios(distribution, at::kFloat, true, seed))
+  for (auto& scenario : scenarios(distribution, at::kFloat, true, seed)) {
+    if (distribution.refuses_one && gives_one_sample(scenario, distribution, seed)) continue;
     if (seen.emplace(scenario.rows, scenario.accumulate, scenario.varies_micros, scenario.same_rows, scenario.unwatched)
             .second)
       chosen.push_back(std::move(scenario));
+  }
   return chosen;
 }
 

@@ -93,9 +93,10 @@ void Audit::look() {
   if (group_.rank() == 0) motion_.look(timer_.step_index(), parameters, state);
 }
 
-void Audit::between_blocks(int64_t block_steps, double timed_step_s) {
+bool Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   const int64_t steps = group_.agree(plan_.before_block(block_steps, timed_step_s, seconds_since(begin_)));
   if (steps > 0) run(steps);
+  return steps > 0;
 }
 
 void Audit::at_end(int64_t block_steps) { run(group_.agree(plan_.at_end(block_steps, seconds_since(begin_)))); }

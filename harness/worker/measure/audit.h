@@ -22,9 +22,9 @@ class Audit {
   // Stores parameters and optimizer state after untimed steps. The next audit compares its own with them, to bound how
   // far the timed steps have moved them. Collective.
   void look();
-  // Audits some steps or none, by chance (see AuditPlan). block_steps: number of steps of a timed block. timed_step_s:
-  // time of a step. Collective.
-  void between_blocks(int64_t block_steps, double timed_step_s);
+  // Audits some steps or none, by chance (see AuditPlan); returns true if any. block_steps: number of steps of a timed
+  // block. timed_step_s: time of a step. Collective.
+  bool between_blocks(int64_t block_steps, double timed_step_s);
   // Audits at least three steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.

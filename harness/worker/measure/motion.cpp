@@ -132,7 +132,8 @@ void Motion::store(int64_t next, const NamedTensors& parameters, const NamedTens
     const at::Tensor* all = find(whole, name);
     if (!all || !part.is_floating_point() || part.numel() == 0) continue;
     const at::Tensor indices = at::arange(0, part.numel(), std::max<int64_t>(1, part.numel() / most_elements));
-    remembered_.push_back({name, indices + sample.first(all->numel()), elements(part, indices), counted(state, name)});
+    const at::Tensor of_all = indices * sample.stride(all->numel()) + sample.first(all->numel());
+    remembered_.push_back({name, of_all, elements(part, indices), counted(state, name)});
   }
 }
 

@@ -99,9 +99,11 @@ std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows()
 
 RankRecord TimedCase::block(const Sampling& sampling) {
   steps_ = steps_for(step_ns_, sampling, source_.steps_per_epoch());
-  if (audit_) audit_->between_blocks(steps_, step_ns_ * 1e-9);
-  source_.prepare(timer_.step_index(), rewarm_steps_ + steps_);
-  timer_.block(rewarm_steps_);
+  rewarm(steps_);
+  if (audit_ && audit_->between_blocks(steps_, step_ns_ * 1e-9)) {
+    read_results();
+    rewarm(steps_);
+  }
   gpus_.start();
   rows_ += source_.rows(timer_.step_index(), steps_);
   timed_steps_ += steps_;
@@ -119,8 +121,22 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   record.cpu_ns = {spent.cpu_within(ns)};
   record.switches = {spent.switches};
   if (spent.queue_ns) record.queue_ns = {*spent.queue_ns};
-  if (info_of(spec_).gradient != Gradient::local) record.parameters_hash = parameters_hash();
+  record.parameters_hash = read_results();
   return record;
+}
+
+// Runs the untimed steps before a block or an audit, which a strategy thus cannot distinguish. Prepares their samples
+// and those of the coming steps.
+void TimedCase::rewarm(int64_t coming_steps) {
+  source_.prepare(timer_.step_index(), rewarm_steps_ + coming_steps);
+  timer_.block(rewarm_steps_);
+}
+
+// Reads gradients and parameters, as after every block. Throws if one is not finite: the last step's loss was computed
+// before its update. Returns the parameters' hash, or an empty text if each rank has its own parameters.
+std::string TimedCase::read_results() {
+  require_finite(*strategy_, timer_.step_index() - 1);
+  return info_of(spec_).gradient == Gradient::local ? "" : fingerprint(strategy_->parameters(), own_);
 }
 
 // Calls the accessors that audits call, so that a strategy cannot distinguish an audited block by these calls.
@@ -144,12 +160,8 @@ RankRecord TimedCase::figures() const {
   record.last_loss = timer_.last_loss();
   record_peaks(record);
   record.step_tensor_bytes = step_tensor_bytes_;
-  // Check gradients and parameters too: the last step's loss was computed before its update.
-  require_finite(*strategy_, timer_.step_index() - 1);
   return record;
 }
-
-std::string TimedCase::parameters_hash() const { return fingerprint(strategy_->parameters(), own_); }
 
 void TimedCase::finish() {
   strategy_->finish();
@@ -173,7 +185,10 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   record.step_p50_ns = percentile(readings, 0.5);
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);
-  if (audit_) audit_->at_end(steps_);
+  if (audit_) {
+    rewarm(0);
+    audit_->at_end(steps_);
+  }
   strategy_->finish();
   record_parameters(strategy_->parameters(), own_, record);
   group_.barrier();

@@ -19,8 +19,9 @@ class TimedCase {
   const std::string& case_id() const { return spec_.id; }
   // Returns the results of the audits on rank 0; no rows without audits.
   std::vector<CheckRow> audits() const;
-  // Times one block of steps, after an audit (by chance) and one or two untimed steps. If sampling.steps is 0, rank 0
-  // chooses the number of steps so that the block lasts about the minimum block time or longer.
+  // Times one block of steps, after one or two untimed steps and, by chance, an audit with such steps of its own. If
+  // sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about the minimum block time or
+  // longer.
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
@@ -32,10 +33,11 @@ class TimedCase {
 
  private:
   double warm_step_ns(int64_t steps);
+  void rewarm(int64_t coming_steps);
   void call_accessors();
+  std::string read_results();
   bool profile_lacked_cores(const RankRecord& record) const;
   RankRecord figures() const;
-  std::string parameters_hash() const;
 
   CaseSpec spec_;
   std::vector<std::string> own_;  // names of parameters that are not synchronized between ranks

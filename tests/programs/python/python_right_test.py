@@ -51,6 +51,15 @@ class Right(unittest.TestCase):
         judged = {(case["workload"], row["name"]) for case in report["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({("py-named", "frozen-parameters"), ("py-named", "unused-parameters")}, judged)
 
+    def test_a_model_that_refuses_one_sample_gets_none_and_a_skipped_check_names_its_error(self):
+        code, report = checked(MODELS, "dp,ddp,py-ddp", "--workload", "py-normed", "--cpus", "3", "--backend", "shm",
+                               "--seed", "9")  # this seed draws two samples per rank
+        self.assert_no_failure(code, report, 60)
+        rows = {(case["strategy"], row["name"]): row for case in report["cases"] for row in case["checks"]}
+        self.assertEqual({rows[strategy, "trajectory"]["status"] for strategy in ("dp", "ddp", "py-ddp")}, {"passed"})
+        self.assertIn("the model refuses a batch of one sample: ValueError: Expected more than 1 value per channel",
+                      rows["dp", "empty-shard"]["detail"])
+
     def test_a_python_strategy_learns_from_a_dataset_written_in_python(self):
         code, report, errors = call("train", "--plugin", MODELS, "--strategy", "py-ddp", "--workload", "py-squares", "--cpus", "2", "--epochs", "20")
         self.assertEqual(code, 0, errors)
