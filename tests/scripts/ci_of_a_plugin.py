@@ -125,8 +125,8 @@ class GitlabJob:
         lacking = [name for name in declared if name not in given and "default" not in declared[name]]
         if lacking or set(given) - set(declared):
             raise AssertionError(f"without a value: {lacking}; given: {list(given)}; known: {list(declared)}")
-        (job,) = self.filled(jobs, {name: given.get(name, one.get("default")) for name, one in declared.items()}).values()
-        return job
+        inputs = {name: given.get(name, one.get("default")) for name, one in declared.items()}
+        return self.filled(jobs["dpbench"], inputs)
 
     def holds(self, condition):
         left, right = condition.split(" == ")
@@ -143,8 +143,9 @@ class GitlabJob:
         variables = {name: str(value["value"] if isinstance(value, dict) else value)
                      for name, value in job["variables"].items()}
         lines = [f"echo 'line {i}'\n{line}" for i, line in enumerate(job["script"])]
-        done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(lines)], cwd=self.folder, text=True, check=False,
-                              env=self.environment | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, umask=0)
+        done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(lines)], cwd=self.folder, text=True,
+                              check=False, env=self.environment | variables, umask=0, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
         self.code, self.printed = done.returncode, done.stdout
         self.ran = [job["script"][int(number)] for number in re.findall(r"(?m)^line (\d+)$", done.stdout)]
 
@@ -173,7 +174,8 @@ class Repository:
         inputs = {"plugin": self.plugin, "strategy": "plain-average", "flags": self.flags, "build": self.build,
                   "dpbench": self.dpbench, "source": self.source}
         indent = found.removesuffix("plugin:")
-        text = head + indent + indent.partition("\n")[2].join(f"{name}: {value}\n" for name, value in inputs.items() if value)
+        lines = [f"{name}: {value}\n" for name, value in inputs.items() if value]
+        text = head + indent + indent.partition("\n")[2].join(lines)
         copied = self.here / self.job_of.copied_to
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_text(text, encoding="utf-8")
