@@ -58,7 +58,7 @@ struct Section {
 };
 
 std::string section_text(const Section& section) {
-  return section.title + "\n" + aligned(section.rows, std::vector<bool>(section.rows.front().size(), false));
+  return folded(section.title + "\n") + aligned(section.rows, std::vector<bool>(section.rows.front().size(), false));
 }
 
 std::string section_markdown(const Section& section) {
