@@ -314,8 +314,9 @@ def add_projection(runs, path):
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:
+        fitted = [one["world"] for one in series["fitted"]]
         for raw in series["cases"]:
-            home.cases.append(Case(home, raw | {"id": f"{raw['id']} (projection)", "projected": True}))
+            home.cases.append(Case(home, raw | {"id": f"{raw['id']} (projection)", "projected": True, "fitted": fitted}))
 
 
 def read_collectives(path):

@@ -66,7 +66,9 @@ def fastest(group):
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
     kept = set(best[:MOST_SERIES])
-    note = " Hollow and dashed: a projection, not measured; its bars show the fit's uncertainty only." if any(case.projected for case in group) else ""
+    fitted = sorted({world for case in group if case.projected for world in case.raw["fitted"]})
+    note = (f" Hollow and dashed: a projection fitted to worlds {words.listed([str(world) for world in fitted])}, not "
+            "measured; its bars show the fit's uncertainty only." if fitted else "")
     note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
     return [case for case in group if case.series in kept], note + (group[0].absences if group else "")
 

@@ -360,6 +360,10 @@ class Cli(Runs):
         # --accumulate is a flag that ddp supports, not one of its parameters.
         self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)
         self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
+        self.variables["COLUMNS"] = "80"
+        for words in (["list"], ["list", "ddp"], ["list", "toy"]):
+            for line in self.run_it(*words).stdout.splitlines():
+                self.assertLessEqual(len(line), 80, line)
         everything = json.loads(self.run_it("list", "-o", "json").stdout)
         self.assertEqual([entry["name"] for entry in everything["strategies"]], ["cpu", "gpu", "ddp"])
         self.assertEqual(json.loads(self.run_it("list", "toy", "-o", "json").stdout)["batch"], 8)

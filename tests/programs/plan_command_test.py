@@ -22,8 +22,9 @@ class PlanCommand(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def plan(self, *words, code=0):
-        done = subprocess.run([PROGRAM, "plan", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+    def plan(self, *words, code=0, columns=""):
+        done = subprocess.run([PROGRAM, "plan", *words], cwd=self.folder, text=True, capture_output=True,
+                              check=False, env={**os.environ, "COLUMNS": columns})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -46,7 +47,17 @@ class PlanCommand(unittest.TestCase):
         svg = self.plan(*USUAL, "--memory", "80GB", "-o", "svg").stdout
         circles = xml.dom.minidom.parseString(svg).getElementsByTagName("circle")
         self.assertGreater(len(circles), 20)
+        self.assertIn("fitted to --rate 400TF, as given", svg)
         self.assertEqual({circle.getAttribute("fill") for circle in circles}, {"white"})
+
+    def test_all_but_the_commands_folds_to_80_columns(self):
+        whole = self.plan(*USUAL, "--memory", "80GB").stdout
+        folded = self.plan(*USUAL, "--memory", "80GB", columns="80").stdout
+        lines = [line for line in folded.splitlines() if " --workload gpt " not in line]
+        self.assertLessEqual(max(map(len, lines)), 80, folded)
+        self.assertIn(" ".join(whole.partition("Predicted, not measured.")[2].split()), " ".join(folded.split()))
+        markdown = self.plan(*USUAL, "-o", "markdown", columns="80").stdout
+        self.assertNotIn("\n  ", markdown.partition("\n- ")[2], "Markdown stays whole")
 
     def test_the_parts_of_time_and_memory_add_up(self):
         for entry in self.document(*USUAL)["layouts"]:

@@ -118,6 +118,7 @@ class ProjectCommand(unittest.TestCase):
                          [(1, False, "ddp"), (2, False, "ddp"), (3, False, "ddp"), (8, False, "ddp"), (8, True, "ddp (projection)"),
                           (64, True, "ddp (projection)")])
         self.assertTrue(all(case.measured and case.rows_per_s for case in cases))
+        self.assertEqual({tuple(case.raw["fitted"]) for case in cases if case.projected}, {(1, 2, 3, 8)})
         html = str(tables.cases(runs))
         self.assertEqual(html.count(">projection<"), 2)
         self.assertIn("3 launches", words.source(cases))

@@ -31,8 +31,9 @@ class ScheduleCommand(unittest.TestCase):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
             file.write(text)
 
-    def schedule(self, *words, code=0):
-        done = subprocess.run([PROGRAM, "schedule", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+    def schedule(self, *words, code=0, columns=""):
+        done = subprocess.run([PROGRAM, "schedule", *words], cwd=self.folder, text=True, capture_output=True,
+                              check=False, env={**os.environ, "COLUMNS": columns})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -113,6 +114,15 @@ class ScheduleCommand(unittest.TestCase):
         text = self.schedule("--list").stdout
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
+
+    def test_every_output_folds_to_80_columns(self):
+        self.put("deadlock.csv", DEADLOCK)
+        self.put_trace("hand.trace.json")
+        for words, code in ((["--list"], 0), (["zb-h1", "--costs", "send=1,bytes=5,rate=2"], 0), (NAMES, 0),
+                            (["deadlock.csv"], 1), (["1f1b", "deadlock.csv"], 1), (["--measured", "hand.trace.json"], 0)):
+            with self.subTest(words=words):
+                text = self.schedule(*words, code=code, columns="80").stdout
+                self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
 
     def put_trace(self, name, pipelines=1, left_out=None):
         """Writes a trace of the two steps of each pipeline. The second takes 4 ms longer, in 0B1."""

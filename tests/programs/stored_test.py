@@ -87,6 +87,9 @@ class Stored(unittest.TestCase):
             for sentence in group["sentences"]:
                 self.assertIn(sentence["text"], text)
         self.assertRegex(self.dpbench("advise", "latest", "-o", "markdown").stdout, r"\*\*.*world 1\*\*\n\n- ")
+        folded = self.dpbench("advise", COLUMNS="80").stdout
+        self.assertLessEqual(max(map(len, folded.splitlines())), 80, folded)
+        self.assertEqual(folded.split(), text.split())
         self.dpbench("advise", "latest", "latest", code=2)
         self.dpbench("advise", "absent", code=2)
 

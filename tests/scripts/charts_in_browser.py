@@ -390,7 +390,8 @@ class Charts(unittest.TestCase):
             shown = page.run("[...document.querySelectorAll('figure')].map((each) => each.outerHTML).join()")
         for said in ("dp × 2: loss 2.5 at first, 0.2823 after 1,000 steps", "ddp × 2: loss 2.5 at first, 0.2823 after 1,000 steps",
                      "accuracy 0.7 at first, 0.9 after 12 s", "dp × 2: 0.88 not reached.", "ddp × 2: 0.88 reached after 12 s.",
-                     "n = 1 training a line, so no error bars", "commit a1b2c3d", "ddp (projection), world 64"):
+                     "n = 1 training a line, so no error bars", "commit a1b2c3d", "ddp (projection), world 64",
+                     "a projection fitted to worlds 1, 2 and 4, not measured"):
             self.assertTrue(said in shown, said)
 
     def test_a_case_named_like_a_script_is_shown_and_not_run(self):

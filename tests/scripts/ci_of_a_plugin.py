@@ -1,6 +1,6 @@
-"""ci_of_a_plugin.py INSTALLATION: creates an empty repository, adds scripts/ci/plugin/github.yml and a plug-in as a new
-user would, and runs the steps of that workflow and of its action. INSTALLATION is a prefix of cmake --install. HOME
-must hold the files of the action's cache of torch."""
+"""ci_of_a_plugin.py INSTALLATION: creates an empty repository, adds scripts/ci/plugin/github.yml or gitlab.yml and a
+plug-in as a new user would, and runs the steps of that workflow and of its action, or of the template. INSTALLATION is
+a prefix of cmake --install. HOME must hold the files of the action's cache of torch."""
 import os
 import pathlib
 import re
@@ -20,14 +20,29 @@ LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4", "actions/cache/
 ACTION = "OWNER/dpbench/scripts/ci/plugin@main"
 
 
-class Job:
+class GithubJob:
     """Runs the steps of a job until one fails."""
+    gate, copied_to, inputs_at = "github.yml", ".github/workflows/dpbench.yml", "        with:\n          plugin:"
 
     def __init__(self, folder, event, environment):
         self.folder, self.event, self.code, self.printed, self.ran = folder, event, 0, "", []
         self.temp = tempfile.mkdtemp(prefix="runner-", dir=folder.parent)
         self.environment = environment | {"RUNNER_TEMP": self.temp, "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
                                           "GITHUB_STEP_SUMMARY": f"{self.temp}/summary"}
+
+    def start(self):
+        workflow = yaml.safe_load((self.folder / self.copied_to).read_text(encoding="utf-8"))
+        if set(workflow[True]) != {"pull_request", "push"}:  # YAML's `on` is true
+            raise AssertionError(f"events: {workflow[True]}")
+        self.run(workflow["jobs"]["gate"]["steps"], {})
+        summary = pathlib.Path(self.temp, "summary")
+        self.printed += summary.read_text(encoding="utf-8") if summary.exists() else ""
+        shutil.rmtree(self.temp)
+
+    def disown(self):
+        """In a container on GitHub, another user owns the checkout."""
+        if os.geteuid() == 0:
+            os.chown(self.folder, 12345, -1)
 
     def value(self, name, inputs, outputs):
         kind, _, rest = name.partition(".")
@@ -69,7 +84,7 @@ class Job:
         done = subprocess.run(shell, cwd=self.folder, env=self.environment | given | own, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.code = done.returncode
-        self.ran.append(step["name"])
+        self.ran.append(step["run"])
         self.printed += f"$ {step['name']}\n{done.stdout}"
         lines = {name: path.read_text(encoding="utf-8").splitlines() for name, path in files.items()}
         self.environment |= dict(line.split("=", 1) for line in lines["GITHUB_ENV"])
@@ -77,12 +92,70 @@ class Job:
         return dict(line.split("=", 1) for line in lines["GITHUB_OUTPUT"])
 
 
+class GitlabJob:
+    """Runs the lines of a job in one shell, as GitLab's runner does, until one fails."""
+    gate, copied_to, inputs_at = "gitlab.yml", ".gitlab-ci.yml", "    inputs:\n      plugin:"
+
+    def __init__(self, folder, event, environment):
+        self.folder, self.printed, self.ran = folder, "", []
+        of_event = {"push": {"CI_PIPELINE_SOURCE": "push", "CI_COMMIT_BRANCH": "main"},
+                    "pull_request": {"CI_PIPELINE_SOURCE": "merge_request_event",
+                                     "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}}
+        self.variables = {"CI_DEFAULT_BRANCH": "main"} | of_event[event]
+        self.environment = environment | self.variables
+
+    def disown(self):
+        """GitLab's checkout is writable for all."""
+        subprocess.run(["chmod", "-R", "a+w", "."], cwd=self.folder, check=True)
+
+    def filled(self, value, inputs):
+        if isinstance(value, dict):
+            return {key: self.filled(inner, inputs) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.filled(inner, inputs) for inner in value]
+        if isinstance(value, str):
+            return re.sub(r"\$\[\[ inputs\.(\S+) \]\]", lambda match: inputs[match[1]], value)
+        return value
+
+    def template(self):
+        """Returns the job of the template with the inputs of the repository's .gitlab-ci.yml."""
+        (include,) = yaml.safe_load((self.folder / self.copied_to).read_text(encoding="utf-8"))["include"]
+        header, jobs = yaml.safe_load_all((ROOT / include["file"]).read_text(encoding="utf-8"))
+        declared, given = header["spec"]["inputs"], include["inputs"]
+        lacking = [name for name in declared if name not in given and "default" not in declared[name]]
+        if lacking or set(given) - set(declared):
+            raise AssertionError(f"without a value: {lacking}; given: {list(given)}; known: {list(declared)}")
+        inputs = {name: given.get(name, one.get("default")) for name, one in declared.items()}
+        return self.filled(jobs["dpbench"], inputs)
+
+    def holds(self, condition):
+        left, right = condition.split(" == ")
+        value = self.variables.get(right[1:]) if right.startswith("$") else right.strip('"')
+        return self.variables.get(left.strip("$")) == value
+
+    def start(self):
+        job = self.template()
+        rule = next(rule for rule in job["rules"] if self.holds(rule["if"]))
+        policies = [cache["policy"] for cache in job["cache"] if cache.get("policy", "")[:1] == "$"]
+        wanted = "pull" if self.variables["CI_PIPELINE_SOURCE"] == "merge_request_event" else "pull-push"
+        if [rule["variables"].get(policy[1:]) for policy in policies] != [wanted]:
+            raise AssertionError(f"policies of the caches: {policies} by {rule}")
+        variables = {name: str(value["value"] if isinstance(value, dict) else value)
+                     for name, value in job["variables"].items()}
+        lines = [f"echo 'line {i}'\n{line}" for i, line in enumerate(job["script"])]
+        done = subprocess.run(["bash", "-eo", "pipefail", "-c", "\n".join(lines)], cwd=self.folder, text=True,
+                              check=False, env=self.environment | variables, umask=0, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        self.code, self.printed = done.returncode, done.stdout
+        self.ran = [job["script"][int(number)] for number in re.findall(r"(?m)^line (\d+)$", done.stdout)]
+
+
 class Repository:
     """An empty repository of a new user, and a clone of it as the runner's checkout."""
-    RIGHT, DUEL = "is it right?", "is it slower than the target branch?"
-    COMPARE = "is it slower than the stored baseline?"
+    RIGHT, DUEL, COMPARE = "dpbench check ", "dpbench duel ", "dpbench compare "
+    job_of = GithubJob
     flags = "--workload random-linear"
-    build = dpbench = ""
+    build = dpbench = source = ""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="dpbench-ci-")
@@ -96,14 +169,16 @@ class Repository:
         self.git(self.root, "init", "-q", "--bare", "-b", "main", "origin")
         self.git(self.root, "clone", "-q", "origin", "checkout")
         self.git(self.here, "checkout", "-q", "-b", "main")
-        workflow = self.here / ".github/workflows/dpbench.yml"
-        workflow.parent.mkdir(parents=True)
-        shutil.copy(ROOT / "scripts/ci/plugin/github.yml", workflow)
-        with_lines = {"plugin": self.plugin, "strategy": "plain-average", "flags": self.flags, "build": self.build,
-                      "dpbench": self.dpbench}
-        text = workflow.read_text(encoding="utf-8").partition("        with:\n          plugin:")[0] + "        with:\n"
-        text += "".join(f"          {name}: {value}\n" for name, value in with_lines.items() if value)
-        workflow.write_text(text, encoding="utf-8")
+        text = (ROOT / "scripts/ci/plugin" / self.job_of.gate).read_text(encoding="utf-8")
+        head, found, _ = text.partition(self.job_of.inputs_at)
+        inputs = {"plugin": self.plugin, "strategy": "plain-average", "flags": self.flags, "build": self.build,
+                  "dpbench": self.dpbench, "source": self.source}
+        indent = found.removesuffix("plugin:")
+        lines = [f"{name}: {value}\n" for name, value in inputs.items() if value]
+        text = head + indent + indent.partition("\n")[2].join(lines)
+        copied = self.here / self.job_of.copied_to
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_text(text, encoding="utf-8")
         (self.here / ".gitignore").write_text("build/\nresults/\n__pycache__/\nchecks.xml\n", encoding="utf-8")
 
     def git(self, where, *words):
@@ -120,17 +195,11 @@ class Repository:
 
     def job(self, event, code, said):
         """Runs the workflow for an event. Expects an exit code and words in what it prints and in its summary."""
-        if os.geteuid() == 0:  # in a container on GitHub, another user owns the checkout
-            os.chown(self.here, 12345, -1)
-        job = Job(self.here, event, dict(self.environment))
-        workflow = yaml.safe_load((self.here / ".github/workflows/dpbench.yml").read_text(encoding="utf-8"))
-        self.assertEqual(set(workflow[True]), {"pull_request", "push"})  # YAML reads the key `on` as true
-        job.run(workflow["jobs"]["gate"]["steps"], {})
-        summary = pathlib.Path(job.temp, "summary")
-        printed = job.printed + (summary.read_text(encoding="utf-8") if summary.exists() else "")
-        self.assertEqual(job.code, code, printed)
-        self.assertIn(said, printed)
-        shutil.rmtree(job.temp)
+        job = self.job_of(self.here, event, dict(self.environment))
+        job.disown()
+        job.start()
+        self.assertEqual(job.code, code, job.printed)
+        self.assertIn(said, job.printed)
         self.git(self.here, "worktree", "prune")
         return job
 
@@ -140,22 +209,22 @@ class Repository:
         self.git(self.here, "push", "-q", "origin", "main")
 
         self.commit("first", 10)
-        self.job("pull_request", 0, "::warning::no duel")
+        self.job("pull_request", 0, "no duel: ")
         self.commit("main", 10)
         self.job("push", 0, "plain-average")
         self.commit("same", 10)
-        self.assertEqual(self.job("pull_request", 0, "Gate: ").ran[-1], self.COMPARE)
+        self.assertIn(self.COMPARE, self.job("pull_request", 0, "Gate: ").ran[-1])
         self.commit("wrong", 10, right=False)
-        self.assertEqual(self.job("pull_request", 1, "summed over").ran[-1], self.RIGHT)
+        self.assertIn(self.RIGHT, self.job("pull_request", 1, "summed over").ran[-1])
         self.commit("slower", 20)
-        self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.DUEL)
+        self.assertIn(self.DUEL, self.job("pull_request", 1, "SLOWER").ran[-1])
 
         self.commit("main", 20)  # the slower build is merged; the stored baseline is still that of the faster build
         self.commit("later", 20)
-        self.assertEqual(self.job("pull_request", 1, "SLOWER").ran[-1], self.COMPARE)
+        self.assertIn(self.COMPARE, self.job("pull_request", 1, "SLOWER").ran[-1])
 
 
-class PythonFileAndWheel(Repository, unittest.TestCase):
+class PythonFile(Repository):
     plugin = "mine.py"
 
     def write_plugin(self, pause_ms, right):
@@ -165,6 +234,15 @@ class PythonFileAndWheel(Repository, unittest.TestCase):
         text = text.replace(step, f"{step}        time.sleep({pause_ms / 1000})\n")
         text = text if right else text.replace("divides = True", "divides = False")
         (self.here / "mine.py").write_text(text, encoding="utf-8")
+
+
+class PythonFileAndWheel(PythonFile, unittest.TestCase):
+    pass
+
+
+class PythonFileOnGitlab(PythonFile, unittest.TestCase):
+    job_of, dpbench = GitlabJob, INSTALLATION / "bin/dpbench"
+    flags = f"--workload random-linear --python {pathlib.Path.home()}/.cache/dpbench/env/bin/python3"
 
 
 class LibraryAndInstallation(Repository, unittest.TestCase):
@@ -179,6 +257,10 @@ class LibraryAndInstallation(Repository, unittest.TestCase):
         text = text.replace("    StepResult result;\n", pause + "    StepResult result;\n")
         text = text if right else text.replace("if (divide)", "if (false)")
         (self.here / "plain_average.cpp").write_text(text, encoding="utf-8")
+
+
+class LibraryOnGitlab(LibraryAndInstallation):
+    job_of = GitlabJob
 
 
 if __name__ == "__main__":

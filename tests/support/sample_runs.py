@@ -173,7 +173,8 @@ def trained():
         if one["world"] == 2 and one["strategy"] in ("dp", "ddp"):
             one["training"] = trained_for(4, resumed_at=500 if one["strategy"] == "ddp" else 0, accuracy=[0.7, 0.85, 0.9])
     for world in (8, 64):
-        made["cases"].append(case("ddp", world=world, step_ns=1.2e6 + world * 1e4) | {"projected": True, "launches": []})
+        made["cases"].append(case("ddp", world=world, step_ns=1.2e6 + world * 1e4) |
+                             {"projected": True, "fitted": [1, 2, 4], "launches": []})
     return made
 
 

@@ -10,6 +10,7 @@
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "harness/report/machine/gpu_survey.h"
@@ -57,7 +58,7 @@ struct Section {
 };
 
 std::string section_text(const Section& section) {
-  return section.title + "\n" + aligned(section.rows, std::vector<bool>(section.rows.front().size(), false));
+  return folded(section.title + "\n") + aligned(section.rows, std::vector<bool>(section.rows.front().size(), false));
 }
 
 std::string section_markdown(const Section& section) {
@@ -122,12 +123,12 @@ Section declarations_of(const StrategyEntry& entry) {
 }
 
 std::string strategy_text(const StrategyEntry& entry) {
-  std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry) + " · " + entry.parallelism +
-                     " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
+  std::string text = folded(entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry) + " · " +
+                            entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n");
   if (!entry.declares.empty()) text += "\n" + section_text(declarations_of(entry));
-  const std::string flags =
+  const std::string flags = folded(
       "Flags of run that also apply: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
-      "autocast\n";
+      "autocast\n");
   if (entry.params.empty()) return text + "\nno parameters\n" + flags;
   return text + "\n" + section_text(parameters_of(entry)) + "\n" + flags;
 }
@@ -141,11 +142,11 @@ std::string models_text(const WorkloadEntry& entry) {
 std::string entry_text(const std::string& topic, const Catalogue& all) {
   if (const auto* entry = find_entry(all.strategies, topic)) return strategy_text(*entry);
   if (const auto* entry = find_entry(all.workloads, topic))
-    return entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
-           std::to_string(entry->batch) + "\n" + models_text(*entry);
+    return folded(entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
+                  std::to_string(entry->batch) + "\n" + models_text(*entry));
   if (const auto* entry = find_entry(all.backends, topic))
-    return entry->name + ": " + entry->summary + "\n" + devices_of(*entry) + " tensors\n";
-  if (const auto* entry = find_entry(all.checks, topic)) return entry->name + ": " + entry->summary + "\n";
+    return folded(entry->name + ": " + entry->summary + "\n" + devices_of(*entry) + " tensors\n");
+  if (const auto* entry = find_entry(all.checks, topic)) return folded(entry->name + ": " + entry->summary + "\n");
   std::vector<std::string> known = names_list<Topic>();
   for (const auto& names :
        {names_for_users(all.strategies), names_for_users(all.workloads), names_for_users(all.backends)})

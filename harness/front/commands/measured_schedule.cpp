@@ -10,6 +10,7 @@
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/schedule_report.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
@@ -61,7 +62,7 @@ std::string stage_times_text(const MeasuredPipeline& measured) {
     links.push_back("rank " + std::to_string(ends.first) + " to " + std::to_string(ends.second) + " " +
                     in_ms(link.latency));
   return aligned(rows, std::vector<bool>(rows[0].size(), true)) +
-         "transfers: " + (links.empty() ? "no rank waited for one; simulated as free" : join(links)) + "\n";
+         folded("transfers: " + (links.empty() ? "no rank waited for one; simulated as free" : join(links)) + "\n");
 }
 
 std::string pictures(const MeasuredPipeline& measured, bool colour, size_t width) {
@@ -69,8 +70,8 @@ std::string pictures(const MeasuredPipeline& measured, bool colour, size_t width
       .colour = colour, .width = width, .span = std::max(measured.planned.makespan, measured.ran.makespan)};
   return "planned, simulated with these times:\n" + pipeline::draw_text(measured.schedule, measured.planned, style) +
          "as it ran, in the step of median length:\n" + pipeline::draw_text(measured.schedule, measured.ran, style) +
-         pipeline::letters_of(measured.schedule) +
-         "; time runs to the right; a narrow box shows its letter, in lower case for every second stage of a rank\n";
+         folded(pipeline::letters_of(measured.schedule) + "; time runs to the right; a narrow box shows its letter, " +
+                "in lower case for every second stage of a rank\n");
 }
 
 // The bubble and the step of the built-in schedule's closed formula; unset where it does not apply.
@@ -144,10 +145,10 @@ std::string measured_svg(const ShownPipeline& shown) {
 std::string measured_text(const ShownPipeline& shown, bool colour, size_t width) {
   const MeasuredPipeline& measured = shown.measured;
   const ByFormula formula = by_formula(measured);
-  return one_line(shown.trace, 200) + "\n" + sizes_text(measured.schedule) + "; medians of " +
-         std::to_string(measured.steps) + " traced steps, in ms\n\n" + stage_times_text(measured) + "\n" +
-         pictures(measured, colour, width) + "\n" + bubble_rows(shown, formula) + formula.text + "\n" +
-         step_line(measured, formula);
+  return folded(one_line(shown.trace, 200) + "\n" + sizes_text(measured.schedule) + "; medians of " +
+                std::to_string(measured.steps) + " traced steps, in ms\n\n") +
+         stage_times_text(measured) + "\n" + pictures(measured, colour, width) + "\n" + bubble_rows(shown, formula) +
+         folded(formula.text + "\n" + step_line(measured, formula));
 }
 
 }  // namespace dpbench

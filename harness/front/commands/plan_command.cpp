@@ -13,6 +13,7 @@
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
@@ -150,12 +151,15 @@ forecast::PlanRequest request_of(const PlanOptions& options) {
   return request;
 }
 
+// Folds lines for a terminal. Those of Markdown stay whole, because its reader wraps them.
+std::string prose(const std::string& lines, bool markdown) { return markdown ? lines : folded(lines); }
+
 std::string with_commands(const forecast::LayoutPlan& plan, bool markdown) {
   std::string text;
   for (size_t i = 0; i < plan.best.size(); ++i) {
     const auto& [prediction, reasons] = plan.best[i];
     const forecast::Layout& layout = prediction.layout;
-    text += std::to_string(i + 1) + ". " + text_of(layout) + ": " + join(reasons, "; ") + "\n";
+    text += prose(std::to_string(i + 1) + ". " + text_of(layout) + ": " + join(reasons, "; ") + "\n", markdown);
     const std::string model = " --workload gpt --model " + plan.asked.model + " --dtype " + name_of(plan.asked.dtype);
     std::vector<std::string> commands = {
         shell_command(flags_of(layout, plan.asked.gpus ? 0 : plan.asked.machine.threads) + model)};
@@ -170,21 +174,23 @@ std::string output_of(const forecast::LayoutPlan& plan, PlanForm form) {
   if (form == PlanForm::json) return json_text(to_json(plan));
   if (form == PlanForm::svg) return map_svg(plan);
   const bool markdown = form == PlanForm::markdown;
-  std::string text = (markdown ? "**" : "") + one_line(plan_heading(plan), 300) + (markdown ? "**\n\n" : "\n");
+  const std::string heading = one_line(plan_heading(plan), 300);
+  std::string text = markdown ? "**" + heading + "**\n\n" : folded(heading + "\n");
   if (plan.fitting.empty()) {
-    text += "No layout fits.";
+    std::string none = "No layout fits.";
     if (!plan.unfitting.empty())
-      text += " The smallest, " + text_of(plan.unfitting.front().layout) + ", needs " +
+      none += " The smallest, " + text_of(plan.unfitting.front().layout) + ", needs " +
               forecast::gigabytes(plan.unfitting.front().memory.total()) + " GB.";
-    text += "\n";
+    text += prose(none + "\n", markdown);
   } else {
     const auto rows = layout_rows(plan);
     text += markdown ? as_markdown(rows) + "\n" : aligned(rows, forecast::layout_columns_right()) + "\n";
     text += with_commands(plan, markdown) + "\n";
   }
   if (!markdown) text += map_text(plan, output_columns(40, 100)) + "\n";
-  for (const auto& remark : plan_remarks(plan)) text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
-  return text + (markdown ? "\n" : "") + what_is_missing;
+  for (const auto& remark : plan_remarks(plan))
+    text += prose((markdown ? "- " : "  ") + one_line(remark, 400) + "\n", markdown);
+  return text + (markdown ? "\n" : "") + prose(what_is_missing, markdown);
 }
 
 int show_plan(const PlanOptions& options) {

@@ -10,6 +10,7 @@
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 #include "harness/report/record/find_run.h"
@@ -94,12 +95,12 @@ std::string output_of(const Projection& projection, Form form) {
     if (markdown)
       text += "**" + one_line(projection_heading(series), 300) + "**\n\n" + as_markdown(rows) + "\n";
     else
-      text += one_line(projection_heading(series), 300) + "\n" + aligned(rows, projection_columns_right());
+      text += folded(one_line(projection_heading(series), 300) + "\n") + aligned(rows, projection_columns_right());
     for (const auto& remark : projection_remarks(series))
-      text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
+      text += markdown ? "- " + one_line(remark, 400) + "\n" : folded("  " + one_line(remark, 400) + "\n");
     text += "\n";
   }
-  return text + disclaimer;
+  return text + (markdown ? disclaimer : folded(disclaimer));
 }
 
 int project_run(const ProjectOptions& options) {

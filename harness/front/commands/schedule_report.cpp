@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "harness/front/run/table.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
 #include "strategies/schedule/draw.h"
 #include "strategies/schedule/lower.h"
@@ -181,14 +182,15 @@ std::string faults_text(const ExaminedSchedule& examined) {
 
 std::string schedule_text(const ExaminedSchedule& examined, bool colour, size_t width) {
   const std::string head = title(examined) + "\n";
-  if (!examined.right()) return head + faults_text(examined);
+  if (!examined.right()) return folded(head + faults_text(examined));
   const Schedule& schedule = examined.schedule;
-  return head + "right: " + std::to_string(pipeline::rule_count) + " rules hold for " +
-         count(actions_of(schedule, true), "computation") + " and " + std::to_string(actions_of(schedule, false)) +
-         " sends, receives and reductions\n\n" + pipeline::draw_text(schedule, examined.simulation, {colour, width}) +
-         pipeline::letters_of(schedule) + "; time runs to the right\n\n" +
-         aligned(rank_rows(examined), {false, true, true, true, true, true}) + "makespan " +
-         number(examined.simulation.makespan) + formula_text(examined) + "\n";
+  return folded(head + "right: " + std::to_string(pipeline::rule_count) + " rules hold for " +
+                count(actions_of(schedule, true), "computation") + " and " +
+                std::to_string(actions_of(schedule, false)) + " sends, receives and reductions\n\n") +
+         pipeline::draw_text(schedule, examined.simulation, {colour, width}) +
+         folded(pipeline::letters_of(schedule) + "; time runs to the right\n\n") +
+         aligned(rank_rows(examined), {false, true, true, true, true, true}) +
+         folded("makespan " + number(examined.simulation.makespan) + formula_text(examined) + "\n");
 }
 
 std::string schedules_text(const std::vector<ExaminedSchedule>& all) {
@@ -209,11 +211,11 @@ std::string schedules_text(const std::vector<ExaminedSchedule>& all) {
     }
     rows.push_back(row);
   }
-  std::string text = costs_text(all.front().costs) + "\n" +
+  std::string text = folded(costs_text(all.front().costs) + "\n") +
                      aligned(rows, {false, true, true, true, true, true, true, true, true, true, false}) +
-                     "LIVE: activations that the fullest rank keeps, in micro-batches of 1/P of the model\n";
+                     folded("LIVE: activations that the fullest rank keeps, in micro-batches of 1/P of the model\n");
   for (const ExaminedSchedule& one : all)
-    if (!one.right()) text += one_line(one.schedule.name, 40) + " " + faults_text(one);
+    if (!one.right()) text += folded(one_line(one.schedule.name, 40) + " " + faults_text(one));
   return text;
 }
 
@@ -268,8 +270,9 @@ std::string families_text() {
     rules.push_back({name_of(rule), pipeline::meaning_of(rule)});
   }
   return aligned(rows, std::vector<bool>(6, false)) +
-         "P ranks (--stages), V stages on each (--chunks), M micro-batches; F, B, W: times of 1/P of the model\n"
-         "A bubble is a rank's idle time in a step; a span bubble, between its own first and last action.\n\n" +
+         folded(
+             "P ranks (--stages), V stages on each (--chunks), M micro-batches; F, B, W: times of 1/P of the model\n"
+             "A bubble is a rank's idle time in a step; a span bubble, between its own first and last action.\n\n") +
          aligned(rules, {false, false});
 }
 

@@ -13,6 +13,7 @@
 #include "harness/front/run/find_batch.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/timed_run.h"
+#include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
 #include "harness/report/judge/tuning.h"
 #include "harness/report/record/codec.h"
@@ -188,7 +189,8 @@ class TuneRun : public TimedRun {
         options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
     if (tuned_.empty()) return text + "\nNo candidate was measured often enough to judge it.\n";
     text += "\n";
-    for (const Tuned& one : tuned_) text += tuned_text(one) + "\n";
+    for (const Tuned& one : tuned_)
+      text += options_.output == Form::markdown ? tuned_text(one) + "\n" : folded(tuned_text(one) + "\n");
     return text;
   }
 

@@ -281,7 +281,7 @@ const std::vector<Column>& all_columns() {
       bytes_column<collective_bytes, formula_collective_bytes>("collective_bytes_per_step", "volume", "VOLUME MiB"),
       same("check", "CHECK", [](Rp, Rc r) { return check_cell(r); }),
       same("notes", "NOTES", [](Rp report, Rc r) {
-        return one_line(notes(report, r), output_columns(20, 0) > 0 ? notes_width : std::string::npos);
+        return one_line(notes(report, r), fold_width() > 0 ? notes_width : std::string::npos);
       })};
   return all;
 }

@@ -45,9 +45,6 @@ std::vector<Section> sections_of(const Report& report, const TableView& view) {
   return sections;
 }
 
-// Returns the width to which tables fold; 0: unlimited.
-size_t table_width() { return output_columns(20, 0); }
-
 const char* colour_of(const std::string& check) {
   const auto status = parse_name<CaseStatus>(check);
   if (status == CaseStatus::ok) return "\x1B[32m";
@@ -91,7 +88,7 @@ std::string markdown_cell(const std::string& text) {
 
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right) {
   std::string text;
-  for (const auto& row : folded_rows(rows, right, table_width())) text += row + "\n";
+  for (const auto& row : folded_rows(rows, right, fold_width())) text += row + "\n";
   return text;
 }
 
@@ -139,7 +136,7 @@ std::string judgement_text(std::vector<Cells> rows, const std::vector<bool>& rig
   if (form == Form::markdown) return as_markdown(rows) + "\n" + summary + "\n";
   for (auto& row : rows)
     for (auto& cell : row) cell = one_line(cell, 160);
-  return aligned(rows, right) + summary + "\n";
+  return aligned(rows, right) + folded(summary + "\n");
 }
 
 // Returns the tags of a run as "key=value · key=value"; empty if it has none.
@@ -169,18 +166,17 @@ std::string report_table(const Report& report, bool colour, const TableView& vie
   const auto sections = sections_of(report, view);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
   // Use the same column widths in all sections of the table.
-  const auto texts = folded_rows(all, right, table_width());
-  const auto line = [](const std::string& words) { return aligned({{words}}, {false}); };
+  const auto texts = folded_rows(all, right, fold_width());
   const std::string tags = tags_text(report);
-  std::string text = tags.empty() ? "" : line(tags) + "\n";
-  if (!report.disturbance.empty()) text += line("! " + report.disturbance) + "\n";
+  std::string text = tags.empty() ? "" : folded(tags + "\n") + "\n";
+  if (!report.disturbance.empty()) text += folded("! " + report.disturbance + "\n") + "\n";
   size_t next = 1;
   for (const auto& section : sections) {
-    text += (next > 1 ? "\n" : "") + line(section.heading) + texts[0] + "\n";
+    text += (next > 1 ? "\n" : "") + folded(section.heading + "\n") + texts[0] + "\n";
     for (const auto& row : section.rows) {
-      std::string folded = texts[next++];
-      if (colour && check_column < row.size()) colour_cell(folded, row[check_column]);
-      text += folded + "\n";
+      std::string shown = texts[next++];
+      if (colour && check_column < row.size()) colour_cell(shown, row[check_column]);
+      text += shown + "\n";
     }
   }
   return text;
@@ -225,10 +221,10 @@ std::string answer_text(const Answer& answer, Form form) {
   std::string text;
   for (const AnswerSection& section : sections_of(answer)) {
     const std::string title = section.title.empty() ? "The whole run" : section.title;
-    text +=
-        (text.empty() ? "" : "\n") + (markdown ? "**" + markdown_cell(title) + "**\n" : one_line(title, 300)) + "\n";
+    text += (text.empty() ? "" : "\n") +
+            (markdown ? "**" + markdown_cell(title) + "**\n\n" : folded(one_line(title, 300) + "\n"));
     for (const std::string& sentence : section.sentences)
-      text += markdown ? "- " + markdown_cell(sentence) + "\n" : "  " + one_line(sentence, 400) + "\n";
+      text += markdown ? "- " + markdown_cell(sentence) + "\n" : folded("  " + one_line(sentence, 400) + "\n");
   }
   return text;
 }
@@ -237,7 +233,7 @@ std::string brief_answer(const Answer& answer, size_t most, Form form) {
   if (!compares_any(answer)) return "";
   std::string text;
   for (const std::string& line : brief_lines(answer, most))
-    text += form == Form::markdown ? "- " + markdown_cell(line) + "\n" : one_line(line, 400) + "\n";
+    text += form == Form::markdown ? "- " + markdown_cell(line) + "\n" : folded(one_line(line, 400) + "\n");
   return text;
 }
 

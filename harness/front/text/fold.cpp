@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
 
 namespace dpbench {
@@ -88,6 +89,21 @@ std::vector<std::string> folded_rows(const std::vector<Cells>& rows, const std::
   std::vector<std::string> texts;
   for (const Cells& row : rows) texts.push_back(row_text(row, places, right));
   return texts;
+}
+
+std::string folded(const std::string& lines) {
+  const size_t width = fold_width();
+  if (width == 0) return lines;
+  std::string text;
+  for (const auto& line : split(lines, '\n')) {
+    const size_t start = std::min(line.find_first_not_of(' '), line.size());
+    // Every part keeps room for the larger indent, so that one width fits all.
+    const bool fits = display_width(line) <= width;
+    const auto parts =
+        fits ? std::vector{line.substr(start)} : wrapped(line.substr(start), width - std::min(width, start + indent));
+    for (size_t i = 0; i < parts.size(); ++i) text += std::string(start + (i > 0 ? indent : 0), ' ') + parts[i] + "\n";
+  }
+  return text;
 }
 
 }  // namespace dpbench

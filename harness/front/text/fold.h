@@ -1,4 +1,4 @@
-// Lays out the rows of a table in aligned columns. Folds rows that are wider than the output.
+// Folds what is wider than the output: the rows of a table, laid out in aligned columns, and sentences.
 #pragma once
 
 #include <cstddef>
@@ -12,5 +12,9 @@ namespace dpbench {
 // indented, and long text wraps under itself. Right-aligned cells, which hold figures, and single words never wrap.
 std::vector<std::string> folded_rows(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right,
                                      size_t width);
+
+// Returns the lines of a text, each ended by a newline. Lines wider than fold_width() wrap at spaces; what follows the
+// first of their lines is indented by two more columns. Single words never wrap.
+std::string folded(const std::string& lines);
 
 }  // namespace dpbench

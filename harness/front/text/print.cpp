@@ -22,6 +22,8 @@ size_t output_columns(size_t least, size_t otherwise) {
   return asked > least ? asked : terminal_columns(STDOUT_FILENO, least, otherwise);
 }
 
+size_t fold_width() { return output_columns(20, 0); }
+
 bool coloured(Color color, int descriptor) {
   if (color != Color::automatic) return color == Color::always;
   const auto variable = [](const char* name) {

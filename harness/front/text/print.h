@@ -18,6 +18,8 @@ size_t terminal_columns(int descriptor, size_t least, size_t otherwise);
 
 // Returns the width in columns for output on stdout: COLUMNS if it is above `least`, else that of the terminal.
 size_t output_columns(size_t least, size_t otherwise);
+// Returns the width in columns to which tables and sentences on stdout fold; 0: no limit.
+size_t fold_width();
 
 enum class Color { automatic, always, never };
 template <>

@@ -1,7 +1,10 @@
 // Explains why a case is slower than another case of its group.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/report/answer/rules.h"
 #include "harness/report/answer/words.h"
@@ -48,6 +51,20 @@ std::string main_operation(const CaseRecord& record) {
   return "";
 }
 
+// Names the parts by their shares of the difference, largest first. Called only if no part makes `explaining_share` of
+// it; then each share is positive.
+std::string shared_text(const GroupFacts& facts, const RankedCase& member) {
+  std::vector<std::pair<double, const char*>> parts = {
+      {explained(facts, member, communication_in), "communication that nothing hides"},
+      {explained(facts, member, waiting_in), "waiting for other ranks"},
+      {explained(facts, member, computation_in), "computation"}};
+  std::ranges::sort(parts, std::greater<>());
+  std::vector<std::string> words;
+  for (const auto& [share, name] : parts)
+    words.push_back(percent_text(share) + (words.empty() ? " of that is " : " ") + name);
+  return listed(words);
+}
+
 std::string against(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
   return percent_text(part(*member.parts)) + " of its step, against " +
          percent_text(part(*faster_than(facts, member).parts));
@@ -87,11 +104,11 @@ const std::vector<AnswerRule>& reason_rules() {
          return explained(facts, member, computation_in) >= explaining_share;
        },
        [](const GroupFacts&, const RankedCase&) { return std::string("its computation takes longer"); }},
-      {"no-single-part", RuleSubject::member,
+      {"several-parts", RuleSubject::member,
        [](const GroupFacts& facts, const RankedCase& member) {
          return member.parts && faster_than(facts, member).parts;
        },
-       [](const GroupFacts&, const RankedCase&) { return std::string("no single part of the step explains it"); }},
+       shared_text},
       {"no-parts", RuleSubject::member, [](const GroupFacts&, const RankedCase&) { return true; },
        [](const GroupFacts&, const RankedCase&) { return std::string("the parts of its steps are unknown"); }},
   };

@@ -79,7 +79,7 @@ std::string tied_text(const GroupFacts& facts, const RankedCase&) {
   for (const RankedCase* member : tied(facts))
     all.push_back(member->label +
                   (all.empty() ? " is " + speed_text(facts.report, *member->record, facts.paired) + world_text(facts)
-                               : " " + speed_number(*member->record, facts.paired)));
+                               : " " + speed_number(facts.report, *member->record, facts.paired)));
   const double bound = tie_bound(facts);
   return listed(all) + ": no difference that this run can tell" +
          (bound < 1 ? " (at most " + percent_text(bound) + ")." : ".");

@@ -17,9 +17,14 @@ std::string decimals(double value, int digits) {
 // Shares below 2 % get one decimal, because a rounded 1 % could mean anything from 0.5 % to 1.5 %.
 std::string percent_number(double share) { return decimals(100 * share, std::abs(share) < 0.02 ? 1 : 0); }
 
-// True if the case has a speed-up that a sentence may name: one by which its group is ranked, or one without pairs.
-bool speedup_judged(const CaseRecord& record, bool paired) {
-  return record.derived.speedup && (paired || !record.derived.speedup_low);
+bool is_the_reference(const Report& report, const CaseRecord& record) {
+  return reference_of(report, record.spec) == &record;
+}
+
+// True if the case has a speed-up that a sentence may name: one by which its group is ranked, or one without pairs. The
+// reference has none: its 1.00x says nothing.
+bool speedup_judged(const Report& report, const CaseRecord& record, bool paired) {
+  return record.derived.speedup && (paired || !record.derived.speedup_low) && !is_the_reference(report, record);
 }
 
 }  // namespace
@@ -44,9 +49,12 @@ std::string mebibytes_text(int64_t bytes) {
 
 std::string launches_text(int launches) { return std::to_string(launches) + (launches == 1 ? " launch" : " launches"); }
 
-std::string speed_number(const CaseRecord& record, bool paired) {
+std::string speed_number(const Report& report, const CaseRecord& record, bool paired) {
   const Derived& d = record.derived;
-  if (!speedup_judged(record, paired)) return decimals(d.samples_per_s.value_or(0), 0) + " samples/s";
+  const std::string throughput = decimals(d.samples_per_s.value_or(0), 0) + " samples/s";
+  if (is_the_reference(report, record))
+    return (record.spec.baseline ? "the baseline (" : "the reference (") + throughput + ")";
+  if (!speedup_judged(report, record, paired)) return throughput;
   std::string text = decimals(*d.speedup, 2) + "x";
   if (d.speedup_low && d.speedup_high)
     text += " (" + decimals(*d.speedup_low, 2) + " to " + decimals(*d.speedup_high, 2) + ")";
@@ -54,9 +62,10 @@ std::string speed_number(const CaseRecord& record, bool paired) {
 }
 
 std::string speed_text(const Report& report, const CaseRecord& record, bool paired) {
-  if (!speedup_judged(record, paired)) return speed_number(record, paired);
+  const std::string number = speed_number(report, record, paired);
+  if (!speedup_judged(report, record, paired)) return number;
   const std::string reference = reference_name(report);
-  return speed_number(record, paired) + " of " + (reference.empty() ? "one device" : reference);
+  return number + " of " + (reference.empty() ? "one device" : reference);
 }
 
 std::string longer_text(const Estimate& ratio) {

@@ -15,8 +15,9 @@ std::string listed(const std::vector<std::string>& words);  // returns e.g. "a, 
 std::string mebibytes_text(int64_t bytes);                  // returns e.g. "3.4 MiB"
 std::string launches_text(int launches);                    // returns e.g. "1 launch" or "5 launches"
 // Returns the speed-up with its interval, "1.66x (1.61 to 1.71)", or the throughput if the report has no speed-up or
-// the case's group is not ranked by it (`paired`, see CaseGroup).
-std::string speed_number(const CaseRecord& record, bool paired);
+// the case's group is not ranked by it (`paired`, see CaseGroup). For the reference of the speed-ups: "the reference
+// (158000 samples/s)".
+std::string speed_number(const Report& report, const CaseRecord& record, bool paired);
 // Returns speed_number(), with the name of the reference after a speed-up: "1.66x (1.61 to 1.71) of one device".
 std::string speed_text(const Report& report, const CaseRecord& record, bool paired);
 // Returns how much longer a case takes: "7 % more time (3 to 11 %)", from 2x on "3.1x the time (2.9 to 3.3x)".

@@ -391,7 +391,8 @@ TEST(LayoutMap, MarksTheFastestLayoutAndTheMemoryLimitWithinTheWidth) {
   // The map draws a memory limit beyond all layouts at its right edge.
   const std::string wide = map_text(plan_layouts(request_for(8, 1e12)), 80);
   EXPECT_EQ(wide.substr(0, wide.find('\n')).size(), 79u);
-  expect_contains(map_svg(plan), {"fill=\"white\"", "stroke-dasharray", "is the fastest that fits"});
+  expect_contains(map_svg(plan),
+                  {"fill=\"white\"", "stroke-dasharray", "is the fastest that fits", "speed of a device fitted to "});
 }
 
 }  // namespace

@@ -228,6 +228,30 @@ TEST(Fold, FiguresAndSingleWordsNeverWrap) {
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
 }
 
+TEST(Fold, SentencesWrapWithAnIndentAndKeepBlankLines) {
+  const std::string text = "A short line\n  one two three four five six seven eight\n\n" + std::string(40, 'x') + "\n";
+  EXPECT_EQ(folded(text), text);
+  const Variable columns("COLUMNS", "30");
+  EXPECT_EQ(folded(text),
+            "A short line\n  one two three four five\n    six seven eight\n\n" + std::string(40, 'x') + "\n");
+}
+
+TEST(Table, SentencesBelowATableFoldWithIt) {
+  const std::string sentence = "ddp is fastest: 1.80x (1.79 to 1.81) of one device in a world of 2.";
+  Answer answer;
+  answer.groups = {{.setting = "toy",
+                    .world = 2,
+                    .choices = {{.time = Standing::best}, {.time = Standing::behind}},
+                    .sentences = {{.rule = "fastest", .text = sentence}}}};
+  const Variable columns("COLUMNS", "40");
+  for (const std::string& text : {answer_text(answer, Form::table), brief_answer(answer, 4, Form::table),
+                                  judgement_text({{"CASE"}}, {false}, sentence, Form::table)}) {
+    for (const auto& line : split(text, '\n')) EXPECT_LE(display_width(line), 40u) << line;
+    EXPECT_NE(text.find("1.80x"), std::string::npos);
+  }
+  EXPECT_NE(brief_answer(answer, 4, Form::markdown).find(sentence), std::string::npos) << "Markdown stays whole";
+}
+
 TEST(Table, FoldsToTheWidthOfColumnsAndKeepsItsWordsAndColors) {
   Report all = report();
   all.cases[0].warnings = {"other programs took up to 0.9 of 2 cores: stop them"};

@@ -349,7 +349,10 @@ std::vector<RuleCase> rule_cases() {
       {"waiting", slower_than_fast(by_shares(slow, 4, 12)),
        "waiting for other ranks is 12 % of its step, against 1.0 %."},
       {"computation", slower_than_fast(by_shares(slow, 4, 1)), "its computation takes longer."},
-      {"no-single-part", slower_than_fast(by_shares(slow, 7.5, 4.5)), "no single part of the step explains it."},
+      {"several-parts", slower_than_fast(by_shares(slow, 7.6, 4.4)),
+       "zero1 takes 12 % more time (11 to 14 %): 36 % of that is communication that nothing hides, 32 % computation "
+       "and "
+       "32 % waiting for other ranks."},
       {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
       // rules about the whole run
       {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
@@ -388,6 +391,23 @@ TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   EXPECT_EQ(texts_by(answer_of(run), "tied"),
             std::vector<std::string>{"dp is 106560 samples/s in a world of 2 and ddp 106240 samples/s: no difference "
                                      "that this run can tell (at most 2 %)."});
+}
+
+TEST(AnswerRules, TheReferenceIsNamedInsteadOfASpeedupOverItself) {
+  Report run = run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 0.83, 0.01)});
+  const auto fastest_in = [](const Report& report, int world) {
+    return group_of_world(answer_of(report), world).sentences.at(0).text;
+  };
+  EXPECT_EQ(fastest_in(run, 1), "cpu has nothing to be compared with: the baseline (64000 samples/s).");
+  run.config["reference"] = "ddp";
+  EXPECT_TRUE(fastest_in(run, 2).starts_with(
+      "ddp is fastest: the reference (115200 samples/s) in a world of 2. zero1 takes 20 % more time"))
+      << fastest_in(run, 2);
+  run = run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.02, 0.05)});
+  run.config["reference"] = "ddp";
+  EXPECT_TRUE(fastest_in(run, 2).starts_with(
+      "zero1 is 1.02x (0.97 to 1.07) of ddp in a world of 2 and ddp the reference (115200 samples/s): no difference"))
+      << fastest_in(run, 2);
 }
 
 TEST(AnswerRules, EachHasExactlyOneTestCase) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
 
 namespace dpbench {
@@ -42,7 +43,7 @@ std::string section_of(const CaseRecord& record) {
   if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
   if (not_run(record))
     details += "  " + std::string(name_of(record.status)) + ": " + one_line(record.reason, 400) + "\n";
-  return text + details;
+  return text + folded(details);
 }
 
 // Returns the description of a cause without digits and without the text from the first " (" on, so that one mistake
@@ -188,12 +189,12 @@ std::string check_summary(const Report& report) {
     if (const std::string not_run = text_of(reasons_of(cases)); !not_run.empty())
       details += "\n" + name + ":\n" + not_run;
   }
-  return check_counts(report) + "\n\n" + aligned(rows, {false, true, true, true, true}) + details +
-         "\n--verbose prints every check with its error and bound.\n";
+  return folded(check_counts(report) + "\n\n") + aligned(rows, {false, true, true, true, true}) +
+         folded(details + "\n--verbose prints every check with its error and bound.\n");
 }
 
 std::string every_check(const Report& report) {
-  std::string text = check_counts(report) + "\n";
+  std::string text = folded(check_counts(report) + "\n");
   for (const auto& record : report.cases) text += "\n" + section_of(record);
   return text;
 }
