@@ -1,5 +1,7 @@
-"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, and a model
-with named inputs and outputs."""
+"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, the same
+with optimizers of its own, and a model with named inputs and outputs."""
+import functools
+
 import torch
 from torch import nn
 
@@ -58,6 +60,18 @@ class Regression:
 
     def data(self):
         return Squares()
+
+
+@dpbench.workload("py-adagrad", batch=8, learning_rate=0.05, warmup_steps=3,
+                  optimizer=functools.partial(torch.optim.Adagrad, initial_accumulator_value=0.1))
+class WithAdagrad(Regression):
+    """the regression with Adagrad, whose state exists before the first step"""
+
+
+@dpbench.workload("py-rmsprop", batch=8, learning_rate=0.002,
+                  optimizer=functools.partial(torch.optim.RMSprop, alpha=0.9, momentum=0.5, weight_decay=0.1))
+class WithRmsprop(Regression):
+    """the regression with RMSprop, which creates its state in the first step"""
 
 
 @dpbench.workload("py-named", batch=8, optimizer="adam", samples=64)
