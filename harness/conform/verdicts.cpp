@@ -46,6 +46,9 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
     if (const auto type = bench.strategy.reduced_in)
       rows_.skipped("world-1-bits", "a world of 1 with the baseline",
                     "gradients are communicated in " + std::string(at::toString(*type)) + ", as requested");
+    else if (bench.workload.optimizer().own)
+      rows_.skipped("world-1-bits", "a world of 1 with the baseline",
+                    "the workload brings its own optimizer, which the baseline cannot step");
     else if (baseline)
       judge_same_bits_as_baseline(first[0], *baseline, rows_);
   });

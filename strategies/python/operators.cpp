@@ -97,6 +97,7 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
   const PythonStrategy& asked = strategy_of(strategy);
   const Setup& setup = asked.setup();
   const OptimizerSpec spec = setup.workload.optimizer();
+  const auto* own = dynamic_cast<const PythonOptimizer*>(spec.own.get());
   const auto& group = setup.mesh.group();
   std::vector<int64_t> numbers = {group ? group->getRank() : 0,
                                   group ? group->getSize() : 1,
@@ -106,9 +107,10 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
                                   setup.accumulate,
                                   setup.clip_norm.has_value(),
                                   setup.workload.sum_loss(),
-                                  static_cast<int64_t>(setup.mesh.axes().size())};
-  Texts texts = {asked.name(), spec.kind == OptimizerSpec::Kind::adam ? "adam" : "sgd", asked.group_name(""),
-                 setup.devices.at(0).str()};
+                                  static_cast<int64_t>(setup.mesh.axes().size()),
+                                  own ? own->workload() : 0};
+  const std::string kind = own ? "own" : spec.kind == OptimizerSpec::Kind::adam ? "adam" : "sgd";
+  Texts texts = {asked.name(), kind, asked.group_name(""), setup.devices.at(0).str()};
   for (const Axis& axis : setup.mesh.axes()) {
     numbers.insert(numbers.end(), {axis.rank, axis.size});
     texts.insert(texts.end(), {axis.name, asked.group_name(axis.name)});

@@ -67,6 +67,21 @@ void PythonModel::train(bool on) {
   call("model_train", id_, on);
 }
 
+at::Tensor PythonOptimizer::step(const at::Tensor& parameter, const at::Tensor& gradient, double rate,
+                                 NamedTensors& state) const {
+  Frame frame = with({parameter, gradient, at::scalar_tensor(rate, at::kDouble)});
+  for (const auto& [slot, tensor] : state) {
+    frame.texts.push_back(slot);
+    frame.tensors.push_back(tensor);
+  }
+  Frame stepped = call("optimizer_step", workload_, 0, std::move(frame));
+  check(!stepped.answer.empty(), "Python must answer with the state and the parameter");
+  at::Tensor after = stepped.answer.back().second;
+  stepped.answer.pop_back();
+  state = std::move(stepped.answer);
+  return after;
+}
+
 std::shared_ptr<Model> PythonWorkload::model(uint64_t seed) const {
   return std::make_shared<PythonModel>(numbers_.id, seed, numbers_.smooth);
 }

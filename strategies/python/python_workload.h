@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "strategies/python/call.h"
 #include "workloads/api/workload.h"
@@ -23,13 +24,26 @@ class PythonModel : public Model {
   int64_t id_ = 0;
 };
 
+// The optimizer that a workload in Python brings along, an instance of torch.optim.Optimizer.
+class PythonOptimizer : public OwnOptimizer {
+ public:
+  explicit PythonOptimizer(int64_t workload) : workload_(workload) {}
+  at::Tensor step(const at::Tensor& parameter, const at::Tensor& gradient, double rate,
+                  NamedTensors& state) const override;
+  int64_t workload() const { return workload_; }
+
+ private:
+  int64_t workload_;
+};
+
 class PythonWorkload : public Workload {
  public:
   struct Numbers {
     int64_t id = 0, samples = 0, test_samples = 0;
     bool smooth = false;
   };
-  PythonWorkload(const Numbers& numbers, OptimizerSpec optimizer) : numbers_(numbers), optimizer_(optimizer) {}
+  PythonWorkload(const Numbers& numbers, OptimizerSpec optimizer)
+      : numbers_(numbers), optimizer_(std::move(optimizer)) {}
   int64_t samples() const override { return numbers_.samples; }
   int64_t test_samples() const override { return numbers_.test_samples; }
   std::shared_ptr<Model> model(uint64_t seed) const override;

@@ -129,6 +129,7 @@ struct WorkloadFields {
   WorkloadInfo info = {};
   PythonWorkload::Numbers numbers = {};
   OptimizerSpec optimizer = {};
+  bool own_optimizer = false;
 };
 
 void set_field(WorkloadFields& workload, const std::string& field, const std::string& text) {
@@ -140,6 +141,7 @@ void set_field(WorkloadFields& workload, const std::string& field, const std::st
       {"samples", [](auto& w, auto& f, auto& t) { w.numbers.samples = number_of<int64_t>(f, t); }},
       {"test_samples", [](auto& w, auto& f, auto& t) { w.numbers.test_samples = number_of<int64_t>(f, t); }},
       {"optimizer", [](auto& w, auto& f, auto& t) { w.optimizer.kind = kind_of(f, t); }},
+      {"own_optimizer", [](auto& w, auto& f, auto& t) { w.own_optimizer = switch_of(f, t); }},
       {"learning_rate", [](auto& w, auto& f, auto& t) { w.optimizer.learning_rate = number_of<double>(f, t); }},
       {"beta1", [](auto& w, auto& f, auto& t) { w.optimizer.beta1 = number_of<double>(f, t); }},
       {"beta2", [](auto& w, auto& f, auto& t) { w.optimizer.beta2 = number_of<double>(f, t); }},
@@ -176,9 +178,10 @@ void register_strategy(int64_t id, const Fields& fields, bool promises, const st
 void register_workload(int64_t id, const Fields& fields) {
   WorkloadFields workload;
   for (const auto& field : fields) set_field(workload, field.key(), field.value());
-  auto& [info, numbers, optimizer] = workload;
+  auto& [info, numbers, optimizer, own_optimizer] = workload;
   info.python = true;
   numbers.id = id;
+  if (own_optimizer) optimizer.own = std::make_shared<PythonOptimizer>(id);
   if (numbers.samples < 1) refuse("samples", std::to_string(numbers.samples), "1 or more");
   info.make = [numbers = numbers, optimizer = optimizer](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
     if (checked_scale(options) != 1) throw UsageError("--scale: a model in Python has one size");

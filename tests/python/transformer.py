@@ -1,5 +1,7 @@
-"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, two regressions, of which
-one has BatchNorm1d, and a model with named inputs and outputs."""
+"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, the same
+with BatchNorm1d and with optimizers of its own, and a model with named inputs and outputs."""
+import functools
+
 import torch
 from torch import nn
 
@@ -66,6 +68,18 @@ class NormedRegression(Regression):
 
     def model(self):
         return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+
+
+@dpbench.workload("py-adagrad", batch=8, learning_rate=0.05, warmup_steps=3,
+                  optimizer=functools.partial(torch.optim.Adagrad, initial_accumulator_value=0.1))
+class WithAdagrad(Regression):
+    """the regression with Adagrad, whose state exists before the first step"""
+
+
+@dpbench.workload("py-rmsprop", batch=8, learning_rate=0.002,
+                  optimizer=functools.partial(torch.optim.RMSprop, alpha=0.9, momentum=0.5, weight_decay=0.1))
+class WithRmsprop(Regression):
+    """the regression with RMSprop, which creates its state in the first step"""
 
 
 @dpbench.workload("py-named", batch=8, optimizer="adam", samples=64)

@@ -19,6 +19,7 @@ double learning_rate(const OptimizerSpec& spec, int64_t step) {
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions) { return dimensions >= 2 ? spec.weight_decay : 0; }
 
 std::vector<Slot> state_slots(const OptimizerSpec& spec) {
+  if (spec.own) return {};
   if (spec.kind == OptimizerSpec::Kind::adam) return {Slot::momentum, Slot::variance, Slot::step};
   return spec.momentum == 0 ? std::vector<Slot>{} : std::vector<Slot>{Slot::momentum_buffer};
 }

@@ -376,19 +376,24 @@ void judge_unwatched(const Trial& trial, Rows& rows) {
   const Courses courses(trial);
   const Course& course = courses.exact;
   const Course* const rough = courses.rounded();
+  const std::string steps = std::to_string(trial.scenario.steps) + " steps that nobody looks at";
+  const std::string compared = "losses, parameters and buffers of " + steps + " with the oracle's own",
+                    compared_state = "optimizer state after " + steps + " with the oracle's own, by its name";
+  if (!course.unknown.empty()) {
+    rows.skipped("trajectory", compared, course.unknown);
+    return rows.skipped("optimizer-state", compared_state, course.unknown);
+  }
   const auto place = [&](const Deviation& deviation) { return deviation.where + ", scenario " + trial.scenario.name; };
   const Deviation found = course_deviation(trial, course, rough);
-  const std::string steps = std::to_string(trial.scenario.steps) + " steps that nobody looks at";
-  rows.measured("trajectory", "losses, parameters and buffers of " + steps + " with the oracle's own", found.error, 1,
-                place(found), found.likely);
-  const std::string compared = "optimizer state after " + steps + " with the oracle's own, by its name";
+  rows.measured("trajectory", compared, found.error, 1, place(found), found.likely);
   const auto& reported = trial.ranks[0].steps.back().state;
   for (const auto& [name, due] : course.ranks[0].state)
     if (!find(reported, name) && due.any().item<bool>())
-      return rows.skipped("optimizer-state", compared, "state() has no tensor \"" + name + "\"");
-  if (course.ranks[0].state.empty()) return rows.skipped("optimizer-state", compared, "the optimizer has no state");
+      return rows.skipped("optimizer-state", compared_state, "state() has no tensor \"" + name + "\"");
+  if (course.ranks[0].state.empty())
+    return rows.skipped("optimizer-state", compared_state, "the optimizer has no state");
   const Deviation state = state_deviation(trial, course, rough);
-  rows.measured("optimizer-state", compared, state.error, 1, place(state), state.likely);
+  rows.measured("optimizer-state", compared_state, state.error, 1, place(state), state.likely);
 }
 
 }  // namespace dpbench

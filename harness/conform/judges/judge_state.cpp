@@ -116,7 +116,7 @@ class OptimizerJudge {
     OptimizerReplay& replay = replays_[static_cast<size_t>(rank)][p];
     const OptimizerReplay start = replay;
     const auto [change, rounding] =
-        replay.step(spec_, update_rates(spec_, trial_.scenario.first + step, old.dim()), old, gradient, u);
+        replay.step(spec_, update_rates(spec_, trial_.scenario.first + step, old.dim()), *before, gradient, u);
     const at::Tensor expected = old + change;
     return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type()), start};
   }

@@ -5,6 +5,13 @@
 #include <ATen/ATen.h>
 
 namespace dpbench {
+namespace {
+
+// A strategy may differ from the float64 step of a workload's own optimizer by this multiple of the rounding error that
+// a step in its dtype has.
+constexpr double own_factor = 4;
+
+}  // namespace
 
 UpdateRates update_rates(const OptimizerSpec& spec, int64_t step, int64_t dimensions) {
   return {learning_rate(spec, step), weight_decay(spec, dimensions)};
@@ -21,6 +28,7 @@ std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spe
                                                         double u) {
   const at::Tensor g = gradient.to(at::kDouble);
   ++steps;
+  if (spec.own) return own(spec, rates.learning, parameter, gradient, u);
   if (spec.kind == OptimizerSpec::Kind::sgd) return sgd(spec, rates.learning, g, u);
   if (!momentum.defined()) momentum = at::zeros_like(g), variance = at::zeros_like(g);
   momentum = spec.beta1 * momentum + (1 - spec.beta1) * g;
@@ -47,6 +55,20 @@ std::pair<at::Tensor, at::Tensor> OptimizerReplay::sgd(const OptimizerSpec& spec
   momentum = kept + g;
   buffer_rounding = spec.momentum * buffer_rounding + (kept.abs() + momentum.abs()) * (2 * u);
   return {-rate * momentum, (buffer_rounding + momentum.abs() * (2 * u)) * rate};
+}
+
+// No formula bounds the rounding error of an unknown optimizer. It is measured by a step in the parameter's dtype.
+std::pair<at::Tensor, at::Tensor> OptimizerReplay::own(const OptimizerSpec& spec, double rate,
+                                                       const at::Tensor& parameter, const at::Tensor& gradient,
+                                                       double u) {
+  const at::Tensor before = parameter.to(at::kDouble);
+  const at::Tensor after = spec.own->step(before, gradient.to(at::kDouble), rate, own_state);
+  const at::Tensor change = after - before;
+  if (u == 0 || change.numel() == 0) return {change, at::zeros_like(change)};
+  const at::Tensor narrow =
+      spec.own->step(parameter, gradient.to(parameter.scalar_type()), rate, own_state_in_dtype).to(at::kDouble);
+  const double most = change.abs().max().item<double>();
+  return {change, (narrow - after).abs() * own_factor + adam_roundings * u * most};
 }
 
 }  // namespace dpbench

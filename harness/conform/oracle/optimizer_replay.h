@@ -1,7 +1,9 @@
 // Computes the updates of one parameter by a workload's optimizer in float64.
 #pragma once
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -25,12 +27,16 @@ struct OptimizerReplay {
   at::Tensor momentum, variance;  // Adam's running means, SGD's momentum buffer; undefined before the first step
   int64_t steps = 0;
   at::Tensor buffer_rounding = {};  // bound of the momentum buffer's rounding error
+  // State of OptimizerSpec::own, in float64 and in the parameter's dtype.
+  std::vector<std::pair<std::string, at::Tensor>> own_state = {}, own_state_in_dtype = {};
 
   // Returns the change of the parameter in a step with this gradient, and the bound of the change's rounding error. u:
-  // unit roundoff of the parameter's dtype.
+  // unit roundoff of the parameter's dtype; 0: no bound is needed.
   std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const UpdateRates& rates,
                                          const at::Tensor& parameter, const at::Tensor& gradient, double u);
   std::pair<at::Tensor, at::Tensor> sgd(const OptimizerSpec& spec, double rate, const at::Tensor& g, double u);
+  std::pair<at::Tensor, at::Tensor> own(const OptimizerSpec& spec, double rate, const at::Tensor& parameter,
+                                        const at::Tensor& gradient, double u);
 };
 
 }  // namespace dpbench

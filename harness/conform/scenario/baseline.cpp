@@ -20,7 +20,8 @@ ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& stra
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario) {
   const StrategyInfo& strategy = bench.strategy;
   if (bench.distribution.world != 1 || bench.distribution.owners() != 1 ||
-      strategy.parallelism == Parallelism::single || strategy.reduced_in || strategy.used_in)
+      strategy.parallelism == Parallelism::single || strategy.reduced_in || strategy.used_in ||
+      bench.workload.optimizer().own)
     return {};
   for (const auto& info : strategy_registry().all()) {
     const bool fits = bench.devices[0].is_cpu() ? info.cpu : info.cuda;

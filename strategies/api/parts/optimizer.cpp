@@ -36,6 +36,10 @@ struct Optimizer::Lists {
 Optimizer::Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& parameters,
                      const std::vector<int64_t>& dimensions)
     : spec_(spec) {
+  if (spec_.own)
+    throw UsageError(
+        "the workload brings its own optimizer, which strategies in C++ cannot step. Use one in Python, such "
+        "as py-ddp or py-fsdp2, and --no-baseline");
   if (spec_.kind == OptimizerSpec::Kind::sgd && spec_.weight_decay != 0)
     throw UsageError("the workload's optimizer is SGD, which has no weight decay here. Use Adam, or weight_decay = 0.");
   if (spec_.kind == OptimizerSpec::Kind::adam && spec_.momentum != 0)

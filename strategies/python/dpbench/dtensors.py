@@ -39,7 +39,8 @@ class DividedStrategy(dpbench.Strategy):
                 local(own[name]).copy_(local(divided(tensor, own[name])))
             for name, tensor in self.model.named_buffers(remove_duplicate=False):
                 tensor.copy_(buffers[name])
+        slots = self.slots()
         for name, tensor in state.items():
             parameter, slot = name.rsplit(".", 1)
-            entry = tensor.clone() if slot == "step" else divided(tensor, own[parameter])
-            self.optimizer.state[own[parameter]][self.slots()[slot]] = entry
+            entry = divided(tensor, own[parameter]) if tensor.shape == own[parameter].shape else tensor.clone()
+            self.optimizer.state[own[parameter]][slots.get(slot, slot)] = entry

@@ -46,6 +46,19 @@ def collated(data_set, ids):
     return default_collate([data_set[int(i)] for i in ids])
 
 
+def own_optimizer(number, parameters, rate, **options):
+    return registration.workloads[number].optimizer(parameters, lr=rate, **options)
+
+
+def slots_of(entries):
+    """Returns the tensors of an optimizer's state for one parameter, by slot."""
+    for slot, entry in entries.items():
+        if not isinstance(entry, (torch.Tensor, type(None))):
+            raise UsageError(f"the state '{slot}' of the workload's own optimizer is {type(entry).__name__}. dpbench "
+                             "saves, loads and judges tensors alone: keep it in a tensor")
+    return {slot: entry for slot, entry in entries.items() if entry is not None}
+
+
 class Hosted:
     """A user's workload, with objects that pack its inputs, targets and outputs into single tensors."""
 
@@ -185,3 +198,17 @@ def test_batch(workload, _):
     (ids,) = bridge.given()
     hosted = instance_of(workload)
     bridge.answer(hosted.batch(hosted.user.test_batch, ids))
+
+
+@bridge.handler
+def optimizer_step(workload, _):
+    """Steps a copy of one parameter by the workload's own optimizer, from a given state."""
+    parameter, gradient, rate, *state = bridge.given()
+    parameter = nn.Parameter(parameter.detach().clone())
+    parameter.grad = gradient
+    optimizer = own_optimizer(workload, [parameter], rate.item())
+    for slot, tensor in zip(ops.given_texts.default(), state):
+        optimizer.state[parameter][slot] = tensor.clone()
+    optimizer.step()
+    found = slots_of(optimizer.state[parameter])
+    bridge.answer([*found.values(), parameter.detach()], [*found])

@@ -7,8 +7,8 @@ strategies, workloads = {}, {}  # registered classes by number, in the order of 
 class Entry:
     """A registered class, its fields as text, and the parameters that --param can set."""
 
-    def __init__(self, cls, fields, params=(), promise=None):
-        self.cls, self.fields, self.params, self.promise = cls, fields, params, promise
+    def __init__(self, cls, fields, params=(), promise=None, optimizer=None):
+        self.cls, self.fields, self.params, self.promise, self.optimizer = cls, fields, params, promise, optimizer
 
 
 def text_of(value):
@@ -54,10 +54,20 @@ def workload(name, summary="", *, batch=32, samples=None, test_samples=None, sca
     """Registers a class as a workload. The class has model(), which returns a new nn.Module, and loss(output, target),
     which returns the mean over the samples. It also has batch(ids), which returns the input and target of these
     samples, or data(), which returns a Dataset of pairs. samples may be an attribute of the class. fields: beta1,
-    beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps, final_fraction."""
+    beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps, final_fraction.
+
+    optimizer: "sgd", "adam", or the workload's own, a function of (parameters, lr) that returns a torch.optim.Optimizer,
+    such as torch.optim.Adagrad or functools.partial(torch.optim.RMSprop, alpha=0.9). The check optimizer-replay gives
+    it one parameter at a time."""
+    own = optimizer if callable(optimizer) else None
+    settings = sorted({"beta1", "beta2", "epsilon", "weight_decay", "momentum"} & set(fields))
+    if own and settings:
+        raise UsageError(f"workload '{name}': {', '.join(settings)}: give its own optimizer these by functools.partial")
+
     def register(cls):
         workloads[len(workloads) + 1] = Entry(cls, fields_of(cls, name, summary, {
-            "batch": batch, "samples": samples, "test_samples": test_samples, "scaling": scaling, "optimizer": optimizer,
-            "learning_rate": learning_rate, **fields}))
+            "batch": batch, "samples": samples, "test_samples": test_samples, "scaling": scaling,
+            "optimizer": None if own else optimizer, "own_optimizer": True if own else None,
+            "learning_rate": learning_rate, **fields}), optimizer=own)
         return cls
     return register

@@ -32,13 +32,13 @@ class Setup:
         numbers, reals, texts = ops.setup.default(number)
         self._number = number
         (self.rank, self.world, self.init_seed, self.step_seed, dtype, self.accumulate, clips, self.sum_loss,
-         axes) = numbers[:9]
+         axes, self._workload) = numbers[:10]
         clip_norm, self.learning_rate, beta1, beta2, self.epsilon, self.weight_decay, self.momentum = reals
         self.clip_norm = clip_norm if clips else None
         self.betas, self.dtype = (beta1, beta2), DTYPES[dtype]
         self.strategy, self.optimizer_kind, self._group_name, device = texts[:4]
         self.device = torch.device(device)
-        self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[9 + 2 * i:11 + 2 * i]) for i in range(axes)]
+        self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[10 + 2 * i:12 + 2 * i]) for i in range(axes)]
         self.params = dict(text.split("=", 1) for text in texts[4 + 2 * axes:])
         self._adopted = {}
         # The group of all ranks, over the backend of the run. It is torch.distributed's default group, too.
@@ -93,6 +93,8 @@ class Setup:
         """Returns the workload's optimizer for these parameters (or this dictionary of parameters by name)."""
         parameters = list(parameters.values() if isinstance(parameters, dict) else parameters)
         trained = [parameter for parameter in parameters if parameter.requires_grad]
+        if self.optimizer_kind == "own":
+            return hosted_models.own_optimizer(self._workload, trained, self.learning_rate, **options)
         if self.optimizer_kind == "sgd":
             return torch.optim.SGD(trained, lr=self.learning_rate, momentum=self.momentum, **options)
         decayed = [{"params": [p for p in trained if (p.dim() >= 2) == matrix], "weight_decay": self.weight_decay if matrix else 0}
@@ -195,19 +197,23 @@ class Strategy:
 
     def slots(self):
         """Returns the keys of the torch optimizer's state, by dpbench's names of the same tensors."""
+        if self.setup.optimizer_kind == "own":
+            return {key: key for state in self.optimizer.state.values() for key in hosted_models.slots_of(state)}
         if self.setup.optimizer_kind == "adam":
             return {"momentum": "exp_avg", "variance": "exp_avg_sq", "step": "step"}
         return {"momentum_buffer": "momentum_buffer"} if self.setup.momentum else {}
 
     def state(self):
-        """Returns the optimizer's state, named "parameter.slot". Tensors that the optimizer has not created yet are
-        zero."""
-        found = {}
+        """Returns the optimizer's state, named "parameter.slot". Tensors of SGD and Adam that the optimizer has not
+        created yet are zero."""
+        found, slots = {}, self.slots()
         for name, tensor in self.model.named_parameters():
             if tensor.requires_grad:
                 entries = self.optimizer.state.get(tensor, {})
-                for slot, key in self.slots().items():
+                for slot, key in slots.items():
                     entry = entries.get(key)
+                    if entry is None and self.setup.optimizer_kind == "own":  # only the optimizer knows its first value
+                        continue
                     found[f"{name}.{slot}"] = entry if entry is not None else (
                         torch.zeros(()) if slot == "step" else torch.zeros_like(tensor.detach()))
         return found
@@ -220,9 +226,10 @@ class Strategy:
                 own[name].copy_(tensor)
             for name, tensor in buffers.items():
                 own_buffers[name].copy_(tensor)
+        slots = self.slots()
         for name, tensor in state.items():
             parameter, slot = name.rsplit(".", 1)
-            self.optimizer.state[own[parameter]][self.slots()[slot]] = tensor.clone()
+            self.optimizer.state[own[parameter]][slots.get(slot, slot)] = tensor.clone()
 
 
 alive = {}  # {number: strategy}

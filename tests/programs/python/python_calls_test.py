@@ -131,6 +131,8 @@ class Files(unittest.TestCase):
                                 "gradient='best': must be one of gathered, mean_of_means",
                             "import dpbench\n@dpbench.strategy('mine', fast=True)\nclass A(dpbench.Strategy): pass\n":
                                 "there is no promise 'fast'",
+                            "import dpbench\n@dpbench.workload('mine', optimizer=print, momentum=0.9)\nclass A: pass\n":
+                                "workload 'mine': momentum: give its own optimizer these by functools.partial",
                             "import dpbench\n@dpbench.workload('mine')\nclass A:\n    samples = 3\n    def batch(self, ids): pass\n": "no method model()\n"}.items():
             with self.subTest(words):
                 code, errors = self.refused(text)
@@ -213,6 +215,8 @@ class FromPython(unittest.TestCase):
 
     def test_dpbench_check_raises_with_the_diagnosis_and_dpbench_run_returns_a_report(self):
         self.assertEqual(self.printed(f"""
+import sys
+import types
 import dpbench
 flags = dict(workload="random-linear", cpus=2, backend="shm", filter="^gradient-meaning$")
 report = dpbench.check({str(EXAMPLE)!r}, "plain-average", **flags)
@@ -225,9 +229,12 @@ try:
     dpbench.check({str(EXAMPLE)!r}, "no-such", **flags)
 except RuntimeError as error:
     print("ended with 2" in str(error) and "no-such" in str(error))
-report = dpbench.run(strategy="cpu", workload="random-linear", quick=True, cpus=[1])
-print(report["cases"][0]["strategy"], report.cases[0].stats.step_time_ns.median > 0)
-"""), ["passed", "True", "True", "cpu", "True"])
+measured = dpbench.run(strategy="cpu", workload="random-linear", quick=True, cpus=[1])
+print(measured["cases"][0]["strategy"], measured.cases[0].stats.step_time_ns.median > 0)
+sys.modules["pandas"] = types.SimpleNamespace(DataFrame=list)  # scripts/parts/wheel has the library itself
+(case,), (check,) = measured.frame(), report.frame(rows="checks")
+print(case["strategy"], case["step_time_ns"] > 0, case["samples_per_s"] > 0, check["strategy"], check["name"], check["status"])
+"""), ["passed", "True", "True", "cpu", "True", "cpu", "True", "True", "plain-average", "gradient-meaning", "passed"])
 
     def test_classes_of_the_calling_program_are_checked_and_measured(self):
         self.assertEqual(self.printed(CLASSES + """

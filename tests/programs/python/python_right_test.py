@@ -60,6 +60,16 @@ class Right(unittest.TestCase):
         self.assertIn("the model refuses a batch of one sample: ValueError: Expected more than 1 value per channel",
                       rows["dp", "empty-shard"]["detail"])
 
+    def test_a_models_own_optimizer_is_replayed_step_by_step(self):
+        code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2", "--backend", "shm")
+        self.assert_no_failure(code, report, 150)
+        for case in report["cases"]:
+            with self.subTest(case["id"]):
+                rows = {row["name"]: row for row in case["checks"]}
+                self.assertEqual(rows["optimizer-replay"]["status"], "passed")
+                self.assertEqual(rows["trajectory"]["status"], "skipped")
+                self.assertIn("brings its own optimizer", rows["trajectory"]["detail"])
+
     def test_a_python_strategy_learns_from_a_dataset_written_in_python(self):
         code, report, errors = call("train", "--plugin", MODELS, "--strategy", "py-ddp", "--workload", "py-squares", "--cpus", "2", "--epochs", "20")
         self.assertEqual(code, 0, errors)
@@ -95,6 +105,13 @@ class Refused(unittest.TestCase):
         self.assertIn("use --model with experts=0", said["py-tp", "probe-experts"])
         self.assertIn("py-fsdp2.unit=layer: ", said["py-fsdp2", "mnist-mlp"])
         self.assertIn("or py-fsdp2.unit=model", said["py-fsdp2", "mnist-mlp"])
+
+    def test_strategies_that_cannot_step_a_models_own_optimizer_refuse_it_with_the_remedy(self):
+        _, report = checked(MODELS, "ddp,py-zero1", "--workload", "py-adagrad", "--cpus", "2", "--backend", "shm", "--filter",
+                            "^optimizer-replay$")
+        said = {case["strategy"]: case["reason"] + "".join(row["detail"] for row in case["checks"]) for case in report["cases"]}
+        self.assertIn("which strategies in C++ cannot step. Use one in Python, such as py-ddp", said["ddp"])
+        self.assertIn("use py-ddp or py-fsdp2", said["py-zero1"])
 
     def test_a_run_of_a_strategy_that_refuses_all_its_cases_exits_2_with_the_remedy(self):
         code, _, errors = call("run", "--strategy", "py-tp", "--workload", "gpt", "--model", "tiny", "--recompute", "1", "--cpus", "2", *BRIEF)

@@ -8,6 +8,7 @@ import unittest
 from python_runs import BRIEF, EXAMPLE, FAULTY, ROOT, call, checked
 
 MISTAKES = ROOT / "tests/python/mistakes.py"
+MODELS = ROOT / "tests/python/transformer.py"
 
 # {strategy with a mistake: (a check that must fail, words of its diagnosis)}
 FOUND = {
@@ -88,6 +89,19 @@ class Wrong(unittest.TestCase):
             with self.subTest(strategy):
                 self.assertIn(check, failures[strategy])
                 self.assertIn(words, failures[strategy][check])
+
+
+class OwnOptimizer(unittest.TestCase):
+    def test_wrong_steps_of_a_models_own_optimizer_fail_the_replay(self):
+        expected = {"m-other-learning-rate": "times as far", "m-steps-twice": "updated twice", "m-never-steps": "not updated"}
+        code, report, errors = call("check", "--plugin", MISTAKES, "--plugin", MODELS, "--strategy", ",".join([*expected, "m-none"]),
+                                    "--workload", "py-adagrad", "--cpus", "3", "--backend", "shm", "--filter", "^optimizer-replay$")
+        self.assertEqual(code, 1, errors)
+        failures = {case["strategy"]: failed_checks(case) for case in report["cases"]}
+        self.assertEqual(failures.pop("m-none"), {})
+        for strategy, words in expected.items():
+            with self.subTest(strategy):
+                self.assertIn(words, failures[strategy]["optimizer-replay"])
 
 
 class Faults(unittest.TestCase):
