@@ -63,6 +63,18 @@ def is_ready(home):
     return (home / "ready").exists() and (home / "bin/python").exists()
 
 
+def take(lock):
+    """Locks an open file and writes this process into it. If another process holds it, says which one and waits."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        print(f"dpbench: waiting for process {lock.read()}, which holds {lock.name}", file=sys.stderr)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock.truncate(0)
+    print(os.getpid(), end="", file=lock, flush=True)
+
+
 def python():
     """Returns the path of the drawing environment's Python. Creates the environment if needed."""
     home = folder()
@@ -71,11 +83,11 @@ def python():
         return program
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(f"{home}.lock", "w", encoding="utf-8")
+        lock = open(f"{home}.lock", "a+", encoding="utf-8")
     except OSError as error:
         raise Unusable(f"{home.parent}: {error.strerror} (set XDG_CACHE_HOME to use another cache)") from error
     with contextlib.closing(lock):
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take(lock)
         if not is_ready(home):
             shutil.rmtree(home, ignore_errors=True)  # removes an incomplete environment that an interrupted call left
             print(f"dpbench: creating a Python environment with matplotlib in {home} (about 160 MB, once)", file=sys.stderr)

@@ -1,4 +1,6 @@
 """Tests scripts/find-torch (finds or downloads LibTorch): its search order and its downloads."""
+import contextlib
+import fcntl
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -204,6 +206,21 @@ class Program(unittest.TestCase):
             result = self.run_script(**environment)
             self.assertEqual(result.stdout, cached + "\n")
             self.assertIn("2.16.0", result.stderr)
+
+    def test_who_waits_for_another_download_names_its_process(self):
+        with tempfile.TemporaryDirectory() as root:
+            name = os.path.join(root, "lock")
+            with open(name, "a+", encoding="utf-8") as held, open(name, "a+", encoding="utf-8") as other:
+                find_torch.take(held)
+                said = io.StringIO()
+                with contextlib.redirect_stderr(said):
+                    waiting = threading.Thread(target=find_torch.take, args=(other,))
+                    waiting.start()
+                    waiting.join(0.5)
+                    self.assertTrue(waiting.is_alive())
+                    fcntl.flock(held, fcntl.LOCK_UN)
+                    waiting.join(60)
+                self.assertEqual(said.getvalue(), f"find-torch: waiting for process {os.getpid()}, which holds {name}\n")
 
     def test_find_torch_refuses_a_missing_folder_with_one_line_and_exit_code_2(self):
         result = self.run_script(DPBENCH_TORCH="/nonexistent")

@@ -24,22 +24,28 @@ struct Setting {
 
 inline void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
 
-// Returns micro-batches of different samples; the last micro-batch is smaller.
+// Returns micro-batches of different samples and different numbers of samples.
 inline std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
   std::vector<Batch> all;
   for (int64_t k = 0; k < count; ++k) {
-    const int64_t rows = k + 1 == count ? 2 : 3, first = (step * count + k) * 3;
-    all.push_back(workload.batch(at::arange(first, first + rows)));
+    const int64_t first = (step * count + k) * 4;
+    all.push_back(workload.batch(at::arange(first, first + 2 + k % 3).remainder(workload.samples())));
   }
   return all;
 }
 
 inline Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros) {
+  Outcome outcome;
   for (int64_t step = 0; step < 3; ++step) {
     Phases phases;
-    strategy.step(step, micro_batches(workload, micros, step), phases);
+    const StepResult result = strategy.step(step, micro_batches(workload, micros, step), phases);
+    outcome.results.emplace_back("loss of step " + std::to_string(step), result.loss.clone());
+    if (step == 2) outcome.results.emplace_back("output", result.whole_output().clone());
   }
-  return {copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
+  outcome.gradients = copies(strategy.gradients());
+  outcome.parameters = copies(strategy.parameters());
+  outcome.state = copies(strategy.state());
+  return outcome;
 }
 
 inline Outcome steps_on_one_device(const Setting& run) {

@@ -13,6 +13,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/scenario/wrapped_workload.h"
 #include "strategies/pipeline/stages.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/pipeline_steps.h"
@@ -134,6 +135,44 @@ TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
       if (me.rank == 0) outcomes[name] = found;
     }));
   expect_same_bits(outcomes.at("schedule"), outcomes.at("file"), "gpipe and the file");
+}
+
+// Sequences whose length depends on the batch's first sample.
+class DifferentLengths : public WrappedWorkload {
+ public:
+  using WrappedWorkload::WrappedWorkload;
+  Batch batch(const at::Tensor& ids) const override {
+    const Batch whole = inner_.batch(ids);
+    const int64_t length = whole.input.size(1) - ids[0].item<int64_t>() % 3;
+    const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(1, 0, length).contiguous(); };
+    return {cut(whole.input), cut(whole.target), whole.ids};
+  }
+};
+
+TEST(Pipeline, SendsBatchesOfEqualRowsWhoseLengthsDifferFromStepToStep) {
+  const auto inner = gpt();
+  const DifferentLengths workload(*inner);
+  const auto after = [&](Strategy& strategy) {
+    for (int64_t step = 0; step < 3; ++step) {
+      Phases phases;
+      std::vector<Batch> micro;
+      for (const int64_t first : {step, step + 3}) micro.push_back(workload.batch(at::arange(first, first + 2)));
+      strategy.step(step, micro, phases);
+    }
+    return Outcome{copies(strategy.gradients()), copies(strategy.parameters()), copies(strategy.state())};
+  };
+  for (const std::string schedule : {"gpipe", "zb-h1"}) {
+    std::optional<Outcome> due, found;
+    expect_no_errors(
+        on_ranks(1, [&](Rank& me) { due = after(*made_on(me.mesh(""), "ddp", workload, {}, at::kFloat, {})); }));
+    expect_no_errors(on_ranks(2, [&](Rank& me) {
+      const auto strategy = made_on(me.mesh("pp=2"), "pp", workload, {{"schedule", schedule}}, at::kFloat, {});
+      const Outcome mine = after(*strategy);
+      if (me.rank == 0) found = mine;
+    }));
+    ASSERT_TRUE(due && found) << schedule;
+    expect_same_bits(*due, *found, schedule);
+  }
 }
 
 std::string refusal(const Given& params, const std::string& workload = "convnet", int64_t micros = 0) {

@@ -69,6 +69,7 @@ struct Training {
 struct Outcome {
   NamedTensors gradients, parameters, state;
   double peak_bytes = 0;
+  NamedTensors results = {};  // each step's loss, and the last step's output
 };
 
 inline NamedTensors copies(const NamedTensors& tensors) {
@@ -149,6 +150,7 @@ inline void expect_same_bits(const Outcome& due, const Outcome& found, const std
   EXPECT_EQ(first_unlike(due.gradients, found.gradients), "") << which << ": gradients";
   EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << which << ": parameters";
   EXPECT_EQ(first_unlike(due.state, found.state), "") << which << ": optimizer state";
+  EXPECT_EQ(first_unlike(due.results, found.results), "") << which;
 }
 
 }  // namespace dpbench::sharded_runs
