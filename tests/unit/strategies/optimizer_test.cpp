@@ -44,13 +44,13 @@ void give_gradients(const std::vector<Parameter>& parameters, int step) {
 
 OptimizerSpec spec_of(const std::string& workload) { return workload_registry().at(workload).make({})->optimizer(); }
 
-constexpr OptimizerSpec momentum_spec{.learning_rate = 0.1, .momentum = 0.9};
-constexpr OptimizerSpec adamw_spec{.kind = OptimizerSpec::Kind::adam,
-                                   .learning_rate = 0.1,
-                                   .weight_decay = 0.3,
-                                   .warmup_steps = 4,
-                                   .decay_steps = 10,
-                                   .final_fraction = 0.1};
+const OptimizerSpec momentum_spec{.learning_rate = 0.1, .momentum = 0.9};
+const OptimizerSpec adamw_spec{.kind = OptimizerSpec::Kind::adam,
+                               .learning_rate = 0.1,
+                               .weight_decay = 0.3,
+                               .warmup_steps = 4,
+                               .decay_steps = 10,
+                               .final_fraction = 0.1};
 
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:

@@ -186,7 +186,9 @@ class PipelineReference : public Strategy {
     const Batch batch = replica_.to_device(micro[k]);
     here.input = batch.input;
     if (axis_.rank > 0) {
-      here.input = links_.receive(axis_.rank - 1, static_cast<int>(2 * k), {axis_.rank - 1, true, batch.rows()}).wait();
+      here.input =
+          links_.receive(axis_.rank - 1, static_cast<int>(2 * k), {axis_.rank - 1, true, batch.input.sizes().vec()})
+              .wait();
       // The mistake balance_of_the_own_stage: the balance loss of earlier stages, which is the last feature, is lost.
       if (is(Mistake::balance_of_the_own_stage)) here.input.select(-1, here.input.size(-1) - 1).zero_();
       here.input.requires_grad_(here.input.is_floating_point());
@@ -206,7 +208,8 @@ class PipelineReference : public Strategy {
       if (sent.sizes() != here.output.sizes()) sent = here.output;
       // The mistake skip_of_the_neighbour: the stage sends its own output in place of the one that skips it.
       if (is(Mistake::skip_of_the_neighbour)) sent = sent.chunk(2, 1)[0].repeat({1, 2});
-      sent_.push_back(links_.send(sent, axis_.rank + 1, static_cast<int>(2 * k), {axis_.rank, true, batch.rows()}));
+      sent_.push_back(
+          links_.send(sent, axis_.rank + 1, static_cast<int>(2 * k), {axis_.rank, true, batch.input.sizes().vec()}));
       return;
     }
     const size_t divisor = is(Mistake::not_divided) || is(Mistake::divided_after_each_micro_batch) ? 1 : micro.size();
@@ -225,7 +228,7 @@ class PipelineReference : public Strategy {
     for (size_t k = 0; k < micro.size(); ++k) {
       const bool overwritten = k + 1 < micro.size() && live_[k + 1].output.sizes() == live_[k].output.sizes();
       sent_.push_back(links_.send(live_[overwritten ? k + 1 : k].output, axis_.rank + 1, static_cast<int>(2 * k),
-                                  {axis_.rank, true, micro[k].rows()}));
+                                  {axis_.rank, true, micro[k].input.sizes().vec()}));
     }
   }
 
