@@ -150,7 +150,7 @@ class DifferentLengths : public WrappedWorkload {
 };
 
 TEST(Pipeline, SendsBatchesOfEqualRowsWhoseLengthsDifferFromStepToStep) {
-  const auto inner = gpt();
+  const auto inner = gpt("tiny-llama");
   const DifferentLengths workload(*inner);
   const auto after = [&](Strategy& strategy) {
     for (int64_t step = 0; step < 3; ++step) {
