@@ -22,7 +22,7 @@ class Probe : public Workload {
   using MakeModel = std::function<std::shared_ptr<Model>(uint64_t seed)>;
 
   Probe(MakeModel make, std::vector<int64_t> row, int64_t outputs, OptimizerSpec optimizer)
-      : make_(std::move(make)), optimizer_(optimizer) {
+      : make_(std::move(make)), optimizer_(std::move(optimizer)) {
     auto generator = at::detail::createCPUGenerator(20);
     row.insert(row.begin(), samples());
     input_ = at::randn(row, generator);

@@ -51,7 +51,7 @@ std::string launches_text(int launches) { return std::to_string(launches) + (lau
 
 std::string speed_number(const Report& report, const CaseRecord& record, bool paired) {
   const Derived& d = record.derived;
-  const std::string throughput = decimals(d.samples_per_s.value_or(0), 0) + " samples/s";
+  std::string throughput = decimals(d.samples_per_s.value_or(0), 0) + " samples/s";
   if (is_the_reference(report, record))
     return (record.spec.baseline ? "the baseline (" : "the reference (") + throughput + ")";
   if (!speedup_judged(report, record, paired)) return throughput;
@@ -62,7 +62,7 @@ std::string speed_number(const Report& report, const CaseRecord& record, bool pa
 }
 
 std::string speed_text(const Report& report, const CaseRecord& record, bool paired) {
-  const std::string number = speed_number(report, record, paired);
+  std::string number = speed_number(report, record, paired);
   if (!speedup_judged(report, record, paired)) return number;
   const std::string reference = reference_name(report);
   return number + " of " + (reference.empty() ? "one device" : reference);
