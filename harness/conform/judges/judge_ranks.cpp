@@ -95,7 +95,7 @@ void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
-// Checks that outputs and buffers are not finite where they should not be.
+// Checks that outputs and buffers hold NaN or infinity where the expected ones do.
 void judge_poisoned_results(const Trial& trial, int64_t step, Rows& rows) {
   const ExpectedStep& expected = trial.expected[static_cast<size_t>(step)];
   for (int rank = 0; rank < static_cast<int>(trial.ranks.size()); ++rank) {
