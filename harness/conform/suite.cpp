@@ -69,7 +69,7 @@ bool is_large(const CheckRequest& request, const Workload& workload) {
                              [](const at::Tensor& parameter) { return parameter.numel() > large; });
 }
 
-// Largest number of steps whose tensors the checks keep for a heavy model.
+// A heavy model skips scenarios with more steps, because the checks keep the tensors of each step.
 constexpr int64_t most_heavy_steps = 8;
 
 // True if the gradients of a step of several micro-batches take gigabytes in float64.

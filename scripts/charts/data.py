@@ -316,7 +316,8 @@ def add_projection(runs, path):
     for series in projection["series"]:
         fitted = [one["world"] for one in series["fitted"]]
         for raw in series["cases"]:
-            home.cases.append(Case(home, raw | {"id": f"{raw['id']} (projection)", "projected": True, "fitted": fitted}))
+            projected = {"id": f"{raw['id']} (projection)", "projected": True, "fitted": fitted}
+            home.cases.append(Case(home, raw | projected))
 
 
 def read_collectives(path):

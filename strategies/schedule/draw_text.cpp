@@ -68,7 +68,7 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
 }
 
 // Fills boxes with the letter of their action, e.g. FFF, in lower case for every second stage of the rank. all: fills
-// all boxes; otherwise only those that are too narrow for their text.
+// every box; if false, only boxes that are too narrow for their text.
 void shorten(std::vector<Box>& boxes, const RankTimes& rank, bool all) {
   std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;

@@ -56,7 +56,8 @@ class Audit(unittest.TestCase):
                 code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                if way == "when-fast" and check not in failed:  # busy machine: the steps of the checks are too slow to show the mistake
+                # On a busy machine, the steps of the checks are too slow to show the mistake.
+                if way == "when-fast" and check not in failed:
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])

@@ -276,7 +276,7 @@ class Charts(unittest.TestCase):
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
     def test_every_point_of_a_chart_stands_at_its_world(self):
-        # The charts of "usual" have a linear axis, those of "training" a logarithmic one.
+        # The page "usual" has charts with a linear axis. The page "training" has charts with a logarithmic axis.
         for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):
             with self.open(name) as page:
                 places = page.run(OFF_THEIR_WORLDS)

@@ -83,8 +83,8 @@ struct Distribution {
 };
 
 // Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios. The numbers
-// of micro-batches depend on the seed. On a mesh with the axis tp, all scenarios run with Settings::revealing, except
-// those that compare the bytes of collectives with a formula and do not use these settings on other meshes.
+// of micro-batches depend on the seed. On a mesh with the axis tp, Settings::revealing is used in all scenarios but
+// two: `working` and `clip-working` compare the bytes of collectives with a formula, which those settings would change.
 std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed);
 // Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
 int64_t drawn_rows(uint64_t seed);

@@ -83,8 +83,8 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   if (audit_) audit_->look();
 }
 
-// Runs untimed steps in pieces. Returns the shortest time of a step: a piece may have waited for its cores, and blocks
-// as short as that suggests would hide the waits of timed steps.
+// Runs untimed steps in pieces. Returns the time of a step in the fastest piece: a piece that waited for its cores
+// would make blocks too short to show such waits.
 double TimedCase::warm_step_ns(int64_t steps) {
   constexpr int64_t pieces = 4;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -125,8 +125,8 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   return record;
 }
 
-// Runs the untimed steps before a block or an audit, which a strategy thus cannot distinguish. Prepares their samples
-// and those of the coming steps.
+// Runs the untimed steps that come before a block and before an audit, so that a strategy cannot distinguish the two.
+// Prepares the samples of these steps and of the coming_steps after them.
 void TimedCase::rewarm(int64_t coming_steps) {
   source_.prepare(timer_.step_index(), rewarm_steps_ + coming_steps);
   timer_.block(rewarm_steps_);

@@ -61,8 +61,8 @@ class Zero1(Ddp):
         if setup.optimizer_kind == "sgd":
             options = {"optimizer_class": torch.optim.SGD, "momentum": setup.momentum}
         elif setup.optimizer_kind == "own":
-            raise dpbench.UsageError("py-zero1 does not divide the state of the workload's own optimizer: use py-ddp or "
-                                     "py-fsdp2")
+            raise dpbench.UsageError("py-zero1 does not divide the state of the workload's own optimizer: "
+                                     "use py-ddp or py-fsdp2")
         elif setup.weight_decay:
             raise dpbench.UsageError("ZeroRedundancyOptimizer is not run with a weight decay for matrices alone")
         else:

@@ -56,9 +56,9 @@ def workload(name, summary="", *, batch=32, samples=None, test_samples=None, sca
     samples, or data(), which returns a Dataset of pairs. samples may be an attribute of the class. fields: beta1,
     beta2, epsilon, weight_decay (AdamW), momentum, warmup_steps, decay_steps, final_fraction.
 
-    optimizer: "sgd", "adam", or the workload's own, a function of (parameters, lr) that returns a torch.optim.Optimizer,
-    such as torch.optim.Adagrad or functools.partial(torch.optim.RMSprop, alpha=0.9). The check optimizer-replay gives
-    it one parameter at a time."""
+    optimizer: "sgd", "adam", or the workload's own, a function of (parameters, lr) that returns a
+    torch.optim.Optimizer, such as torch.optim.Adagrad or functools.partial(torch.optim.RMSprop, alpha=0.9). The check
+    optimizer-replay gives it one parameter at a time."""
     own = optimizer if callable(optimizer) else None
     settings = sorted({"beta1", "beta2", "epsilon", "weight_decay", "momentum"} & set(fields))
     if own and settings:

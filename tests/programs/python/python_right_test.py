@@ -61,7 +61,8 @@ class Right(unittest.TestCase):
                       rows["dp", "empty-shard"]["detail"])
 
     def test_a_models_own_optimizer_is_replayed_step_by_step(self):
-        code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2", "--backend", "shm")
+        code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2",
+                               "--backend", "shm")
         self.assert_no_failure(code, report, 150)
         for case in report["cases"]:
             with self.subTest(case["id"]):
@@ -108,7 +109,8 @@ class Refused(unittest.TestCase):
 
     def test_strategies_that_cannot_step_a_models_own_optimizer_refuse_it_with_the_remedy(self):
         _, report = checked(MODELS, "ddp,py-zero1", "--workload", "py-adagrad", "--cpus", "2", "--backend", "shm")
-        said = {case["strategy"]: case["reason"] + "".join(row["detail"] for row in case["checks"]) for case in report["cases"]}
+        said = {case["strategy"]: case["reason"] + "".join(row["detail"] for row in case["checks"])
+                for case in report["cases"]}
         self.assertIn("which strategies in C++ cannot step. Use one in Python, such as py-ddp", said["ddp"])
         self.assertIn("use py-ddp or py-fsdp2", said["py-zero1"])
 

@@ -93,9 +93,11 @@ class Wrong(unittest.TestCase):
 
 class OwnOptimizer(unittest.TestCase):
     def test_wrong_steps_of_a_models_own_optimizer_fail_the_replay(self):
-        expected = {"m-other-learning-rate": "times as far", "m-steps-twice": "updated twice", "m-never-steps": "not updated"}
-        code, report, errors = call("check", "--plugin", MISTAKES, "--plugin", MODELS, "--strategy", ",".join([*expected, "m-none"]),
-                                    "--workload", "py-adagrad", "--cpus", "3", "--backend", "shm", "--filter", "^optimizer-replay$")
+        expected = {"m-other-learning-rate": "times as far", "m-steps-twice": "updated twice",
+                    "m-never-steps": "not updated"}
+        code, report, errors = call("check", "--plugin", MISTAKES, "--plugin", MODELS,
+                                    "--strategy", ",".join([*expected, "m-none"]), "--workload", "py-adagrad",
+                                    "--cpus", "3", "--backend", "shm", "--filter", "^optimizer-replay$")
         self.assertEqual(code, 1, errors)
         failures = {case["strategy"]: failed_checks(case) for case in report["cases"]}
         self.assertEqual(failures.pop("m-none"), {})

@@ -137,7 +137,7 @@ TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
   expect_same_bits(outcomes.at("schedule"), outcomes.at("file"), "gpipe and the file");
 }
 
-// Sequences whose length depends on the batch's first sample.
+// Shortens all sequences of a batch by 0, 1 or 2 tokens, by the id of its first sample.
 class DifferentLengths : public WrappedWorkload {
  public:
   using WrappedWorkload::WrappedWorkload;
