@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """layers.py [ROOT]: fails if a source file or test includes a header of a higher layer, or uses a third-party header or
-an x86 builtin outside the places allowed for it."""
+an x86 builtin outside the places allowed for it, if the sources compare with too many string literals, or if a folder
+has too many files."""
+import collections
 import pathlib
 import re
 import sys
@@ -63,7 +65,7 @@ ALLOWED = {
 LAYERS = {
     "workloads/": ("base", "api", "layers", "blocks", "data"),
     "strategies/": ("schedule", "api", "comm", "graphs/step_graph.h", "parts/compat.h", "parts/same_lines.h",
-                    "parts/shares.h", "api/parts",
+                    "parts/shares.h", "parts/flop_count.h", "api/parts",
                     "parts", "graphs", "ddp", "dp", "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "export", "validate"),
@@ -94,6 +96,11 @@ BARE = ("strategies/schedule/",)
 # Pattern of GCC's x86 builtins, and the only file that may use them: it has a portable fallback. The pattern does not
 # match the intrinsics of headers, such as _mm_sfence.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"
+# Most comparisons (== or !=) with string literals in all sources, without the tests. Names belong in enums and tables.
+MOST_COMPARISONS = 39
+MOST_FILES = 25  # in one folder
+TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL)
+COMPARISON = re.compile(r'[=!]=\s*""|""s?v?\s*[=!]=')
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -124,14 +131,41 @@ def fault(path, quote, header):
     return None
 
 
+def comparisons_in(source):
+    """Returns the number of comparisons with string literals. Comments and the literals' own text do not count."""
+    return len(COMPARISON.findall(TEXT.sub(lambda text: '""' if text[0][0] in 'R"' else " ", source)))
+
+
+def comparison_faults(sources):
+    """Returns the fault that the sources {path: text} compare with too many string literals, in a list, or []."""
+    counts = {path: comparisons_in(text) for path, text in sources.items() if path.startswith(TOPS)}
+    number = sum(counts.values())
+    if number <= MOST_COMPARISONS:
+        return []
+    worst = sorted(counts, key=counts.get, reverse=True)[:5]
+    where = ", ".join(f"{path} ({counts[path]})" for path in worst if counts[path])
+    return [f"{worst[0]}: {number} comparisons with string literals (== or !=) in all sources: at most {MOST_COMPARISONS}"
+            f" are allowed. Make the names an enum or a table. Most are in {where}"]
+
+
+def crowded(paths):
+    """Returns a fault for each folder that has too many files."""
+    counts = collections.Counter(path.rpartition("/")[0] for path in paths)
+    return [f"{folder}: {count} files: at most {MOST_FILES} are allowed"
+            for folder, count in counts.items() if count > MOST_FILES]
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
-    files = [file for top in (*TOPS, "tests/") for file in sorted((root / top).rglob("*"))
-             if file.suffix in (".h", ".cpp", ".inc", ".hpp", ".cu")]
-    faults = [f"{path}: {header}: {why}" for file in files for path in [str(file.relative_to(root))]
-              for quote, header in INCLUDE.findall(file.read_text(encoding="utf-8")) if (why := fault(path, quote, header))]
-    faults += [f"{path}: {name}: belongs only in {INTRINSIC_PLACE}" for file in files
-               if (path := str(file.relative_to(root))) != INTRINSIC_PLACE for name in INTRINSIC.findall(file.read_text(encoding="utf-8"))]
+    all_files = [file for top in (*TOPS, "tests/") for file in sorted((root / top).rglob("*")) if file.is_file()]
+    files = [file for file in all_files if file.suffix in (".h", ".cpp", ".inc", ".hpp", ".cu")]
+    sources = {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in files}
+    faults = [f"{path}: {header}: {why}" for path, text in sources.items()
+              for quote, header in INCLUDE.findall(text) if (why := fault(path, quote, header))]
+    faults += [f"{path}: {name}: belongs only in {INTRINSIC_PLACE}" for path, text in sources.items()
+               if path != INTRINSIC_PLACE for name in INTRINSIC.findall(text)]
+    faults += comparison_faults(sources)
+    faults += crowded(str(file.relative_to(root)) for file in all_files if file.suffix != ".pyc")
     print(*faults, f"{len(files)} files, {len(faults)} faults", sep="\n")
     return 1 if faults or not files else 0
 

@@ -78,7 +78,7 @@ class RandomLinearWorkload : public Workload {
 };
 
 const RegisterWorkload random_linear{{.name = "random-linear",
-                                      .summary = "Linear(5, 2) on 100 random rows, squared error, SGD",
+                                      .summary = "Linear(5, 2) on 100 random samples, squared error, SGD",
                                       .scaling = Scaling::strong,
                                       .batch = 30,
                                       .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {

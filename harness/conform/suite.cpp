@@ -18,7 +18,7 @@
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/applicability.h"
 #include "harness/conform/scenario/baseline.h"
-#include "harness/conform/scenario/choice.h"
+#include "harness/conform/scenario/choose_scenarios.h"
 #include "harness/conform/scenario/make_workload.h"
 #include "harness/conform/verdicts.h"
 
@@ -27,32 +27,32 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  // Some probes (small test models) depend on the world size or draw their sizes.
+  // Some probes depend on the world size, or draw their tensors' sizes from the seed.
   if (request.workload.probe) options.scale = request.world, options.seed = request.seed;
   options.smooth = smooth;
   return options;
 }
 
-int64_t rows_per_rank(const CheckRequest& request, const Workload& workload, bool refuses_one) {
+int64_t samples_per_rank(const CheckRequest& request, const Workload& workload, bool refuses_one) {
   if (workload.sum_loss()) return 1;  // a single sample keeps the exact probe's gradients powers of two
-  int64_t rows = drawn_rows(request.seed);
-  if (request.own_rows > 0) rows = std::min(rows, std::max<int64_t>(2, request.own_rows));
-  // Uneven ranks and the last micro-batch halve the number. A quarter of 5, rounded up twice, is more than one sample.
+  int64_t samples = drawn_samples(request.seed);
+  if (request.own_samples > 0) samples = std::min(samples, std::max<int64_t>(2, request.own_samples));
+  // An uneven split and the last micro-batch each halve the number of samples, rounded up: 5 become 3, then 2.
   constexpr int64_t least_to_halve = 5;
-  return refuses_one ? std::max(rows, least_to_halve) : rows;
+  return refuses_one ? std::max(samples, least_to_halve) : samples;
 }
 
 Distribution distribution_of(const CheckRequest& request, const Workload& workload, bool refuses_one) {
   return {.parallelism = request.strategy.parallelism,
           .world = data_place(request.mesh.shape(), request.world, 0).replicas,
-          .rows_per_rank = rows_per_rank(request, workload, refuses_one),
+          .samples_per_rank = samples_per_rank(request, workload, refuses_one),
           .samples = workload.samples(),
           .mesh = request.mesh.shape(),
           .refuses_one = refuses_one};
 }
 
-// Returns the requested parameter values. An interval that the user did not set (e.g. steps between two averages of
-// the parameters) becomes short enough for a scenario.
+// Returns the strategy's requested options (--param). An interval that the user did not set (e.g. steps between two
+// averages of the parameters) becomes short enough for a scenario.
 ParamValues params_of(const CheckRequest& request) {
   auto params = request.params;
   const ParamValues& interval = request.strategy.settings.short_interval;
@@ -69,7 +69,8 @@ bool is_large(const CheckRequest& request, const Workload& workload) {
                              [](const at::Tensor& parameter) { return parameter.numel() > large; });
 }
 
-// A heavy model skips scenarios with more steps, because the checks keep the tensors of each step.
+// Largest number of steps for which a heavy model (see is_heavy()) runs a scenario, because the checks keep the tensors
+// of each step. The scenario `unwatched` is exempt.
 constexpr int64_t most_heavy_steps = 8;
 
 // True if the gradients of a step of several micro-batches take gigabytes in float64.
@@ -90,17 +91,17 @@ CaseTraits traits_of(const CheckRequest& request, const Workload& workload) {
           .heavy = is_heavy(workload),
           .costly = costly,
           .brief = request.brief,
-          .own_rows = request.own_rows,
+          .own_samples = request.own_samples,
           .own_micros = request.own_micros};
 }
 
 Bench with_workload(const Bench& bench, const Workload& workload) {
-  return {bench.strategy, workload,     bench.distribution, bench.rank,  bench.mesh,
-          bench.devices,  bench.params, bench.seed,         bench.enters};
+  return {bench.strategy, workload,     bench.distribution, bench.rank,   bench.mesh,
+          bench.devices,  bench.params, bench.seed,         bench.enters, bench.allows_idle};
 }
 
 // Returns the factor of the loss with which the sum of the ranks' gradients exceeds float16's range but each rank's own
-// gradient does not. Returns nullopt if the ranks' gradients are too unequal for such a factor.
+// gradient does not. Returns nullopt if one rank's gradient is nearly as large as the sum.
 std::optional<double> factor_beyond_float16(const Bench& bench, const Scenario& scenario) {
   const Computing here;
   constexpr double float16_max = 65504;
@@ -115,6 +116,64 @@ std::optional<double> factor_beyond_float16(const Bench& bench, const Scenario& 
   return factor;
 }
 
+// The strategy of a case with all variants of its workload.
+class Case {
+ public:
+  // strategy: the strategy's properties, adjusted to its options. The arguments must outlive this object.
+  Case(const CheckRequest& request, const StrategyInfo& strategy)
+      : workload_(make_workload(request.workload, options_of(request, false))),
+        twin_(make_workload(request.workload, options_of(request, true))),
+        not_one_(request.workload.probe ? std::nullopt : why_not_one_sample(*workload_)),
+        traits_(traits_of(request, *workload_)),
+        bench_{strategy,
+               *workload_,
+               distribution_of(request, *workload_, not_one_.has_value()),
+               request.rank,
+               request.mesh,
+               request.devices,
+               params_of(request),
+               request.seed,
+               request.enters,
+               request.workload.probe},
+        twin_bench_(with_workload(bench_, *twin_)) {}
+
+  const CaseTraits& traits() const { return traits_; }
+  const Bench& bench() const { return bench_; }
+  const Bench& bench_for(const Scenario& scenario) const { return scenario.smooth ? twin_bench_ : bench_; }
+
+  void add_params(const ParamValues& params) {
+    for (auto* bench : {&bench_, &twin_bench_}) bench->params.insert(params.begin(), params.end());
+  }
+
+  // Returns the reason why the case cannot run a scenario; nullopt if it can.
+  std::optional<std::string> why_not(const Scenario& scenario) const {
+    if (auto why = why_not_applicable(scenario, bench_.strategy, *workload_, *twin_)) return why;
+    if (traits_.heavy && scenario.steps > most_heavy_steps && !scenario.unwatched)
+      return "the tensors of " + std::to_string(scenario.steps) +
+             " steps of this model take too much memory; see trajectory for later steps";
+    if (not_one_ && gives_one_sample(scenario, bench_.distribution, bench_.seed))
+      return "the model refuses a batch of one sample: " + *not_one_;
+    return std::nullopt;
+  }
+
+  // Returns the bench for the scenario with gradients beyond float16's range, of which a case has at most one; null if
+  // no factor of the loss gives them.
+  const Bench* enlarged(const Scenario& scenario) {
+    const std::optional<double> factor = factor_beyond_float16(bench_, scenario);
+    if (!factor) return nullptr;
+    enlarged_.emplace(*workload_, *factor);
+    return &enlarged_bench_.emplace(with_workload(bench_, *enlarged_));
+  }
+
+ private:
+  std::unique_ptr<Workload> workload_, twin_;
+  std::optional<std::string> not_one_;  // why the model refuses a batch of one sample; nullopt if it does not
+  CaseTraits traits_;
+  Bench bench_, twin_bench_;
+  std::optional<AlteredWorkload> enlarged_;
+  std::optional<Bench> enlarged_bench_;
+};
+
 // Runs all scenarios of a case, on all ranks in lockstep.
 class Suite {
  public:
@@ -123,19 +182,12 @@ class Suite {
         strategy_(
             promised(request.strategy, Params(request.strategy.params, params_of(request), request.strategy.name))),
         filter_(request.filter),
-        workload_(make_workload(request.workload, options_of(request, false))),
-        twin_(make_workload(request.workload, options_of(request, true))),
-        not_one_(request.workload.probe ? std::nullopt : why_not_one_sample(*workload_)),
-        traits_(traits_of(request, *workload_)),
-        bench_{strategy_,          *workload_,   distribution_of(request, *workload_, not_one_.has_value()),
-               request.rank,       request.mesh, request.devices,
-               params_of(request), request.seed, request.enters},
-        twin_bench_(with_workload(bench_, *twin_)),
-        ranks_(request.store, request.rank, bench_.distribution.owners()) {}
+        case_(request, strategy_),
+        ranks_(request.store, request.rank, case_.bench().distribution.owners()) {}
 
   std::vector<CheckRow> run() {
     if (configure_unused()) {
-      scenarios_ = choose_scenarios(bench_, traits_);
+      scenarios_ = choose_scenarios(case_.bench(), case_.traits());
       std::erase_if(scenarios_, [&](const Scenario& one) { return !is_selected(one); });
       for (size_t i = 0; i < scenarios_.size() && !broken_; ++i) {
         if (request_.begins) request_.begins(i + 1, scenarios_.size());
@@ -157,60 +209,52 @@ class Suite {
     return named && filter_.takes_any(checks_of(scenario));
   }
 
-  // Sets the strategy's parameters for models with unused parameters. Returns false if the strategy cannot run the
-  // model at all.
+  // Sets the strategy's options (--param) for models with unused parameters. Returns false if the strategy cannot run
+  // the model at all.
   bool configure_unused() {
     const std::string text = ranks_.from_rank0([&] {
-      UnusedPlan plan = plan_for_unused(bench_, request_.strategy, traits_.small_probe());
+      UnusedPlan plan = plan_for_unused(case_.bench(), request_.strategy, case_.traits().small_probe());
       verdicts_.may_refuse(std::move(plan.pattern.names));
       return text_of(plan);
     });
     const UnusedPlan plan = plan_from(text);
     if (!plan.not_runnable.empty())
       verdicts_.finish().skipped("unused-parameters", "a branch that only some ranks use", plan.not_runnable);
-    for (auto* params : {&bench_.params, &twin_bench_.params}) params->insert(plan.params.begin(), plan.params.end());
+    case_.add_params(plan.params);
     return plan.not_runnable.empty();
   }
 
   void run_scenario(Scenario& scenario) {
-    if (const auto why = why_not_applicable(scenario, strategy_, *workload_, *twin_))
-      return verdicts_.skip(scenario, *why);
-    if (traits_.heavy && scenario.steps > most_heavy_steps && !scenario.unwatched)
-      return verdicts_.skip(scenario, "the tensors of " + std::to_string(scenario.steps) +
-                                          " steps of this model take too much memory; see trajectory for later steps");
-    if (not_one_ && gives_one_sample(scenario, bench_.distribution, bench_.seed))
-      return verdicts_.skip(scenario, "the model refuses a batch of one sample: " + *not_one_);
+    if (const auto why = case_.why_not(scenario)) return verdicts_.skip(scenario, *why);
     if (scenario.huge) return run_beyond_range(scenario);
     if (scenario.unwatched) fit_time_limit(scenario);
-    run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
+    run_on(case_.bench_for(scenario), scenario);
   }
 
   void fit_time_limit(Scenario& scenario) {
     const std::string text = ranks_.from_rank0([&] {
       const auto start = std::chrono::steady_clock::now();
-      first_step(bench_, scenario);
+      first_step(case_.bench(), scenario);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      const double row_s = took.count() / static_cast<double>(scenario.rows_per_rank);
-      const TimedShape shape = affordable_shape(scenario, traits_, row_s, request_.unwatched_s);
-      return std::to_string(shape.rows) + " " + std::to_string(shape.steps);
+      const double sample_s = took.count() / static_cast<double>(scenario.samples_per_rank);
+      const TimedShape shape = affordable_shape(scenario, case_.traits(), sample_s, request_.unwatched_s);
+      return std::to_string(shape.samples) + " " + std::to_string(shape.steps);
     });
-    scenario.rows_per_rank = std::stoll(text);
+    scenario.samples_per_rank = std::stoll(text);
     scenario.steps = std::stoll(text.substr(text.find(' ')));
   }
 
   void run_beyond_range(const Scenario& scenario) {
-    const std::optional<double> factor = factor_beyond_float16(bench_, scenario);
-    if (!factor) return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
-    enlarged_.emplace(*workload_, *factor);
-    enlarged_bench_.emplace(with_workload(bench_, *enlarged_));
-    run_on(*enlarged_bench_, scenario);
+    const Bench* enlarged = case_.enlarged(scenario);
+    if (!enlarged) return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
+    run_on(*enlarged, scenario);
   }
 
   void run_on(const Bench& bench, const Scenario& scenario) {
     const auto clip = clip_of(scenario);
     auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
-    if (traits_.heavy) verdicts_.finish();  // one at a time: the evidence of two scenarios may not fit
+    if (case_.traits().heavy) verdicts_.finish();  // memory may not hold the evidence of two scenarios at once
     broken_ = ranks_.agreed(verdicts_.broken());
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
     evidence = drive_and_gather(bench, scenario, clip);
@@ -229,7 +273,7 @@ class Suite {
     if (scenario.clip == 0) return {};
     const std::string text = ranks_.from_rank0([&] {
       char exact[64];
-      std::snprintf(exact, sizeof exact, "%a", norm(first_step(bench_, scenario).gradient) * scenario.clip);
+      std::snprintf(exact, sizeof exact, "%a", norm(first_step(case_.bench(), scenario).gradient) * scenario.clip);
       return std::string(exact);
     });
     return std::strtod(text.c_str(), nullptr);
@@ -244,7 +288,8 @@ class Suite {
   void judge_beside_scenarios() {
     Rows& rows = verdicts_.finish();
     // The backend's own collectives do not depend on the workload, so they are checked only with the exact probe.
-    const bool backend = workload_->sum_loss() && request_.workload.thorough && bench_.distribution.owners() > 1;
+    const bool backend =
+        case_.bench().workload.sum_loss() && request_.workload.thorough && case_.bench().distribution.owners() > 1;
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, ranks_.next_key("raw"), rows);
     if (request_.rank != 0 || !verdicts_.saw_steps()) return;
@@ -254,15 +299,10 @@ class Suite {
   }
 
   const CheckRequest& request_;
-  const StrategyInfo strategy_;  // the strategy's properties, adjusted to the parameter values
+  const StrategyInfo strategy_;  // the strategy's properties, adjusted to its options
   CheckFilter filter_;
-  std::unique_ptr<Workload> workload_, twin_;
-  std::optional<std::string> not_one_;  // why the model refuses a batch of one sample; nullopt if it does not
-  CaseTraits traits_;
-  Bench bench_, twin_bench_;
+  Case case_;
   Lockstep ranks_;
-  std::optional<AlteredWorkload> enlarged_;
-  std::optional<Bench> enlarged_bench_;
   std::vector<Scenario> scenarios_;
   bool broken_ = false;  // rank 0's decision that the process group is unusable
   // verdicts_ is declared last: its thread, which reads the other members, ends before they are destroyed.

@@ -1,4 +1,4 @@
-// The conformance suite: all checks of one case (a strategy with its workload, devices and parameters). Every rank of a
+// The conformance suite: all checks of one case (a strategy with its workload, devices and options). Every rank of a
 // group calls it; rank 0 gets the result rows.
 #pragma once
 
@@ -24,14 +24,15 @@ struct CheckRequest {
   c10::intrusive_ptr<c10d::Store> store;
   Mesh mesh = {};                     // mesh of all ranks; has no process groups for a single process
   std::vector<at::Device> devices;    // the process's devices, one per replica that it runs
-  at::ScalarType dtype = at::kFloat;  // working dtype of the checks; float64 is always checked too
+  at::ScalarType dtype = at::kFloat;  // dtype of scenarios that are not in float64
   ParamValues params;
   uint64_t seed = 1;
-  // own_rows: samples per micro-batch of a rank; own_micros: micro-batches per step. 0: chosen by the seed. The
+  // own_samples: samples per micro-batch of a rank; own_micros: micro-batches per step. 0: chosen by the seed. The
   // scenario `unwatched`, which runs like a timed case, uses both, but fewer samples if its time limit is short. The
-  // other scenarios use at most own_rows samples, but at least two, or five if the model refuses a batch of one sample.
-  int64_t own_rows = 0, own_micros = 0;
-  std::optional<double> own_clip = {};  // limit on the gradient's norm in the scenario `unwatched`
+  // other scenarios use at most own_samples samples, but at least two, or five if the model refuses a batch of one
+  // sample.
+  int64_t own_samples = 0, own_micros = 0;
+  std::optional<double> own_clip = {};  // the timed case's limit on the gradient's norm, for the scenario `unwatched`
   double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
   // If true, scenarios other than `unwatched` run at most two steps on workloads that are not probes (small test

@@ -58,7 +58,7 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
 // true if all ranks completed it.
 bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   size_t refused = 0;
-  for (const auto& one : evidence) refused += one.refused;
+  for (const auto& one : evidence) refused += one.refused();
   if (refused == evidence.size()) {
     ++refused_;
     skip(scenario, "refused: " + evidence[0].error);
@@ -68,7 +68,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
   bool completed = true;
   for (const auto& one : evidence) {
     completed = completed && one.error.empty();
-    broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
+    broken_ = broken_ || one.interrupted || (one.refused() && refused < evidence.size());
   }
   if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
   // Evidence of the first rank with an error that is not a consequence of another rank's error. If every error is a

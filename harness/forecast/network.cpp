@@ -72,7 +72,7 @@ Pattern pattern_of(const std::string& op) {
 
 }  // namespace
 
-Network parse_network(const std::string& text, int host_size) {
+Network parse_network(const std::string& text, int host_size, int usual_host) {
   std::map<std::string, std::optional<Link>> links = {{"intra", {}}, {"inter", {}}};
   for (size_t from = 0; from <= text.size();) {
     const size_t comma = std::min(text.find(',', from), text.size());
@@ -87,6 +87,7 @@ Network parse_network(const std::string& text, int host_size) {
   }
   const auto &intra = links["intra"], &inter = links["inter"];
   if (!intra) refuse(text, "intra is missing");
+  if (inter && host_size <= 0) host_size = usual_host;
   if (inter && host_size <= 0)
     throw UsageError("--link has inter, but --hosts is missing. Use --hosts N, with N devices per host");
   if (!inter && host_size > 0)

@@ -21,9 +21,10 @@ struct Network {
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
 };
 
-// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. The text must contain inter if host_size
-// is above 0, and must not otherwise. Throws UsageError for any other text.
-Network parse_network(const std::string& text, int host_size);
+// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host; 0: not given.
+// A text with `inter` needs host_size or, if that is 0, usual_host; a text without `inter` needs host_size 0. Throws
+// UsageError for any other text.
+Network parse_network(const std::string& text, int host_size, int usual_host = 0);
 
 enum class Algorithm { ring, tree, hierarchical };
 template <>

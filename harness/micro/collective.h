@@ -17,11 +17,12 @@ struct Call {
   c10d::ReduceOp reduction;
 };
 
-// A rank's tensors: one that is input and output; an input and an output of equal size; or a whole tensor and this
-// rank's one of `world` equal parts of it. Only the last two can be measured in place and out of place.
+// Kinds of a rank's tensors. one: one tensor is input and output. two: an input and an output of equal size.
+// part_to_whole, whole_to_part: a whole tensor and this rank's part of it, one of `world` equal parts. Only with a part
+// can the collective run both in place and out of place.
 enum class Roles { one, two, part_to_whole, whole_to_part };
 
-// The parameter `all` of the functions is the number of elements of the whole tensor.
+// The parameter `all` of new_call() and `expected` is the number of elements of the whole tensor.
 struct Collective {
   CollectiveName name;
   Roles roles;

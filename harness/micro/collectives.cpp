@@ -13,7 +13,6 @@
 #include "harness/micro/collective.h"
 #include "harness/micro/copy_rate.h"
 #include "harness/micro/team.h"
-#include "harness/micro/timing.h"
 #include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
@@ -27,14 +26,16 @@ struct Point {
   int64_t bytes;
 
   int64_t item_bytes() const { return static_cast<int64_t>(c10::elementSize(element_type(inputs.dtype).scalar)); }
-  // Number of elements of the whole tensor, rounded down to equal parts (0 if the parts would be empty).
+  // Number of elements of the whole tensor. If each rank has a part of it, the number is rounded down to a multiple of
+  // the world (0 if the parts would be empty).
   int64_t elements() const {
     const int64_t all = bytes / item_bytes();
     return collective->in_parts ? all / inputs.world * inputs.world : all;
   }
 };
 
-// Returns the benchmark's name. Defaults are left out, so that names stay the same when a choice is added.
+// Returns the benchmark's name. Default values are left out, so that existing names stay the same when an option is
+// added.
 std::string benchmark_name(const Point& point) {
   const Inputs& inputs = point.inputs;
   std::string name =
@@ -45,14 +46,15 @@ std::string benchmark_name(const Point& point) {
   return name + "/bytes:" + std::to_string(point.bytes);
 }
 
-// Runs a collective and waits until its outputs are complete. On a GPU, the backend's wait only orders the stream.
+// Runs a collective and waits until its outputs are complete. On a GPU, the backend's wait() blocks only the stream,
+// not the host.
 void call_and_wait(const Team& team, const Point& point, Call& call) {
   point.collective->start_and_wait(call);
   team.synchronize();
 }
 
 double wrong_elements(const Team& team, const Point& point, Call& call) {
-  call.output.zero_();  // no input has zeros, so an output that is not written is wrong
+  call.output.zero_();  // inputs have no zeros, so an output that is not written counts as wrong
   call.input.copy_(point.inputs.of(team.rank(), 0, call.input.numel()));
   call_and_wait(team, point, call);
   const at::Tensor expected = point.collective->expected(point.inputs, point.elements(), team.rank());

@@ -24,7 +24,8 @@ struct CommandLine {
 // Unavailable for --device cuda if the CUDA library cannot be loaded.
 std::optional<CommandLine> command_line(int argc, char** argv);
 
-// Sets the numbers of ranks to `usual` if --world is not given. Throws UsageError if one is above `most`.
+// Sets the worlds (numbers of ranks) to `usual` if --world is not given. Throws UsageError if one is above `most`, or
+// if --pairs is given with a world of 1 only.
 void settle_worlds(CollectivesOptions& asked, int usual, int most);
 
 }  // namespace dpbench::micro

@@ -5,7 +5,6 @@
 
 #include <ATen/ATen.h>
 
-#include "harness/micro/timing.h"
 #include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {

@@ -1,4 +1,4 @@
-// The ceiling that tables print beside a bandwidth: the rate at which ranks copy memory.
+// Measures the rate at which ranks copy memory. Tables print the share of this rate that each bandwidth reaches.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace dpbench::micro {
 
-// Returns the rate in GB/s at which the members, all at once, each copy this number of bytes on their device. Every
-// rank of the team must call it.
+// Returns the rate in GB/s at which each of `members` ranks copies this number of bytes on its device, while all of
+// them copy at once. member: true on these ranks. Every rank of the team must call this function.
 double copy_gb_s(Team& team, bool member, int members, int64_t bytes);
 
 }  // namespace dpbench::micro

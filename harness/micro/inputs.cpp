@@ -7,7 +7,7 @@
 namespace dpbench::micro {
 namespace {
 
-constexpr int64_t period_length = 61;  // a prime, so that no rank's part begins like another's
+constexpr int64_t period_length = 61;  // a prime, so that the ranks' parts of a tensor rarely begin alike
 
 constexpr std::array<ElementType, 5> element_types = {{{"float", at::kFloat, 1 << 24},
                                                        {"double", at::kDouble, 1 << 24},
@@ -43,7 +43,7 @@ at::Tensor Inputs::reduced(int64_t from, int64_t count) const {
   return repeated(all, from, count);
 }
 
-// Returns a rank's first values as int64. Its other values repeat them.
+// Returns the first period_length values of a rank's input, as int64. The rest of the input repeats them.
 at::Tensor Inputs::period(int rank) const {
   const int64_t values = op == ReductionName::product ? 2 : element_type(dtype).exact / world;
   return at::arange(period_length, at::kLong).add_(period_length * rank).remainder_(values).add_(1);

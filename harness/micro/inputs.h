@@ -1,5 +1,6 @@
-// The ranks' inputs of a collective and the exact result of reducing them. Every value is a small whole number that
-// differs from rank to rank (bf16: up to 16 ranks; product: 1 or 2), so sums and products are exact in every type.
+// The ranks' inputs of a collective and the exact result of reducing them. Every value is a small whole number, so the
+// reduction is exact in every type. Values differ from rank to rank, for bf16 up to 16 ranks. For products, every value
+// is 1 or 2.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Inputs {
   ReductionName op = ReductionName::sum;
   int world = 1;
 
-  // Returns the elements [from, from + count) of a rank's input, and of the reduction of all ranks' inputs.
+  // of() returns elements [from, from + count) of a rank's input; reduced() returns these elements of the reduction of
+  // all ranks' inputs.
   at::Tensor of(int rank, int64_t from, int64_t count) const;
   at::Tensor reduced(int64_t from, int64_t count) const;
   c10d::ReduceOp reduction() const;

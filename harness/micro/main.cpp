@@ -149,7 +149,8 @@ int run_rank(const CommandLine& line, const Seat& seat, const std::function<Stor
   }
 }
 
-// Runs as one rank of an outside launcher, which `dpbench collectives` describes in environment variables.
+// Runs as one rank under an outside launcher such as torchrun. `dpbench collectives` passes the rank and world in
+// environment variables.
 int run_launched(CommandLine line) {
   const Variables launched = read_variables();
   settle_worlds(line.asked, std::min(launched.world, most_world), launched.world);
@@ -161,7 +162,7 @@ int run_launched(CommandLine line) {
   });
 }
 
-// Forks the ranks of the largest world.
+// Forks the ranks of the largest world, runs the benchmarks on them and returns the exit code.
 int run_forked(CommandLine line) {
   settle_worlds(line.asked, 2, most_world);
   require_writable(line);

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <ostream>
 
-#include "harness/micro/run_name.h"
-
 namespace dpbench::micro {
 namespace {
 

@@ -11,6 +11,14 @@
 
 namespace dpbench::micro {
 
+// Returns the value of a key in a benchmark's name: "shm" for "backend". Returns `otherwise` if the key is missing.
+inline std::string part_of(const std::string& name, const std::string& key, const std::string& otherwise = "") {
+  const size_t at = name.find("/" + key + ":");
+  if (at == std::string::npos) return otherwise;
+  const size_t begin = at + key.size() + 2;
+  return name.substr(begin, name.find('/', begin) - begin);
+}
+
 class PairTable {
  public:
   explicit PairTable(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}

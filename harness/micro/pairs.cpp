@@ -11,7 +11,6 @@
 #include "harness/micro/copy_rate.h"
 #include "harness/micro/inputs.h"
 #include "harness/micro/team.h"
-#include "harness/micro/timing.h"
 
 namespace dpbench::micro {
 namespace {
@@ -54,7 +53,8 @@ double wrong_elements(Team& team, const Pair& pair) {
   return message.ne(sent).sum().item<double>();
 }
 
-// Returns the mean time of a round trip with messages of this size, on all ranks.
+// Returns the mean time of a round trip with messages of this size, the same on every rank. Every rank must call this
+// function.
 double seconds_of_round_trip(Team& team, const Pair& pair, int64_t bytes) {
   team.barrier();
   if (!pair.has(team.rank())) return team.sum(0);
@@ -69,7 +69,7 @@ double seconds_of_round_trip(Team& team, const Pair& pair, int64_t bytes) {
 }
 
 void run_pair(benchmark::State& state, Team& team, const Pair& pair) {
-  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);  // created by all ranks of the world
+  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);  // all ranks of the world create it together
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double latency = seconds_of_round_trip(team, pair, least_message) / 2;

@@ -8,7 +8,6 @@
 
 #include "harness/micro/inputs.h"
 #include "harness/micro/pair_table.h"
-#include "harness/micro/run_name.h"
 
 namespace dpbench::micro {
 namespace {

@@ -3,6 +3,9 @@
 // iterations.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -22,7 +25,7 @@ struct Seat {
   int local_rank = 0, local_ranks = 1;  // this rank's index on its host, and the number of ranks there
 };
 
-// The outcome of a verified call. It is equal on all ranks, except for the error's text.
+// The outcome of Team::verify(). It is equal on all ranks, except for the error's text.
 struct Verified {
   double wrong = 0;     // wrong elements over all ranks
   std::string error{};  // empty if the call succeeded
@@ -56,6 +59,18 @@ class Team {
   CommBackend control_;
   std::map<std::pair<std::string, int>, CommBackend> backends_;
 };
+
+// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
+inline int64_t iterations_of(int64_t bytes) {
+  return std::clamp<int64_t>((64 << 20) / std::max<int64_t>(bytes, 1), 5, 200);
+}
+
+template <class Work>
+double seconds_of(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 // The following functions register benchmarks of collectives with Google Benchmark.
 void add_collectives(Team& team, const CollectivesOptions& asked);

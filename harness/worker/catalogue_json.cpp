@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// Texts that meaning_of() returns, in the order of the enumerators of Gradient.
+// The report's text for each kind of gradient, in the order of the enumerators of Gradient.
 constexpr auto gradient_meanings = std::to_array<std::string_view>(
     {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"});
 static_assert(gradient_meanings.size() == enum_names<Gradient>.size());
@@ -46,7 +46,7 @@ Json declarations_of(const StrategyInfo& info) {
   add("used_in", text(info.used_in), "type in which matrices are used with bf16, if narrower than their own");
   add("skips_non_finite", info.skips_non_finite, "a non-finite gradient changes no parameter and no state");
   add("allows_unused", info.allows_unused, "ranks may use different parameters in a step");
-  add("allows_no_rows", info.allows_no_rows, "a rank may run out of samples before the others");
+  add("allows_no_samples", info.allows_no_samples, "a rank may run out of samples before the others");
   add("reduces_each_micro_batch", info.reduces_each_micro_batch, "gradients are reduced in every micro-batch");
   add("same_graph", info.same_graph, "every step must use the same parameters in the same order");
   add("recorded", info.recorded, "steps are recorded and replayed");
@@ -56,11 +56,11 @@ Json declarations_of(const StrategyInfo& info) {
       "a formula limits the memory of parameters during a step");
   add("traffic", static_cast<bool>(info.traffic), "a formula gives the bytes of the collectives of a step");
   add("average_every", info.average_every, "steps between two averages of the parameters; 0: none");
-  add("loads_rows", info.loads_rows, "loads the samples itself, from their ids");
+  add("loads_samples", info.loads_samples, "loads the samples itself, from their ids");
   add("onednn", info.onednn, "large float32 products use oneDNN");
   add("settings.revealing", text_of(settings.revealing), "parameter values with which mistakes show");
   add("settings.allow_unused", text_of(settings.allow_unused), "parameter values for allows_unused");
-  add("settings.allow_no_rows", text_of(settings.allow_no_rows), "parameter values for allows_no_rows");
+  add("settings.allow_no_samples", text_of(settings.allow_no_samples), "parameter values for allows_no_samples");
   add("settings.short_interval", text_of(settings.short_interval), "parameter values for a small average_every");
   add("settings.unrecorded", text_of(settings.unrecorded), "parameter values without recording");
   return all;

@@ -162,6 +162,7 @@ class CommandLoop {
       return {{"event", name_of(Event::checked)},
               {"case", spec.id},
               {"checks", rows_json(checked.rows)},
+              {"refused", name_of(checked.refusal)},
               {"group_over", !checked.group_whole}};
     }
     if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));

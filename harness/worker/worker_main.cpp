@@ -72,7 +72,8 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Stdout is the rank's log file. Flushing every line keeps the order with stderr, and the last lines before a crash.
+  // Stdout is the rank's log file, and stderr too. Every line is flushed, so that the lines of both stay in order and
+  // none is lost in a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);

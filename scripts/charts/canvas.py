@@ -63,7 +63,7 @@ class Chart:
     message: str = ""
     marks: dict = dataclasses.field(default_factory=dict)  # {SVG id: words of the tooltip}
     parts: dict = dataclasses.field(default_factory=dict)  # {SVG id: label of the series}
-    keys: dict = dataclasses.field(default_factory=dict)  # the same for the entries of the legend
+    keys: dict = dataclasses.field(default_factory=dict)  # {SVG id of a legend entry: label of the series}
     figure: Figure = None
     key: object = None  # the figure's legend, or None
     drawing: str = ""  # SVG text for the HTML page

@@ -1,4 +1,5 @@
-"""Charts with one row per case: the phases of a step, the spread of the timed blocks of steps, the peak memory."""
+"""Charts with one row per case: the phases of a step, the spread of the timed blocks of steps, the memory of tensors by
+part, the peak memory."""
 import statistics
 
 import messages
@@ -81,7 +82,7 @@ def share_of(part, parts):
 
 def stack(chart, axes, rows, parts):
     """Draws a bar per row, stacked from parts, with a legend. parts: (label, colour, pieces), with a piece per row: its
-    size, and what its tooltip says."""
+    size, and the text of its tooltip."""
     left = [0.0] * len(rows)
     for _, colour, pieces in parts:
         for row, (size, said) in enumerate(pieces):

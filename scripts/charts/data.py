@@ -67,8 +67,8 @@ class Run:
 
 
 def settings_in(case_id, params):
-    """Returns (name, value) of each setting that a case's id names because it is not the default; no mesh, no
-    parameters."""
+    """Returns (name, value) of each setting that a case's id names because it is not the default, except the
+    mesh and the parameters."""
     of_params = "".join(f"/{name}={value}" for name, value in params.items())
     pairs = [word.split("=", 1) for word in case_id.removesuffix(of_params).split("/") if "=" in word]
     return tuple((name, value) for name, value in pairs if name != "mesh")
@@ -113,7 +113,7 @@ class Case:
         # label() extends the series' name if several series share it. A projection is drawn as its measured series.
         self.series = self.drawn_as = self.strategy
         self.outdated = False  # True: newest() chose this case although a newer run has the case without a figure
-        self.absences = ""  # caption sentences on the cases of its group that are not drawn or outdated
+        self.absences = ""  # caption sentences on the cases of its group that are outdated or not drawn
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}

@@ -1,5 +1,5 @@
-"""The titles of charts: each says in one sentence what its chart shows. An empty message leaves the chart its neutral
-title: the intervals do not let the run tell, or the cases do not compare."""
+"""Writes the titles of charts. A function returns one sentence on what its chart shows, or "" if the intervals
+leave that open or the cases cannot be compared: the chart then keeps its neutral title."""
 import math
 import statistics
 
@@ -113,7 +113,7 @@ def shares(case, phase):
 
 
 def parts(cases):
-    """Says how much of a step is exposed communication, or else the part that is largest in every case."""
+    """Says how much of a step is exposed communication, or else the phase that is largest in every case."""
     at = largest_world(cases)
     largest = {max(case.phases, key=case.phases.get) for case in at}
     phases = {"communication"} if any(case.phases.get("communication") for case in at) else largest

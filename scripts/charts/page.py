@@ -1,4 +1,4 @@
-"""The report page: one self-contained HTML file. Its script only sorts, filters and shows values."""
+"""The report page: one self-contained HTML file, which is complete without its script."""
 import base64
 import collections
 import hashlib

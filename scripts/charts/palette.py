@@ -52,7 +52,7 @@ MARKERS = "osD^vPX<>"
 
 
 def role_of(name, is_baseline=False):
-    """Returns the role of a strategy's colour, the same in every chart. Other names, as of plug-ins, share OTHERS."""
+    """Returns the role of a strategy's colour, the same in every chart. Plug-ins' strategies share the roles OTHERS."""
     return BASELINE if is_baseline else STRATEGIES.get(name) or OTHERS[zlib.crc32(name.encode()) % len(OTHERS)]
 
 

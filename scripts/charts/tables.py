@@ -1,4 +1,4 @@
-"""The tables of the HTML page: cases, problems and remarks."""
+"""The tables of the HTML page: cases, problems, collectives, memory of tensors, and remarks."""
 import words
 from data import DEVICES, count
 from markup import el, join

@@ -10,13 +10,13 @@ from data import Interval, Run, count, read_json
 from markup import el, join
 
 WORDS = {"failed": "FAILED", "inconclusive": "inconclusive", "passed": "passed"}  # words for the gate's result
-SIDES = {"added": "new", "gone": "gone"}  # {key of a list of cases that only one side has: their verdict}
+SIDES = {"added": "new", "gone": "gone"}  # {list of the cases that only one side has: their verdict}
 STYLES = {"failed": "failed", "inconclusive": "disturbed", "passed": "passed"}
 
 
 @dataclasses.dataclass
 class Row:
-    """A case of the base and the new side. base, new, noise: (number, text). change: of new against base, in `unit`."""
+    """A case of a duel or comparison. base, new, noise: (number, text). change: from base to new, in `unit`."""
     case: str
     verdict: str
     bad: bool = False
@@ -56,7 +56,7 @@ def of_duel(case):
     blocks = [pair["base_ns"] for launch in case["launches"] for pair in launch["pairs"]]
     base = statistics.median(blocks) / case["steps_per_block"]
     row.change = interval_of(look, "percent")
-    # As in the table of `dpbench duel`: the median of the new blocks could contradict the median change of the pairs.
+    # From the pairs' median change, as in the table of `dpbench duel`: the new blocks' median might contradict it.
     new = base * (1 + row.change.middle / 100)
     row.base, row.new = (base, words.duration(base)), (new, words.duration(new))
     row.n, row.noise = str(look["pairs"]), (look["noise_percent"], f"{look['noise_percent']:.1f} %")
@@ -111,7 +111,7 @@ def read(path):
 
 
 def parts_of(cases):
-    """Returns (label of each case, text of what all share): the parts of an id that differ, else the strategy."""
+    """Returns each case's label (the parts of its id that differ, else the strategy) and the parts that all share."""
     split = [case.split("/") for case in cases]
     shared = [part for part in split[0] if all(part in parts for parts in split)]
     labels = ["/".join(part for part in parts if part not in shared) or parts[0] for parts in split]

@@ -62,7 +62,7 @@ def named(cases):
 
 
 def note_absences(cases):
-    """Gives each case the caption sentences on its group's cases that are not drawn or outdated."""
+    """Gives each case the caption sentences on its group's cases that are outdated or not drawn."""
     for group in groups(cases):
         disturbed = [case for case in group if case.status == "disturbed"]
         outdated = [case for case in group if case.outdated]

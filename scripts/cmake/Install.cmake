@@ -57,10 +57,13 @@ if(TARGET dpbench-worker)
   install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/catalogue.json DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Installs the plug-in headers. They include each other relative to the top folder, so they keep their folders under
-# include/dpbench.
-foreach(folder strategies/api workloads/api workloads/base)
+# Installs the headers of the plug-in interface, and the headers of workloads/base that they include. They include each
+# other relative to the top folder, so they keep their folders under include/dpbench.
+foreach(folder strategies/api workloads/api)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
+endforeach()
+foreach(header error kinds mesh_shape names number registry)
+  install(FILES workloads/base/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/workloads/base)
 endforeach()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/scripts/cmake/dpbench-config.cmake.in
                               ${CMAKE_BINARY_DIR}/dpbench-config.cmake INSTALL_DESTINATION ${package})

@@ -96,9 +96,9 @@ def conformance_of_shared_gpu(machine):
     commands = [
         (f"{backend}-{world}", machine.check("--strategy", "zero2,fsdp", *machine.devices(world), "--backend", backend, workloads=workloads, dtypes=dtypes))
         for backend, world, workloads, dtypes in SHARDED if world == 2 or not machine.rehearse]
-    if not machine.rehearse:
-        commands.append(("hsdp", machine.check("--strategy", "fsdp", *machine.devices(4), "--mesh", "dp=2,shard=2", "--param", "fsdp.prefetch=0,2",
-                                               "--backend", "shm", workloads=("gpt",), dtypes="f32")))
+    commands.append(("hsdp", machine.check("--strategy", "fsdp", *machine.devices(4), "--mesh", "dp=2,shard=2",
+                                           "--param", "fsdp.prefetch=0,2", "--backend", "shm", workloads=("gpt",),
+                                           dtypes="f32")))
     yield Part("check-sharded", "conformance of zero2, fsdp and HSDP over shm and gloo, 2 and 4 ranks on one device", 120, commands)
 
 

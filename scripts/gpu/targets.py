@@ -24,8 +24,8 @@ def peer_steps(report, workload):
 
 
 def speedup_over_python(what, mode, least, rows, graph, peer):
-    """Judges the speedup over a Python peer's steps: of the fastest of these cases in which the parameter graph has
-    this value."""
+    """Judges the speedup over the Python peer's steps `peer`. dpbench's side is the fastest case of `rows` with this
+    value of the parameter graph."""
     ours = fastest(case for case in rows if case["params"].get("graph") == graph)
     theirs = statistics.median(peer) if peer else None
     ratio = theirs / ours if ours and theirs else None

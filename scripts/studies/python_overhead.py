@@ -1,5 +1,5 @@
-"""One training program for two hosts: a plug-in of dpbench (strategy overhead-ddp, workload overhead-mlp), and a bare
-program for torchrun, which prints the microseconds per step of each block of its slowest rank."""
+"""A training program that runs in two ways: as a plug-in of dpbench (strategy overhead-ddp, workload overhead-mlp), or
+alone under torchrun, where it prints the microseconds per step of the slowest rank in each block."""
 import os
 import sys
 import time

@@ -1,18 +1,14 @@
 #include "strategies/api/params.h"
 
-#include <charconv>
-#include <system_error>
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
 
 template <class Number>
 Number parse(const std::string& value, const std::string& what) {
-  Number number{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size())
-    throw UsageError(what + "=" + value + " is not a number");
-  return number;
+  if (const auto number = parse_number<Number>(value)) return *number;
+  throw UsageError(what + "=" + value + " is not a number");
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace dpbench {
 
 struct ParamInfo {
   std::string name, fallback, summary;
-  // Allowed values: words such as "none|fp16|bf16", "integer" or "number". Empty: "on|off" if `fallback` (the default
-  // value) is "on" or "off", else any text.
+  // Allowed values: words such as "none|fp16|bf16", "integer" or "number"; "integer" may also be one of the words.
+  // Empty: "on|off" if `fallback` (the default value) is "on" or "off", else any text.
   std::string values = "";
 };
 

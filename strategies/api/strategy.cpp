@@ -58,7 +58,7 @@ void require_complete(const StrategyInfo& info) {
         std::ranges::count(known_axes(), axis, [](const KnownAxis& known) { return std::string(known.name); }) > 0,
         "strategy", info.name, "axes (there is no axis '" + axis + "')");
   const Settings& settings = info.settings;
-  std::vector<ParamValues> used = {settings.revealing, settings.allow_unused, settings.allow_no_rows,
+  std::vector<ParamValues> used = {settings.revealing, settings.allow_unused, settings.allow_no_samples,
                                    settings.short_interval, settings.unrecorded};
   for (const Variant& variant : info.variants) used.push_back(variant.params);
   for (const ParamValues& values : used) Params(info.params, values, "strategy " + info.name);
@@ -104,6 +104,13 @@ StrategyInfo promised(StrategyInfo info, const Params& params) {
   if (const auto promise = info.promise) promise(info, params);
   require_interval(info);
   return info;
+}
+
+std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world) {
+  if (!info.mesh_for) return asked;
+  const MeshShape given = asked.empty() ? MeshShape{{default_axis, world}} : parse_mesh(asked);
+  const MeshShape shape = info.mesh_for(given, params);
+  return shape == given ? asked : text_of(shape);
 }
 
 Registry<StrategyInfo>& strategy_registry() {

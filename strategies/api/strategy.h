@@ -42,6 +42,9 @@ struct Setup {
   Params params;
   int64_t accumulate = 1;           // number of micro-batches per step
   std::optional<double> clip_norm;  // limit on the global norm of the reduced gradient; nullopt: no clipping
+  // If false, throw UsageError if the model is too small to give each rank a part of the computation. True for checks
+  // of probes, which are small.
+  bool allows_idle = true;
 };
 
 // The result of a step: tensors on the device, returned without host synchronisation. The loss covers the samples of
@@ -144,11 +147,11 @@ struct Variant {
 // Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
 // parameter of the strategy has that effect.
 struct Settings {
-  ParamValues revealing = {};       // values with which mistakes show, such as several buckets even for a small model
-  ParamValues allow_unused = {};    // values with which StrategyInfo::allows_unused becomes true
-  ParamValues allow_no_rows = {};   // values with which StrategyInfo::allows_no_rows becomes true
-  ParamValues short_interval = {};  // values with which average_every is small enough for a test of four steps
-  ParamValues unrecorded = {};      // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
+  ParamValues revealing = {};         // values that reveal mistakes, such as several buckets in a small model
+  ParamValues allow_unused = {};      // values with which StrategyInfo::allows_unused becomes true
+  ParamValues allow_no_samples = {};  // values with which StrategyInfo::allows_no_samples becomes true
+  ParamValues short_interval = {};    // values with which average_every is small enough for a test of four steps
+  ParamValues unrecorded = {};        // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
 };
 
 struct StrategyInfo {
@@ -164,7 +167,7 @@ struct StrategyInfo {
   std::vector<std::string> axes = {default_axis};
   // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
-  bool loads_rows = false;
+  bool loads_samples = false;
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
@@ -181,7 +184,7 @@ struct StrategyInfo {
   bool repeatable = true;         // true if two runs of the same steps give identical bits
   bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
   bool allows_unused = false;     // true if ranks may use different parameters in a step
-  bool allows_no_rows = false;    // true if a rank may run out of samples before the others
+  bool allows_no_samples = false;  // true if a rank may run out of samples before the others
   // True if Strategy::forward() is collective: all ranks call it equally often, each with its own samples.
   bool collective_evaluation = false;
   bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
@@ -201,12 +204,19 @@ struct StrategyInfo {
   // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
   // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
+  // For values of Params that need further groups of ranks: returns the mesh on which the strategy runs instead of the
+  // user's mesh `asked`. Both meshes give each rank the same samples. Empty: the strategy runs on the user's mesh.
+  std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
   std::vector<Variant> variants = {};
 };
 
 // Returns the strategy's properties adjusted to these parameter values. Throws UsageError if the values contradict each
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
+
+// Returns the mesh, as text, on which `world` ranks run the strategy with these parameter values. asked: the user's
+// mesh; empty: all ranks on the axis dp.
+std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
 
 Registry<StrategyInfo>& strategy_registry();
 

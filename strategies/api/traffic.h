@@ -26,6 +26,12 @@ struct Traffic {
   bool sum_only = false;
 };
 
+// The forward pass of one sample through a block of the model.
+struct BlockRun {
+  double flop = 0;    // floating-point operations of the block's matrix products, convolutions and attention
+  at::Tensor output;  // a tensor without data: the sizes and the dtype of the block's output
+};
+
 // Inputs of a strategy's traffic formula, for one rank and one step.
 struct TrafficQuery {
   const Model& model;    // the whole model, as the workload creates it
@@ -37,6 +43,12 @@ struct TrafficQuery {
   int64_t taken = 0;    // number of steps that the strategy has run since its construction
   bool clips = false;   // true if the gradients' global norm is clipped
   int64_t samples = 0;  // number of this rank's samples in this step, over all micro-batches
+  // Number of this rank's samples in each micro-batch: of this step, and of all steps since the strategy's construction
+  // before it.
+  std::vector<int64_t> micro = {}, earlier = {};
+  // Returns the cost and the output's sizes of each of the model's blocks, in float32. The first call runs the model;
+  // queries of several steps share its result.
+  std::function<const std::vector<BlockRun>&()> block_runs = {};
 
   // stored() returns the dtype in which a strategy stores a parameter or buffer, and bytes_of() the bytes of tensors
   // stored in these dtypes.

@@ -16,7 +16,8 @@ constexpr int64_t held_dim = token_dim + 1;  // token dimension of the stacked k
 
 at::ScalarType wide(at::ScalarType type) { return at::isReducedFloatingType(type) ? at::kFloat : type; }
 
-// Returns the attention result over the keys of both blocks. `one` may be the empty result, which has no output.
+// Merges the attention results of the same queries over two sets of keys. `one` may be an empty result, which has no
+// output.
 Result merged(const Result& one, const Result& other) {
   if (!one.output.defined()) return other;
   if (!one.logsumexp.defined()) return {one.output + other.output, {}};

@@ -14,11 +14,11 @@
 #include "strategies/api/parts/broadcast.h"
 #include "strategies/api/parts/same_model.h"
 #include "strategies/api/parts/trained.h"
+#include "strategies/ddp/loss_terms.h"
 #include "strategies/ddp/options.h"
-#include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
 #include "strategies/graphs/recorded_steps.h"
-#include "strategies/graphs/replayed_rows.h"
+#include "strategies/graphs/replayed_sizes.h"
 #include "strategies/parts/sync_batch_norm.h"
 #include "strategies/parts/tf32.h"
 
@@ -34,7 +34,8 @@ std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Opt
   return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup, options.static_graph ? 3 : 2);
 }
 
-// The trainable parameters: `shared` ones are equal on all ranks; ddp.ignore makes the others each rank's `own`.
+// The trainable parameters. `shared` ones are reduced and equal on all ranks. `own` ones, listed in ddp.ignore, are
+// local to each rank.
 struct Ownership {
   std::vector<Parameter> shared, own;
 
@@ -69,7 +70,8 @@ class Ddp : public BuiltInStrategy {
         recorded_(recorded_steps(setup, options_)),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         ownership_(replica_, options_, setup),
-        buffers_(replica_.buffer_list()) {
+        buffers_(replica_.buffer_list()),
+        terms_(options_, *group_, workload_) {
     replica_.use_onednn(options_.onednn, "ddp");
     if (setup.clip_norm && options_.step_in_backward)
       throw UsageError(
@@ -89,7 +91,7 @@ class Ddp : public BuiltInStrategy {
       throw std::runtime_error("ddp: this rank has no samples in step " + std::to_string(step) +
                                ". Use --param ddp.join=on.");
     if (recorded_) {
-      if (group_->getSize() > 1) replayed_rows_.require_unambiguous(step, micro);
+      if (group_->getSize() > 1) replayed_sizes_.require_unambiguous(step, micro);
       return recorded_->step(
           step, micro, replica_, phases,
           [this](std::span<const Batch> rows, Phases& parts) { return run_passes(/*step=*/0, rows, parts); },
@@ -97,8 +99,8 @@ class Ddp : public BuiltInStrategy {
     }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
-      terms_ = ddp::terms_of_ranks(*group_, workload_, micro, replica_.device());
-      if (ddp::total(terms_) == 0) return {};
+      terms_.count(micro, replica_.device());
+      if (terms_.none()) return {};
     }
     const StepResult result = run_passes(step, micro, phases);
     optimize(step, phases);
@@ -116,7 +118,7 @@ class Ddp : public BuiltInStrategy {
     if (!options_.join) return;
     Phases untimed;
     do step(step_ + 1, {}, untimed);
-    while (ddp::total(terms_) > 0);
+    while (!terms_.none());
   }
 
  private:
@@ -169,7 +171,7 @@ class Ddp : public BuiltInStrategy {
     at::Tensor loss = loss_of(output, mine.target, micros);
     phases.enter(Phase::backward);
     reduction_->before_backward(output);
-    const double weight = loss_weight(batch, micros);
+    const double weight = terms_.weight(batch, micros);
     backward_with_callbacks(weight == 1 ? loss : loss * weight);
     reduction_->after_backward();
     if (last) reduction_->charge_waiting(phases, replica_.device());
@@ -183,24 +185,13 @@ class Ddp : public BuiltInStrategy {
     reduction_->without_rows_backward();
   }
 
-  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the mean set
-  // by ddp.global_mean or ddp.join_divisor. The loss is already divided by this rank's number of micro-batches.
-  double loss_weight(const Batch& batch, size_t micros) const {
-    const auto world = static_cast<double>(group_->getSize());
-    if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(terms_));
-    if (!options_.global_mean) return 1;
-    if (workload_.sum_loss()) return world;
-    const auto terms = static_cast<double>(workload_.loss_terms(batch));
-    return terms * static_cast<double>(micros) * world / static_cast<double>(ddp::total(terms_));
-  }
-
   // Broadcasts the buffers of rank 0 (with ddp.join: of the first rank with samples) before the first forward pass of
   // each step, as torch's DDP does.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
     if (!due || !options_.broadcast_buffers || buffers_.empty()) return;
-    broadcast_from(ddp::first_active(terms_), group_, buffers_);
+    broadcast_from(terms_.first_active(), group_, buffers_);
   }
 
   ddp::Options options_;
@@ -214,9 +205,8 @@ class Ddp : public BuiltInStrategy {
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ReplayedRows replayed_rows_{"ddp"};
-  // Loss terms of each rank in this step; filled only with ddp.join or ddp.global_mean.
-  std::vector<int64_t> terms_;
+  ReplayedSizes replayed_sizes_{"ddp"};
+  ddp::LossTerms terms_;  // counted only with ddp.join or ddp.global_mean
   std::optional<ddp::Reduction> reduction_;
 };
 

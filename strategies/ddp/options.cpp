@@ -126,7 +126,7 @@ std::vector<ParamInfo> parameters() {
 Settings settings() {
   return {.revealing = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
           .allow_unused = {{"find_unused", "on"}},
-          .allow_no_rows = {{"join", "on"}},
+          .allow_no_samples = {{"join", "on"}},
           .unrecorded = {{"graph", "off"}}};
 }
 
@@ -162,7 +162,7 @@ void promise(StrategyInfo& info, const Params& params) {
   if (options.sync_batch_norm) info.buffers = Buffers::synchronised;
   info.reduced_in = options.compression;
   info.allows_unused = options.find_unused;
-  info.allows_no_rows = options.join;
+  info.allows_no_samples = options.join;
   info.same_graph = options.static_graph || options.skip_unused || options.graph;
   info.recorded = options.graph;
   if (options.graph) info.cpu = false;
@@ -176,7 +176,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   // the set of used parameters. The traffic then has no formula.
   if (options.find_unused || options.join || options.global_mean || options.sync_batch_norm) return std::nullopt;
   // In the first steps the Reducer also broadcasts the new assignment of parameters to buckets and, for a static graph,
-  // all-reduces the set of used parameters.
+  // all-reduces the set of used parameters. The traffic of these steps has no formula.
   if (query.taken < (options.static_graph ? 3 : 2)) return std::nullopt;
   int64_t bytes = 0;
   for (const auto& [name, tensor] : trained_parameters(query.model))

@@ -23,7 +23,8 @@ std::string unused_numbers(const c10::Error& error) {
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Names of the Reducer's metrics (times, then lists of numbers): first in our report, then in torch's logger.
+// Metrics of the Reducer, each with its name in dpbench's report and its name in torch's logger: times, then lists of
+// numbers.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},

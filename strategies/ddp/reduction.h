@@ -48,8 +48,6 @@ class Reduction {
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 
-  c10d::Reducer& reducer() { return *reducer_; }
-
   // Charges the wait for the last reductions, at the end of the backward pass, to the communication phase. A no-op if
   // phase timing is off.
   void charge_waiting(Phases& phases, at::Device device);

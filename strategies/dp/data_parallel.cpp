@@ -104,8 +104,9 @@ class DataParallel : public BuiltInStrategy {
     return static_cast<int>(outputs.size());
   }
 
-  // Each replica copies the state that it lacks from replica 0, unless a link has broadcast it, loads its piece of the
-  // batch and runs its forward pass. Returns the output of each piece.
+  // Runs the forward pass of each replica on its piece of the batch and returns the outputs of the pieces. Before that,
+  // each replica copies the state that it lacks from replica 0, unless a link (NCCL or plain copies) has broadcast the
+  // state.
   std::vector<at::Tensor> forward_pieces(dp::Pieces& pieces, int64_t step, size_t micros, bool first, bool resend,
                                          Phases& phases) {
     const int active = static_cast<int>(pieces.count());
@@ -217,7 +218,7 @@ const RegisterStrategy dp_strategy{
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
-     .loads_rows = true,
+     .loads_samples = true,
      .params = {{"link", "auto",
                  "auto: if each replica has its own GPU, NCCL moves all state as one buffer and all gradients as "
                  "another, else each replica copies and adds its part; plain: the same two buffers, by copies and sums "

@@ -1,5 +1,6 @@
 // A replica (a copy of the model) with its state in one flat buffer per dtype: parameters first, then the model's
-// buffers. If a link sums the replicas' gradients, the gradients are packed into one flat buffer per dtype too.
+// buffers. If a link (NCCL or plain copies, see links.h) sums the replicas' gradients, the gradients are packed into
+// one flat buffer per dtype too.
 #pragma once
 
 #include <memory>

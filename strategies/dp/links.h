@@ -12,15 +12,16 @@
 namespace dpbench::dp {
 
 // Returns the link between replicas on these devices; null for one device, or if replicas copy and add tensors
-// themselves. plain: use plain copies. Otherwise use NCCL, and no link if NCCL is missing or if replicas do not have a
-// GPU each.
+// themselves. plain: the link uses plain copies. Otherwise it uses NCCL, and there is no link if NCCL is missing or if
+// replicas do not have a GPU each.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.
 void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);
 
-// Sums all replicas' gradients in replica 0. active: the number of replicas with samples in this step. Each replica's
-// thread packs its gradients for the link. Without a link, each thread adds its share of all elements.
+// Sums all replicas' gradients in replica 0. With a link, each replica's thread packs its gradients and the link sums
+// them. Without a link, each thread sums its share of the elements. active: the number of replicas with samples in this
+// step.
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
 
 }  // namespace dpbench::dp

@@ -19,6 +19,24 @@ namespace {
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
+// Returns N of reshard=N; nullopt if the value does not begin with a digit.
+std::optional<int64_t> group_size_of(const Params& params) {
+  const std::string& text = params.text("reshard");
+  const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
+  return is_number ? std::optional(params.integer("reshard")) : std::nullopt;
+}
+
+void set_reshard(Options& options, const Params& params) {
+  options.group_size = group_size_of(params);
+  if (options.group_size && *options.group_size < 2)
+    refuse(params, "reshard", "must be 2 or more. To keep whole units, use off");
+  options.reshard =
+      options.group_size
+          ? Reshard::shard
+          : chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}},
+                            ", or a number of ranks");
+}
+
 // Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
 template <class TypeOf>
 int64_t shard_bytes(const std::vector<at::Tensor>& parameters, int ranks, const TypeOf& type_of) {
@@ -35,8 +53,8 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
   return trained;
 }
 
-// True for the last unit of the forward pass. That unit is not freed after its forward pass, because its backward pass
-// follows at once.
+// True for the last unit (parameters that are gathered together) of the forward pass. That unit is not freed after its
+// forward pass, because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
@@ -118,8 +136,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   }
   options.prefetch = params.integer("prefetch");
   if (options.prefetch < 0) refuse(params, "prefetch", "must be 0 or more");
-  options.reshard =
-      chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}});
+  set_reshard(options, params);
   options.gathered = chosen(params, "gather", narrow_dtypes);
   options.poison = params.flag("poison");
   if (options.gathered && dtype == at::kFloat)
@@ -127,7 +144,8 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  if (dtype != at::kBFloat16) options.gathered.reset();  // ignored in float64, in which checks run too
+  // The option gather has no effect in float64, in which the checks run too.
+  if (dtype != at::kBFloat16) options.gathered.reset();
   return options;
 }
 
@@ -142,8 +160,9 @@ std::vector<ParamInfo> parameters(Stage stage) {
   all.push_back(
       {"reshard", "on",
        "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it; shard: "
-       "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard",
-       "on|off|shard"});
+       "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard; a number: "
+       "the same for groups of that many neighbouring ranks, on a mesh of one axis",
+       "on|off|shard|integer"});
   all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
                  "own|bf16"});
   all.push_back({"poison", "off", "fill freed parameters with NaN instead of returning their memory, for tests"});
@@ -167,6 +186,12 @@ std::vector<Variant> variants(Stage stage) {
   all.push_back({"kept", {{"reshard", "off"}, {"prefetch", "0"}, {"poison", "on"}}});
   all.push_back({"far_ahead", {{"prefetch", "2"}, {"sync", "last"}, {"poison", "on"}}});
   return all;
+}
+
+MeshShape mesh_for(const MeshShape& asked, const Params& params) {
+  const int64_t size = group_size_of(params).value_or(0), ranks = dpbench::ranks_of(asked);
+  if (asked.size() > 1 || size < 2 || size >= ranks || ranks % size != 0) return asked;
+  return {{"dp", static_cast<int>(ranks / size)}, {"shard", static_cast<int>(size)}};
 }
 
 void promise(Stage stage, StrategyInfo& info, const Params& params) {

@@ -15,7 +15,8 @@ enum class Stage { zero2, fsdp };
 
 // How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
 // freed. off: it stays gathered. shard: although parameters are sharded over all ranks, each group of the mesh axis
-// `shard` keeps the whole unit, with a part on each rank.
+// `shard` keeps the whole unit, with a part on each rank. A number means `shard` too, on the mesh that mesh_for()
+// makes.
 enum class Reshard { on, off, shard };
 
 struct Options {
@@ -25,7 +26,8 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
+  std::optional<int64_t> group_size = {};  // N of reshard=N: the number of ranks on the axis `shard`
+  bool reduce_each_micro = true;           // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};
@@ -41,6 +43,9 @@ Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
+// Returns the mesh on which fsdp runs instead of `asked`. With reshard=N, a mesh of one axis is divided into groups of
+// N neighbouring ranks on the axis `shard`, unless N does not divide the mesh into several groups: fsdp then refuses N.
+MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
 // Returns the name of the mesh axis over which parameters are sharded: world_axis on a mesh of several axes with
 // Reshard::shard, else "shard" if the mesh has it, else "dp".

@@ -1,6 +1,6 @@
-// Cuts each tensor of a unit along dim 0 into one piece of rows per rank. All pieces except the last ones have equally
-// many rows. A rank's flat shard is the concatenation of its pieces. The flat shards of all ranks, concatenated, are
-// the output of an all-gather and the input of a reduce-scatter.
+// Cuts each of several tensors along dim 0 into one piece of rows per rank. All pieces except the last ones have
+// equally many rows. A rank's flat shard is the concatenation of its pieces. The flat shards of all ranks,
+// concatenated, are the output of an all-gather and the input of a reduce-scatter.
 #pragma once
 
 #include <algorithm>

@@ -12,7 +12,8 @@ namespace dpbench::fsdp {
 
 class ShardedParameters {
  public:
-  // Cuts the tensors, which must be equal on all ranks, and frees them if Storage::frees() is true.
+  // Keeps this rank's rows of the tensors, which must be equal on all ranks. Frees the whole tensors if
+  // Storage::frees() is true.
   ShardedParameters(const std::vector<at::Tensor>& tensors, const Storage& storage);
 
   // begin_gather() starts to gather the tensors, unless they are gathered or being gathered. gather() also waits for
@@ -60,7 +61,7 @@ class ShardedParameters {
   Storage storage_;
   RowCut cut_, between_cut_;
   at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part of the tensors from free_between() to gather(); else undefined
+  at::Tensor between_;  // this rank's part of tensors_; defined after free_between() and until gather()
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
   at::Tensor input_, output_;  // buffers of a gather in progress

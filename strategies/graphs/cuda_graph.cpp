@@ -37,7 +37,7 @@ class CudaGraph : public StepGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  // Ends a capture after an exception. It warns instead of throwing, so that the original error is reported.
+  // Ends a capture after an exception. Warns instead of throwing, so that the original error is reported.
   void end_failed_capture() noexcept {
     try {
       graph_.capture_end();

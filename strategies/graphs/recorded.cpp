@@ -25,7 +25,7 @@ class Recorded : public BuiltInStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     return steps_.step(
         step, micro, replica_, phases,
-        [this](std::span<const Batch> rows, Phases& parts) { return passes(/*step=*/0, rows, parts); },
+        [this](std::span<const Batch> samples, Phases& parts) { return passes(/*step=*/0, samples, parts); },
         [this](int64_t number, Phases& parts) { apply_gradients(number, parts); });
   }
 

@@ -11,7 +11,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "strategies/graphs/packed_rows.h"
+#include "strategies/graphs/packed_batches.h"
 #include "workloads/layers/recorded_step.h"
 
 namespace dpbench::dp {
@@ -23,14 +23,14 @@ class RecordedPass : public Pass {
 
   // Loads the samples of the next pass. A replica's pass needs no targets (labels), so Batch::target carries the step
   // number.
-  void load(int64_t step, const Batch& rows, bool first_of_step) override {
+  void load(int64_t step, const Batch& batch, bool first_of_step) override {
     if (first_of_step) ++steps_;
-    const Batch all{rows.input, at::full({1}, step, at::kLong), rows.ids};
+    const Batch all{batch.input, at::full({1}, step, at::kLong), batch.ids};
     const std::span<const Batch> one(&all, 1);
-    const auto [found, first] = shapes_.try_emplace(shape_of(rows.input));
+    const auto [found, first] = shapes_.try_emplace(shape_of(batch.input));
     current_ = &found->second;
-    if (first) current_->first_step = steps_, current_->rows.emplace(one, replica_.device(), replica_.storage());
-    current_->rows->load(one);
+    if (first) current_->first_step = steps_, current_->batch.emplace(one, replica_.device(), replica_.storage());
+    current_->batch->load(one);
     mode_ = current_->first_step == steps_ ? Mode::eager : current_->backward ? Mode::replaying : Mode::recording;
   }
 
@@ -39,9 +39,9 @@ class RecordedPass : public Pass {
   at::Tensor forward() override {
     ShapeState& state = *current_;
     const auto compute = [this, &state] {
-      const Batch& rows = state.rows->micro().front();
-      const RecordedStep number(rows.target);
-      state.live_output = replica_.forward(/*step=*/0, rows);
+      const Batch& batch = state.batch->micro().front();
+      const RecordedStep number(batch.target);
+      state.live_output = replica_.forward(/*step=*/0, batch);
       state.output = state.live_output.detach();
     };
     if (mode_ == Mode::recording) state.forward = recorder_.record(compute);
@@ -78,7 +78,7 @@ class RecordedPass : public Pass {
   // The device memory and CUDA graphs for one input shape.
   struct ShapeState {
     int64_t first_step = 0;
-    std::optional<PackedRows> rows = {};
+    std::optional<PackedBatches> batch = {};
     // The model's output with its autograd graph, kept until the backward pass has run or has been recorded.
     at::Tensor live_output = {};
     at::Tensor output = {}, slope = {};

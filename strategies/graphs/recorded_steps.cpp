@@ -63,15 +63,16 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
   if (shapes_.empty()) require_recordable(*replica.shared_model(), owner_);
   const auto [found, first] = shapes_.try_emplace(shape_of(micro));
   ShapeState& state = found->second;
-  if (first) state.rows.emplace(micro, replica.device(), replica.storage());
-  state.rows->load(micro);
+  if (first) state.batches.emplace(micro, replica.device(), replica.storage());
+  state.batches->load(micro);
   if (std::exchange(next_step_, step + 1) != step) step_.fill_(step);
   if (state.eager < eager_steps_) {
     ++state.eager;
     run(state, replica, phases, passes, update);
   } else {
     if (!state.graph) {
-      // Copies passes and update, because a recorder may call the function again in later steps, as that of tests does.
+      // The lambda copies `passes` and `update`, because the recorder of the tests calls the lambda again at each
+      // replay.
       state.graph = recorder_->record([this, &state, &replica, passes, update] {
         Phases none;
         run(state, replica, none, passes, update);
@@ -88,7 +89,7 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
 void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes,
                         const Update& update) {
   const RecordedStep number(step_);
-  const StepResult result = passes(state.rows->micro(), phases);
+  const StepResult result = passes(state.batches->micro(), phases);
   if (update_recorded_) update(/*step=*/0, phases);
   step_.add_(1);
   // The step's output and loss are detached to release the autograd graph with its AccumulateGrad nodes, which remember
@@ -98,8 +99,8 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());
 }
 
-// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. Until then, .grad may hold the tensors
-// of another shape's graph.
+// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. Before this call, .grad may hold the
+// tensors of another shape's graph.
 void RecordedSteps::set_gradients(const ShapeState& state, const Replica& replica) {
   for (size_t i = 0; i < state.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = state.gradients[i];
 }

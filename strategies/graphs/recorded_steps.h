@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "strategies/api/parts/replica.h"
-#include "strategies/graphs/packed_rows.h"
+#include "strategies/graphs/packed_batches.h"
 #include "strategies/graphs/step_graph.h"
 
 namespace dpbench {
@@ -28,7 +28,7 @@ class RecordedSteps {
  public:
   // A function that runs the forward and backward passes of one step on samples in device memory. It reads the step
   // number from the device too (RecordedStep), and must not read host state that changes between steps.
-  using Passes = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
+  using Passes = std::function<StepResult(std::span<const Batch> micro, Phases& phases)>;
   // A function that updates the parameters. It is recorded together with the passes, with step number 0. With a
   // scheduled learning rate it is not recorded, because each replay would use the same rate; it then runs after each
   // step's passes.
@@ -53,7 +53,7 @@ class RecordedSteps {
 
   // The device memory and CUDA graph for one shape. Every replay reads and writes the same addresses.
   struct ShapeState {
-    std::optional<PackedRows> rows;
+    std::optional<PackedBatches> batches;
     int64_t eager = 0;  // number of eager steps of this shape so far
     StepResult result = {};
     std::vector<at::Tensor> gradients = {};

@@ -29,8 +29,8 @@ class StepRecorder {
   virtual std::unique_ptr<StepGraph> record(const std::function<void()>& body) = 0;
 };
 
-// Creates a recorder for a device. Set by dpbench_cuda when it is loaded, or by a test; null before. Throws UsageError
-// for a device that cannot record.
+// A function that creates a recorder for a device, and throws UsageError for a device that cannot record.
+// step_recorder() returns a reference to it: null until dpbench_cuda is loaded or a test sets it.
 using MakeStepRecorder = std::unique_ptr<StepRecorder> (*)(c10::Device device);
 MakeStepRecorder& step_recorder();
 

@@ -10,6 +10,16 @@ Axis all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   return {.name = world_axis, .group = group, .rank = group->getRank(), .size = group->getSize()};
 }
 
+// Throws UsageError unless N of the option reshard=N (`size`) is the number of ranks on the axis shard (`on_shard`) and
+// not the number of all ranks (`ranks`).
+void require_groups(int64_t size, int on_shard, int ranks, const std::string& strategy) {
+  const std::string what = strategy + ".reshard=" + std::to_string(size);
+  if (size == ranks) throw UsageError(what + " is the number of all ranks. Use reshard=on");
+  if (size != on_shard)
+    throw UsageError(what + " needs a mesh of one axis, of which it divides the number of ranks, or an axis shard of " +
+                     std::to_string(size) + " ranks, such as --mesh dp=2,shard=" + std::to_string(size));
+}
+
 }  // namespace
 
 Axes::Axes(const Mesh& mesh)
@@ -23,6 +33,8 @@ Axes::Axes(const Mesh& mesh)
 bool Axes::choose_shard(const Mesh& mesh, const Options& options) {
   const fsdp::Options& sharded = *options.sharded;
   const bool no_axis = mesh.axis("shard").size == 1;
+  if (sharded.group_size && world.size > 1)
+    require_groups(*sharded.group_size, mesh.axis("shard").size, world.size, options.name);
   if (sharded.reshard == fsdp::Reshard::shard && world.size > 1 && no_axis)
     throw UsageError(options.name + ".reshard=shard needs a mesh with an axis shard, such as --mesh dp=2,shard=2");
   if (options.shards_over_dp) {

@@ -9,7 +9,8 @@ namespace dpbench::layout {
 struct Axes {
   explicit Axes(const Mesh& mesh);
   // Sets the axes over which parameters are sharded and replicated. Returns false if neither the mesh nor an option
-  // (gather, reduce) needs units. Throws UsageError if an option needs an axis that the mesh does not have.
+  // (gather, reduce) needs units (parameters that are gathered together). Throws UsageError if an option needs an axis
+  // that the mesh does not have.
   bool choose_shard(const Mesh& mesh, const Options& options);
 
   Axis world;     // axis of all ranks

@@ -40,7 +40,7 @@ Layout::Layout(const Setup& setup, Options options)
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
       clip_norm_(setup.clip_norm),
       schedules_(options_.pipeline, setup.mesh.axis("pp").size),
-      model_(setup.mesh, options_, workload_, replica_, schedules_.rank_of_stages()),
+      model_(setup.mesh, options_, workload_, replica_, schedules_.rank_of_stages(), setup.allows_idle),
       optimizer_(optimizer_of(model_, workload_.optimizer())),
       state_(model_, optimizer_, workload_.optimizer()),
       passes_(options_.name, replica_, model_.stages, axes_.pp, options_.pipeline.poison,

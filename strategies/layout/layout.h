@@ -63,7 +63,7 @@ class Layout : public Strategy {
   const Axes& axes_ = model_.axes;
 
  private:
-  // Returns this rank's exchanges for a batch. phases: null in an evaluation.
+  // Returns the objects through which this rank exchanges activations of a batch. phases: null in an evaluation.
   ModelSplit exchange(const Batch& batch, Phases* phases) const;
   void share_buffers(Phases& phases) const;
   StepResult shared(StepResult result, const Batch& last);

@@ -12,7 +12,7 @@ namespace {
 std::vector<int64_t> part_counts(std::span<const Batch> micro, const RankModel& model) {
   const int64_t most = model.options.pipeline.microbatches;
   std::vector<int64_t> counts;
-  for (const Batch& batch : micro) counts.push_back(std::clamp<int64_t>(batch.rows(), 1, most));
+  for (const Batch& batch : micro) counts.push_back(std::clamp<int64_t>(batch.samples(), 1, most));
   const Axis &shard = model.axes.shard, &ep = model.axes.ep;
   const bool gathers = model.units && shard.size > 1;
   if (most == 1 || !(gathers || ep.size > 1)) return counts;
@@ -34,12 +34,12 @@ std::vector<Part> parts_of(std::span<const Batch> micro, const RankModel& model,
   const std::vector<int64_t> counts = part_counts(micro, model);
   for (size_t k = 0; k < micro.size(); ++k) {
     const Batch batch = model.replica.to_device(micro[k]);
-    const std::vector<int64_t> rows = even_pieces(batch.rows(), static_cast<int>(counts[k]));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Piece piece = piece_of(rows, static_cast<int>(i));
+    const std::vector<int64_t> samples = even_pieces(batch.samples(), static_cast<int>(counts[k]));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const Piece piece = piece_of(samples, static_cast<int>(i));
       const auto cut = [&](const at::Tensor& tensor) { return tensor.narrow(0, piece.first, piece.size); };
-      Part part{.batch = rows.size() == 1 ? batch : Batch{cut(batch.input), cut(batch.target), cut(batch.ids)}};
-      if (rows.size() > 1 && !workload.sum_loss())
+      Part part{.batch = samples.size() == 1 ? batch : Batch{cut(batch.input), cut(batch.target), cut(batch.ids)}};
+      if (samples.size() > 1 && !workload.sum_loss())
         part.share =
             static_cast<double>(workload.loss_terms(part.batch)) / static_cast<double>(workload.loss_terms(batch));
       part.split = exchange(part.batch);

@@ -17,8 +17,8 @@ struct Part {
   ModelSplit split = {};
 };
 
-// Cuts each micro-batch into parts, on the replica's device. Collective. exchange: returns this rank's exchanges for a
-// part.
+// Cuts each micro-batch into parts, on the replica's device. Collective. exchange: returns the objects through which
+// this rank exchanges activations of a part.
 std::vector<Part> parts_of(std::span<const Batch> micro, const RankModel& model, const Workload& workload,
                            const std::function<ModelSplit(const Batch&)>& exchange);
 

@@ -198,7 +198,7 @@ void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
   phases.enter(Phase::backward);
   std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
   if (!units_) return;
-  bool all = true;  // every stage of this rank has computed its weight gradients of the micro-batch
+  bool all = true;  // true if every stage of this rank has computed its weight gradients of the micro-batch
   for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
     all = all && !delayed_[place_of(other, microbatch)];
   units_->reduce_stage(number_on_rank(static_cast<size_t>(stage)), is_last_part(microbatch), all, phases);

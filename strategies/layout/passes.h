@@ -74,8 +74,8 @@ class Passes {
   void transfer(const pipeline::Action& action);
   at::Tensor arrived(const pipeline::Action& receive, const at::Tensor& local);
   void forward(const pipeline::Action& action, Phases& phases);
-  // Computes the gradients of a stage's input and parameters. For the action
-  // input_gradient of a split backward pass, weight_gradients() computes the gradients of linear layers' weights later.
+  // Computes the gradients of a stage's input and parameters. For the action input_gradient of a split backward pass,
+  // weight_gradients() computes the gradients of linear layers' weights later.
   void backward(const pipeline::Action& action, Phases& phases);
   void weight_gradients(int stage, int microbatch, Phases& phases);
 

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/block_runs.h"
 #include "strategies/api/parts/broadcast.h"
 #include "strategies/api/parts/same_model.h"
 #include "strategies/layout/refusals.h"
@@ -21,7 +22,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters) {
 }
 
 RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
-                     const std::vector<int>& rank_of_stages)
+                     const std::vector<int>& rank_of_stages, bool allows_idle)
     : options(options),
       replica(replica),
       axes(checked_axes(mesh, options.name)),
@@ -34,6 +35,7 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& w
   }
   const Model& model = *replica.shared_model();
   stages = cut(workload, rank_of_stages);
+  if (!allows_idle) refuse_idle_ranks(model, stages, axes.pp, options.name);
   parameters = placed_parameters(model, stages);
   buffers = placed_buffers(model, stages);
   refuse_parts_of_batch_statistics(buffers, options);
@@ -51,7 +53,7 @@ std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std:
   const bool balances =
       options.pipeline.blocks.empty() && rank_of_stages.size() > 1 && model.blocks().size() > rank_of_stages.size();
   return pipeline::cut_stages(model, rank_of_stages, options.pipeline.blocks, options.name,
-                              balances ? pipeline::flop_of_blocks(replica, workload) : std::vector<double>());
+                              balances ? pipeline::flop_of(runs_of_blocks(replica, workload)) : std::vector<double>());
 }
 
 // between: the axis over which parameters are sharded between forward and backward pass.
@@ -83,7 +85,7 @@ void RankModel::shard(const Axis& between) {
                               .poison = sharded.poison});
 }
 
-// Frees the parameters that only stages of other ranks use.
+// Lists this rank's parameters in `own`, and frees the parameters that only stages of other ranks use.
 void RankModel::keep_own() {
   std::map<std::string, at::Tensor> rows;
   if (units)

@@ -30,8 +30,8 @@ struct RankModel {
   // Broadcasts rank 0's model, cuts the replica's model, and frees what other ranks store. Collective. Throws
   // UsageError if the model cannot be divided as the mesh and the options ask.
   RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
-            const std::vector<int>& rank_of_stages);
-  // `own` has pointers into `parameters`.
+            const std::vector<int>& rank_of_stages, bool allows_idle);
+  // Not copyable, because `own` has pointers into `parameters`.
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 

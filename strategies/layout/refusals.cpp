@@ -9,9 +9,11 @@ namespace dpbench::layout {
 TensorPlan checked_tensor_plan(const Model& model, const Axis& tp, const tensor::Options& options) {
   if (tp.size == 1) return {};
   TensorPlan plan = model.tensor_plan(tp.size);
-  if (plan.cuts.empty()) throw UsageError(options.owner + ": this model has no layers that can be divided among ranks");
+  if (plan.cuts.empty())
+    throw UnsuitableModel(options.owner + ": this model has no layers that can be divided among ranks");
   if (options.sequence && plan.tokens == 0)
-    throw UsageError(options.owner + ".sequence=on: the activations of this model have no sequence that can be cut");
+    throw UnsuitableModel(options.owner +
+                          ".sequence=on: the activations of this model have no sequence that can be cut");
   return plan;
 }
 
@@ -19,7 +21,7 @@ TensorPlan checked_expert_plan(const Model& model, const Axis& ep, const std::st
   if (ep.size == 1) return {};
   TensorPlan plan;
   plan.cuts = model.expert_plan(ep.size).cuts;
-  if (plan.cuts.empty()) throw UsageError(owner + ": this model has no experts, as --model experts=4 has");
+  if (plan.cuts.empty()) throw UnsuitableModel(owner + ": this model has no experts, as --model experts=4 has");
   return plan;
 }
 
@@ -31,6 +33,25 @@ Axes checked_axes(const Mesh& mesh, const std::string& owner) {
                        " cannot be combined, because no model with experts can be divided over " + cut->name +
                        ". Use ep with dp, shard or pp");
   return axes;
+}
+
+void refuse_idle_ranks(const Model& model, const std::vector<pipeline::Stage>& stages, const Axis& pp,
+                       const std::string& owner) {
+  std::vector<int> blocks(static_cast<size_t>(pp.size), 0);
+  for (const pipeline::Stage& stage : stages)
+    blocks[static_cast<size_t>(stage.rank)] += static_cast<int>(stage.last - stage.first);
+  const auto idle = std::ranges::find(blocks, 0);
+  if (pp.size == 1 || idle == blocks.end()) return;
+  const size_t count = model.blocks().size();
+  if (count == 0)
+    throw UnsuitableModel(owner +
+                          ": the model is not a list of blocks, so it cannot be cut into stages. In Python, model() "
+                          "must return an nn.Sequential; in C++, the model must call add_block(). ddp and fsdp take "
+                          "the model as it is");
+  throw UnsuitableModel(owner + ": this model has no block for each rank: the model has " + std::to_string(count) +
+                        (count == 1 ? " block" : " blocks") + ", too few for the " + std::to_string(pp.size) +
+                        " ranks of the axis pp: rank " + std::to_string(idle - blocks.begin()) +
+                        " would compute nothing. Use fewer ranks, or a model with more blocks");
 }
 
 void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options) {
@@ -46,7 +67,8 @@ void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& 
   const int cp = axes.cp.size, tp = axes.tp.size;
   if (cp == 1) return;
   const SequencePlan plan = model.sequence_plan();
-  if (plan.tokens == 0) throw UsageError(options.name + ": this model has no sequence that can be cut, as cp does");
+  if (plan.tokens == 0)
+    throw UnsuitableModel(options.name + ": this model has no sequence that can be cut, as cp does");
   const std::string ranks = " for the " + std::to_string(cp) + " ranks of cp";
   if (plan.tokens < cp)
     throw UsageError(options.name + ": a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks);

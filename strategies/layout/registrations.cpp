@@ -5,6 +5,7 @@
 
 #include "strategies/experts/options.h"
 #include "strategies/layout/layout.h"
+#include "strategies/pipeline/traffic.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::layout {
@@ -41,6 +42,7 @@ StrategyInfo pipeline_info() {
                    {"interleaved", {{"schedule", "interleaved"}}},
                    {"zb_h1", {{"schedule", "zb-h1"}}},
                    {"zbv", {{"schedule", "zbv"}}}};
+  info.traffic = pipeline::traffic;
   return info;
 }
 
@@ -90,11 +92,12 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
   info.collective_evaluation = all;
   info.promise = [stage](StrategyInfo& promised, const Params& params) { promise(stage, promised, params); };
   info.variants = variants(stage);
+  if (all) info.mesh_for = fsdp::mesh_for;
   return info;
 }
 
 // Returns the parameters of the strategy layout: those of all kinds of parallelism, each once, but with another default
-// for `sync` and without the value "shard" of `reshard`.
+// for `sync` and only with the values "on" and "off" of `reshard`.
 Parameters all_parameters() {
   Parameters all;
   for (const Parameters& some :
@@ -115,8 +118,26 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
                   .context = context::options_of(params),
                   .sharded = fsdp::options_of(fsdp::Stage::fsdp, params, dtype)};
   if (options.sharded->reshard == fsdp::Reshard::shard)
-    throw UsageError("layout.reshard=shard: only the strategy fsdp cuts parameters over two axes. Use on or off");
+    throw UsageError("layout.reshard=" + params.text("reshard") +
+                     ": only the strategy fsdp cuts parameters over two axes. Use on or off");
   return options;
+}
+
+// Returns the traffic if only one mesh axis besides dp has more than one rank, by the formula of the strategy for that
+// axis; otherwise nullopt.
+std::optional<std::vector<Traffic>> layout_traffic(const TrafficQuery& query) {
+  const fsdp::Options sharded = fsdp::options_of(fsdp::Stage::fsdp, query.params, query.dtype);
+  const auto only = [&](const std::string& axis) {
+    return size_of(query.mesh, axis) * size_of(query.mesh, "dp") == ranks_of(query.mesh);
+  };
+  if (size_of(query.mesh, "shard") > 1) return only("shard") ? fsdp::traffic(fsdp::Stage::fsdp, query) : std::nullopt;
+  // With the options `gather` and `reduce`, parameters and gradients are communicated in units (groups of parameters)
+  // even without an axis shard; that traffic has no formula.
+  if (sharded.gathered || sharded.reduced) return std::nullopt;
+  if (only("pp")) return pipeline::traffic(query);
+  if (only("tp")) return tensor::traffic(query);
+  if (only("cp")) return context::traffic(query);
+  return only("ep") ? experts::traffic(query) : std::nullopt;
 }
 
 StrategyInfo layout_info() {
@@ -125,6 +146,7 @@ StrategyInfo layout_info() {
       "any product of data (dp), sharded (shard), expert (ep), context (cp), pipeline (pp) and tensor (tp) parallelism",
       {"dp", "shard", "ep", "cp", "pp", "tp"}, all_parameters(), layout_options);
   info.settings = {.revealing = {{"poison", "on"}, {"verify", "on"}}};
+  info.traffic = layout_traffic;
   info.promise = [](StrategyInfo& promised, const Params& params) {
     layout_options(params, std::nullopt);
     promise(fsdp::Stage::fsdp, promised, params);

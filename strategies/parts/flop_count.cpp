@@ -14,7 +14,8 @@ using Values = c10::ArrayRef<const c10::IValue>;
 
 std::atomic<int64_t> of_all_threads{0};
 thread_local int64_t of_this_thread = 0;
-// Depth of nested counted operations, and of several callbacks for one operation. Only the outermost is counted.
+// Number of callback calls that have begun and not ended: counted operations may nest, and several FlopCount objects
+// call back several times for one operation. Only the outermost call counts.
 thread_local int inside = 0;
 
 // Returns the floating-point operations of the matrix product a[.., n, k] times b[.., k, m].
@@ -28,6 +29,22 @@ int64_t convolution_backward(Values in) {
   const auto mask = in[10].toBoolList();
   const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
   return 2 * positions(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
+}
+
+// Returns the floating-point operations of the two products of attention: queries times keys, and scores times values.
+// Scores that a causal mask hides count too.
+int64_t attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  const int64_t scores = query.numel() / query.size(-1) * key.size(-2);
+  return 2 * scores * (query.size(-1) + value.size(-1));
+}
+
+int64_t attention_forward(Values in) { return attention(in[0].toTensor(), in[1].toTensor(), in[2].toTensor()); }
+
+// The kernels compute the scores again, then the gradients of values, scores, queries and keys: each of the forward
+// pass's products twice, and the first once more.
+int64_t attention_backward(Values in) {
+  const at::Tensor &query = in[1].toTensor(), &key = in[2].toTensor();
+  return 2 * attention(query, key, in[3].toTensor()) + 2 * query.numel() * key.size(-2);
 }
 
 struct Operation {
@@ -44,6 +61,14 @@ constexpr Operation operations[] = {
     {"mkldnn::_linear_pointwise", [](Values in) { return 2 * in[0].toTensor().numel() * in[1].toTensor().size(0); }},
     {"aten::convolution", [](Values in) { return 2 * in[1].toTensor().numel(); }, true},
     {"aten::convolution_backward", convolution_backward},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention_forward},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+    {"aten::_scaled_dot_product_flash_attention", attention_forward},
+    {"aten::_scaled_dot_product_flash_attention_backward", attention_backward},
+    {"aten::_scaled_dot_product_efficient_attention", attention_forward},
+    {"aten::_scaled_dot_product_efficient_attention_backward", attention_backward},
+    {"aten::_scaled_dot_product_cudnn_attention", attention_forward},
+    {"aten::_scaled_dot_product_cudnn_attention_backward", attention_backward},
 };
 
 struct CountedCall : at::ObserverContext {

@@ -1,5 +1,5 @@
-// Counts the floating-point operations (FLOP) of matrix products and convolutions, forward and backward, from their
-// shapes: one multiplication and one addition per term. Other operations are not counted.
+// Counts the floating-point operations (FLOP) of matrix products, convolutions and attention, forward and backward,
+// from their shapes: one multiplication and one addition per term. Other operations are not counted.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 
 namespace dpbench {
 
-// Returns call(). An error that it throws gets a message that begins with what(), but keeps the type that marks it as
-// an out-of-memory error. UsageErrors pass unchanged.
+// Returns call(). An error that it throws gets a message that begins with what(); out-of-memory errors remain
+// recognisable by their type. UsageErrors pass unchanged.
 template <class What, class Call>
 auto naming_errors(const What& what, const Call& call) -> decltype(call()) {
   const auto named = [&](const char* message) { return what() + ": " + message; };

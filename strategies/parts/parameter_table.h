@@ -15,7 +15,7 @@ struct TableRow {
   std::string name;  // the tensor's first name
   at::Tensor tensor;
   std::vector<size_t> blocks =
-      {};  // the model's blocks that use the tensor, in ascending order; a tied one has several
+      {};  // the model's blocks that use the tensor, in ascending order; a tied tensor has several
 
   // True if a block of first .. last - 1 uses the tensor.
   bool used_in(size_t first, size_t last) const;

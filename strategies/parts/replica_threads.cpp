@@ -87,6 +87,8 @@ void ReplicaThreads::rethrow() const {
       std::rethrow_exception(errors_[replica]);
     } catch (const std::bad_alloc&) {
       throw OutOfHostMemory(who);
+    } catch (const UnsuitableModel& error) {
+      throw UnsuitableModel(who + ": " + error.what());
     } catch (const UsageError& error) {
       throw UsageError(who + ": " + error.what());
     } catch (const Unavailable& error) {

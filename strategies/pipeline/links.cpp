@@ -7,6 +7,18 @@
 #include "strategies/parts/share.h"
 
 namespace dpbench::pipeline {
+namespace {
+
+constexpr double poisonous = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+at::Tensor Transfer::wait() {
+  if (work) work->wait();
+  work.reset();
+  if (spoils) tensor.fill_(poisonous);
+  return tensor;
+}
 
 at::Tensor Links::share(const at::Tensor& tensor, int root) const {
   return dpbench::share(tensor, root, axis_, device_);
@@ -14,7 +26,7 @@ at::Tensor Links::share(const at::Tensor& tensor, int root) const {
 
 at::Tensor Links::space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const {
   const auto options = at::TensorOptions().dtype(dtype).device(device_);
-  if (poison_ && at::isFloatingType(dtype)) return at::full(sizes, std::numeric_limits<double>::quiet_NaN(), options);
+  if (poison_ && at::isFloatingType(dtype)) return at::full(sizes, poisonous, options);
   return at::empty(sizes, options);
 }
 
@@ -39,9 +51,12 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
 }
 
 Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {
-  std::vector<at::Tensor> tensors = {tensor.detach().contiguous()};
+  // The poisoned tensor is a copy, because autograd may have saved the stage's output for the backward pass.
+  const bool spoils = poison_ && tensor.is_floating_point();
+  std::vector<at::Tensor> tensors = {spoils ? tensor.detach().clone(at::MemoryFormat::Contiguous)
+                                            : tensor.detach().contiguous()};
   auto work = axis_.group->send(tensors, to, tag);
-  return {tensors[0], std::move(work)};
+  return {tensors[0], std::move(work), spoils};
 }
 
 Transfer Links::receive_like(const at::Tensor& activation, int from, int tag) const {

@@ -18,12 +18,9 @@ namespace dpbench::pipeline {
 struct Transfer {
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work;
+  bool spoils = false;  // true: wait() fills the sent copy with NaN, as a sender may reuse its buffer then; for tests
 
-  at::Tensor wait() {
-    if (work) work->wait();
-    work.reset();
-    return tensor;
-  }
+  at::Tensor wait();
 };
 
 // Identifies activations that cross a stage boundary. Activations with an equal Cargo have the same shape.
@@ -37,7 +34,7 @@ struct Cargo {
 
 class Links {
  public:
-  // poison: received tensors hold NaN until they arrive, for tests.
+  // poison: received tensors hold NaN until they arrive, and copies that are sent hold NaN afterwards, for tests.
   Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
 
   // tag: distinguishes the messages in flight between two ranks.

@@ -46,7 +46,7 @@ std::vector<ParamInfo> parameters() {
           {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default", "integer"},
           {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer"},
           {"blocks", balanced_blocks, "blocks of each stage, such as 2+3+1; balanced: stages of about equal FLOP"},
-          {"poison", "off", "fill received tensors with NaN until they arrive, for tests"}};
+          {"poison", "off", "for tests: NaN in received tensors until they arrive, and in sent copies afterwards"}};
 }
 
 Options options_of(const Params& params) {

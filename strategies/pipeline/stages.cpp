@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include <ATen/ATen.h>
-
-#include "strategies/parts/flop_count.h"
 #include "strategies/parts/parameter_table.h"
 #include "strategies/schedule/balance.h"
 
@@ -63,20 +60,10 @@ std::vector<Placed> placed(const std::vector<TableRow>& table, const std::vector
 
 }  // namespace
 
-std::vector<double> flop_of_blocks(const Replica& replica, const Workload& workload) {
-  const at::NoGradGuard no_grad;
-  const Batch sample = replica.to_device(workload.batch(at::zeros({1}, at::kLong)));
-  const std::shared_ptr<Model>& model = replica.shared_model();
-  model->eval();  // a pass in training mode would change the statistics of BatchNorm
-  std::vector<double> all;
-  at::Tensor x = sample.input;
-  for (size_t block = 0; block < model->blocks().size(); ++block) {
-    const FlopCount count(FlopCount::Of::this_thread);
-    x = replica.forward_span(block, block + 1, x, /*step=*/0, sample.ids);
-    all.push_back(static_cast<double>(count.flop()));
-  }
-  model->train();
-  return all;
+std::vector<double> flop_of(const std::vector<BlockRun>& runs) {
+  std::vector<double> flop;
+  for (const BlockRun& run : runs) flop.push_back(run.flop);
+  return flop;
 }
 
 std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,

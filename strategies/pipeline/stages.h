@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "strategies/api/parts/replica.h"
+#include "strategies/api/traffic.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench::pipeline {
@@ -17,9 +17,8 @@ struct Stage {
   int rank = 0;                // rank on the mesh axis pp
 };
 
-// Returns the floating-point operations of each block's matrix products and convolutions, in a forward pass of one
-// sample through the replica's whole model.
-std::vector<double> flop_of_blocks(const Replica& replica, const Workload& workload);
+// Returns the floating-point operations of one sample's forward pass through each block.
+std::vector<double> flop_of(const std::vector<BlockRun>& runs);
 
 // Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; if
 // empty, the stage of the highest cost costs as little as possible. costs: cost of each block; if none is above 0, or

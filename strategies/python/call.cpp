@@ -38,6 +38,7 @@ Frame call(const char* request, int64_t object, int64_t number, Frame frame) {
     const Pushed pushed(frame);
     outcome = function_of_python(request, object, number);
   }
+  if (outcome == unsuitable_model) throw UnsuitableModel(frame.error);
   if (outcome == wrong_usage) throw UsageError(frame.error);
   if (outcome == out_of_memory) throw OutOfHostMemory(frame.error);
   if (outcome != answered) throw std::runtime_error(frame.error);

@@ -32,12 +32,12 @@ Frame* innermost_if_any();
 Frame& innermost();
 
 // Return value of the function that Python provides. All values except `answered` mean that the frame holds an error.
-enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3 };
+enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3, unsuitable_model = 4 };
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
 // Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws the
-// error that Python raised, as UsageError, OutOfHostMemory or std::runtime_error.
+// error that Python raised, as UsageError, UnsuitableModel, OutOfHostMemory or std::runtime_error.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
 // Returns the only tensor of the answer.
 at::Tensor only_tensor(const Frame& frame);

@@ -7,15 +7,19 @@
 namespace dpbench::python {
 namespace {
 
+// Returns a child of the module. Adds a missing child.
+std::shared_ptr<torch::nn::Module> child_of(torch::nn::Module& module, const std::string& name) {
+  const auto children = module.named_children();
+  const auto* child = children.find(name);
+  return child ? *child : module.register_module(name, std::make_shared<torch::nn::Module>(name));
+}
+
 // Returns the submodule at the path, such as "encoder.layers.0". Adds missing submodules.
 torch::nn::Module& submodule(torch::nn::Module& root, const std::string& path) {
   torch::nn::Module* module = &root;
   for (size_t from = 0; from < path.size();) {
     const size_t to = std::min(path.find('.', from), path.size());
-    const std::string name = path.substr(from, to - from);
-    const auto children = module->named_children();
-    const auto* child = children.find(name);
-    module = child ? child->get() : module->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
+    module = child_of(*module, path.substr(from, to - from)).get();
     from = to + 1;
   }
   return *module;
@@ -34,7 +38,7 @@ Frame with(std::vector<at::Tensor> tensors, std::vector<int64_t> numbers = {}) {
 
 PythonModel::PythonModel(int64_t workload, uint64_t seed, bool smooth) {
   const Frame made = call("model", workload, static_cast<int64_t>(seed), with({}, {smooth}));
-  check(made.answered_numbers.size() == 2, "Python must answer with the model's number and its count of parameters");
+  check(made.answered_numbers.size() >= 2, "Python must answer with the model's number and its count of parameters");
   id_ = made.answered_numbers[0];
   const auto parameters = static_cast<size_t>(made.answered_numbers[1]);
   for (size_t i = 0; i < made.answer.size(); ++i) {
@@ -47,6 +51,24 @@ PythonModel::PythonModel(int64_t workload, uint64_t seed, bool smooth) {
     else
       owner.register_buffer(name, tensor);
   }
+  // From the third on, each number is the number of children in one block; the texts are the children's names.
+  auto name = made.texts.cbegin();
+  for (size_t i = 2; i < made.answered_numbers.size(); ++i) {
+    const auto end = name + made.answered_numbers[i];
+    add_python_block({name, end});
+    name = end;
+  }
+}
+
+void PythonModel::add_python_block(const std::vector<std::string>& names) {
+  Block block{.name = names.at(0), .layers = {}, .forward = {}};
+  for (const std::string& name : names) block.layers.push_back(child_of(*this, name));
+  block.forward = [id = id_, number = static_cast<int64_t>(blocks().size())](const at::Tensor& x,
+                                                                             const Context& context) {
+    return only_tensor(
+        call("block_forward", id, context.step, with({x, context.ids}, {static_cast<int64_t>(context.seed), number})));
+  };
+  add_block(std::move(block));
 }
 
 PythonModel::~PythonModel() {
@@ -58,6 +80,7 @@ PythonModel::~PythonModel() {
 }
 
 at::Tensor PythonModel::forward(const at::Tensor& input, const Context& context) {
+  if (recompute() > 0) return Model::forward(input, context);
   return only_tensor(
       call("model_forward", id_, context.step, with({input, context.ids}, {static_cast<int64_t>(context.seed)})));
 }

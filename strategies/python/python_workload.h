@@ -5,13 +5,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "strategies/python/call.h"
 #include "workloads/api/workload.h"
 
 namespace dpbench::python {
 
-// A model that shares its parameters and buffers with a Python module, under the same names.
+// A model that shares its parameters and buffers with a Python module, under the same names. The blocks of an
+// nn.Sequential consist of consecutive children; any other module has no blocks.
 class PythonModel : public Model {
  public:
   PythonModel(int64_t workload, uint64_t seed, bool smooth);
@@ -21,6 +23,9 @@ class PythonModel : public Model {
   int64_t id() const { return id_; }
 
  private:
+  // names: the module's children that one block calls one after the other.
+  void add_python_block(const std::vector<std::string>& names);
+
   int64_t id_ = 0;
 };
 

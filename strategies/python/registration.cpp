@@ -1,6 +1,5 @@
 #include "strategies/python/registration.h"
 
-#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "strategies/python/python_strategy.h"
 #include "strategies/python/python_workload.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 #include "workloads/base/registry.h"
 
 namespace dpbench::python {
@@ -32,10 +32,8 @@ bool switch_of(const std::string& field, const std::string& text) {
 
 template <class Number>
 Number number_of(const std::string& field, const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) refuse(field, text, "a number");
-  return number;
+  if (const auto number = parse_number<Number>(text)) return *number;
+  refuse(field, text, "a number");
 }
 
 template <class Enum>
@@ -103,7 +101,7 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
       {"repeatable", [](auto& i, auto& f, auto& t) { i.repeatable = switch_of(f, t); }},
       {"skips_non_finite", [](auto& i, auto& f, auto& t) { i.skips_non_finite = switch_of(f, t); }},
       {"allows_unused", [](auto& i, auto& f, auto& t) { i.allows_unused = switch_of(f, t); }},
-      {"allows_no_rows", [](auto& i, auto& f, auto& t) { i.allows_no_rows = switch_of(f, t); }},
+      {"allows_no_samples", [](auto& i, auto& f, auto& t) { i.allows_no_samples = switch_of(f, t); }},
       {"collective_evaluation", [](auto& i, auto& f, auto& t) { i.collective_evaluation = switch_of(f, t); }},
       {"reduces_each_micro_batch", [](auto& i, auto& f, auto& t) { i.reduces_each_micro_batch = switch_of(f, t); }},
       {"same_graph", [](auto& i, auto& f, auto& t) { i.same_graph = switch_of(f, t); }},
@@ -111,7 +109,7 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
       {"average_every", [](auto& i, auto& f, auto& t) { i.average_every = number_of<int64_t>(f, t); }},
       {"settings.revealing", [](auto& i, auto& f, auto& t) { i.settings.revealing = values_of(f, t); }},
       {"settings.allow_unused", [](auto& i, auto& f, auto& t) { i.settings.allow_unused = values_of(f, t); }},
-      {"settings.allow_no_rows", [](auto& i, auto& f, auto& t) { i.settings.allow_no_rows = values_of(f, t); }},
+      {"settings.allow_no_samples", [](auto& i, auto& f, auto& t) { i.settings.allow_no_samples = values_of(f, t); }},
       {"settings.short_interval", [](auto& i, auto& f, auto& t) { i.settings.short_interval = values_of(f, t); }}};
   set_field(setters, "there is no promise", info, field, text);
 }

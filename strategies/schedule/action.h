@@ -1,5 +1,5 @@
-// One entry of a pipeline schedule: a computation, a transfer or a reduction of one stage. Its text form uses the
-// letters of torch.distributed.pipelining, as in 2F0, 2I0, 2W0, 2B0 and 2SEND_F0.
+// One entry of a pipeline schedule: a computation, transfer, reduction, unshard or reshard of one stage. Its text form
+// uses the letters of torch.distributed.pipelining, as in 2F0, 2I0, 2W0, 2B0 and 2SEND_F0.
 #pragma once
 
 #include <array>
@@ -51,8 +51,8 @@ std::string text_of(const Action& action);
 // Returns the action's name in messages, such as "2F0 (stage 2, micro-batch 0)".
 std::string described(const Action& action);
 
-// Returns the action's name in a profiler's trace, such as "pipeline 12 2F0" in step 12. Two spans of a name are the
-// begin and the end of the action.
+// Returns the action's name in a profiler's trace, such as "pipeline 12 2F0" in step 12. A transfer has two spans of
+// its name: the call that starts it and the wait for its end.
 std::string trace_name(int64_t step, const Action& action);
 inline constexpr std::string_view trace_prefix = "pipeline ";
 

@@ -15,9 +15,10 @@ struct TextStyle {
   double span = 0;     // time that `width` shows; 0: as much as makes the shortest box wide enough for its text
 };
 
-// Draws for a terminal. Boxes contain action and micro-batch. If they do not fit the width, each unit of time (the
-// shortest computation) is one letter, in lower case for every second stage of a rank. A picture that is still too wide
-// is cut off. With a span, only boxes that are too narrow for their text show letters.
+// Draws for a terminal: a box for each computation, with its action's letter (letters_of()) and micro-batch. If the
+// boxes do not fit the width, each unit of time (the shortest computation) is one such letter, in lower case for every
+// second stage of a rank. A picture that is still too wide is cut off. If style.span fixes the time that the width
+// shows, only boxes that are too narrow for their text consist of letters.
 std::string draw_text(const Schedule& schedule, const Simulation& simulation, const TextStyle& style);
 
 // ran: the schedule as it ran, drawn beneath on the same scale; null: none.

@@ -53,8 +53,8 @@ class Lowering {
     events_.push_back({one.end, false, schedule_.rank_of[receive.stage], receive});
   }
 
-  // Adds one reduction for each rank of a group of tied stages, after the last weight gradient of all stages of the
-  // group.
+  // Adds one reduction for each rank of a group of stages that share parameters, after the last weight gradient of all
+  // stages of the group.
   void add_tied_reductions() {
     for (const auto& group : schedule_.ties) {
       double ready = 0;

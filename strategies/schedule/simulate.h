@@ -60,7 +60,8 @@ struct Simulation {
 };
 
 // Simulates a schedule. If has_transfers(schedule), a transfer is posted when the sending rank reaches the send;
-// otherwise when the computation of its data ends. It starts then, or once its link is free.
+// otherwise when the computation of its data ends. The transfer starts when it is posted, or later once its link is
+// free.
 Simulation simulate(const Schedule& schedule, const Costs& costs = {});
 
 // Returns the highest number of live activations in a rank's list of actions.

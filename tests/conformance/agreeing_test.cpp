@@ -108,7 +108,7 @@ TEST_P(CollectiveComparison, NamesBroadcastsWithDifferentRoots) {
 TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheTruncation) {
   for (const auto& text :
        errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
-    EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 ", ".. #"}));
+    EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce", ".. #"}));
   }
   for (const auto& text : errors_of([](AgreeingBackend& backend, int) { reduce_many(backend, 4); }))
     EXPECT_EQ(text, "");

@@ -1,9 +1,20 @@
 """whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a
-random seed. The flag --timeout ends a hanging check."""
+random seed. The seed DPBENCH_CASES (default 1) draws two strategies; "all" checks all. The flag --timeout ends a
+hanging check."""
+import json
+import os
+import random
+import subprocess
 import sys
 
 from drawn_seed import check
 
-done = check([sys.argv[1], "check", "--timeout", "60", "-o", "json"])
-print(done.stderr)
+dpbench, drawn = sys.argv[1], os.environ.get("DPBENCH_CASES", "1")
+named = []
+if drawn != "all":
+    listed = json.loads(subprocess.run([dpbench, "list", "-o", "json"], stdout=subprocess.PIPE, check=True).stdout)
+    on_cpu = [strategy["name"] for strategy in listed["strategies"] if strategy["cpu"]]
+    named = ["--strategy", ",".join(random.Random(drawn).sample(sorted(on_cpu), 2))]
+done = check([dpbench, "check", *named, "--timeout", "60", "-o", "json"])
+print(*named, done.stderr)
 sys.exit(done.returncode)

@@ -1,13 +1,17 @@
 // Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
+// A run tests a sixth of them; see drawn().
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <iostream>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
 #include "tests/conformance/wrong_strategies/samplers.h"
+#include "tests/support/contains.h"
+#include "tests/support/draw.h"
 
 namespace dpbench::wrong {
 namespace {
@@ -31,6 +35,7 @@ std::vector<Mutant> all(bool equivalent) {
                            traffic_mutants(),
                            sharded_mutants(),
                            sharded_gradient_mutants(),
+                           reshard_mutants(),
                            pipeline_mutants(),
                            layout_mutants(),
                            tensor_mutants(),
@@ -62,7 +67,7 @@ std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = 
                            .seed = mutant.seed,
                            .filter = filter,
                            .wrap = mutant.wrap,
-                           .timeout = std::chrono::milliseconds(1500),
+                           .timeout = std::chrono::milliseconds(mutant.killed_by == "run-completes" ? 1500 : 30000),
                            .mesh = mutant.mesh});
 }
 
@@ -94,8 +99,10 @@ std::string message_about(const Mutant& mutant) {
     return "";
   }
   EXPECT_EQ(verdict->status, CheckStatus::failed) << failures(rows);
-  EXPECT_NE((verdict->detail + verdict->likely).find(mutant.key_term), std::string::npos)
-      << "should mention: " << mutant.key_term << failures(rows);
+  std::istringstream terms(mutant.key_term);
+  for (std::string term; std::getline(terms, term, '|');)
+    EXPECT_NE((verdict->detail + verdict->likely).find(term), std::string::npos)
+        << "should mention: " << term << failures(rows);
   EXPECT_FALSE(verdict->detail.empty());
   return verdict->likely.empty() ? verdict->detail : verdict->likely;
 }
@@ -127,7 +134,7 @@ uint64_t layout_seed() {
 
 class WrongPart : public testing::TestWithParam<Mutant> {};
 
-TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectIt) {
+TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectItAndARightPartPasses) {
   const auto drawn = composed_mutants(layout_seed());
   const Mutant& mutant = *std::ranges::find(drawn, GetParam().name, &Mutant::name);
   const std::string what = mutant.name + " on " + mutant.mesh + ", model " + mutant.model +
@@ -146,7 +153,7 @@ TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
   for (uint64_t seed = 1; seed <= GetParam().seed; ++seed) {
     Mutant drawn = GetParam();
     drawn.seed = seed;
-    // The same worlds as in settle_check() in harness/front.
+    // 4 to 8 ranks, drawn as by `dpbench check` (settle_check() in harness/front).
     if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);
     const std::string found = failures(checked(drawn, check.empty() ? "" : "^" + check + "$"));
     caught += !found.empty();
@@ -159,10 +166,10 @@ TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
     RecordProperty("verdict", "for " + std::to_string(caught) + " of " + std::to_string(GetParam().seed) + " seeds");
 }
 
-INSTANTIATE_TEST_SUITE_P(Draws, RareMistake, testing::ValuesIn(rare_mutants()), name_of);
-INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
-INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(all(true)), name_of);
-INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(composed_mutants(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Draws, RareMistake, testing::ValuesIn(drawn(rare_mutants(), 6)), name_of);
+INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(drawn(all(false), 6)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(drawn(all(true), 6)), name_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(drawn(composed_mutants(1), 6)), name_of);
 
 TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckPerturbation) {
   const auto mutants = layout_mutants();
@@ -183,7 +190,7 @@ TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithAReasonNamingBackend
   EXPECT_EQ(failures(rows), "");
   ASSERT_FALSE(rows.empty());
   EXPECT_EQ(rows[0].status, CheckStatus::skipped);
-  EXPECT_NE(rows[0].detail.find("Backend threads does not support recv"), std::string::npos) << rows[0].detail;
+  EXPECT_TRUE(mentions_in_order(rows[0].detail, {"threads", "recv"}));
 }
 
 TEST(WrongSamplers, FailOnlyTheCheckThatMustDetectTheirMistake) {

@@ -23,9 +23,9 @@ struct View {
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
   // Steps between the last two reads of the buffers, and steps since the last one.
   int64_t between_reads = 0, since_buffers = 0;
-  int64_t honest = 0;  // a number from 2 to 5, drawn anew in each launch, the same on all ranks
-  int64_t rows = 0;    // number of samples in this step
-  double pause_s = 0;  // time since the strategy's previous step
+  int64_t honest = 0;   // 2 to 5, drawn in each launch for all ranks: right steps after a read
+  int64_t samples = 0;  // number of samples in this step
+  double pause_s = 0;   // time since the strategy's previous step
   int world = 1;
 };
 
@@ -49,9 +49,15 @@ const std::map<std::string, When> skips_the_update = {
     {"no-update-long-after-a-look", [](const View& v) { return v.since_read > steps_of_a_check; }},
 };
 const std::map<std::string, When> halves_the_batch = {
-    {"large-batches", [](const View& v) { return v.rows > 8; }},
+    {"large-batches", [](const View& v) { return v.samples > 8; }},
     {"late-batches", [](const View& v) { return v.steps > steps_of_a_check; }},
     {"batches-unless-read-twice", [](const View& v) { return v.steps > steps_of_a_check && v.between_reads > 0; }},
+};
+// Ways to cheat by rounding to bfloat16, which leaves each single parameter within its bound.
+const std::map<std::string, When> rounds = {
+    {"rounded-gradients", [](const View& v) { return v.steps > steps_of_a_check; }},
+    {"rounded-own-gradients", [](const View& v) { return v.steps > steps_of_a_check; }},
+    {"rounded-updates", [](const View& v) { return v.steps > steps_of_a_check; }},
 };
 
 bool applies(const std::map<std::string, When>& ways, const std::string& how, const View& view) {
@@ -91,7 +97,7 @@ class Cheating : public TrainedStrategy {
   StepResult taken(int64_t step, std::span<const Batch> micro, Phases& phases) {
     ++view_.since_read;
     ++view_.since_buffers;
-    view_.rows = micro.front().rows();
+    view_.samples = micro.front().samples();
     view_.pause_s = std::chrono::duration<double>(Clock::now() - last_).count();
     std::vector<Batch> used(micro.begin(), micro.end());
     if (applies(halves_the_batch, how_, view_))
@@ -99,7 +105,14 @@ class Cheating : public TrainedStrategy {
     StepResult result = passes(step, used, phases);
     phases.enter(Phase::communication);
     const bool cheats = applies(skips_the_reduction, how_, view_) || (copy_ && view_.steps > steps_of_a_check);
-    for (const at::Tensor& parameter : trainable()) reduce(parameter.mutable_grad(), !cheats);
+    const double rate = learning_rate(setup_.workload.optimizer(), step);
+    for (const at::Tensor& parameter : trainable()) {
+      at::Tensor& gradient = parameter.mutable_grad();
+      if (how_ == "rounded-own-gradients") round(gradient, 1);
+      reduce(gradient, !cheats);
+      if (how_ == "rounded-gradients") round(gradient, 1);
+      if (how_ == "rounded-updates") round(gradient, rate);
+    }
     if (!applies(skips_the_update, how_, view_)) apply_gradients(step, phases);
     if (how_ == "last-element" && view_.steps > steps_of_a_check) freeze_last_element();
     last_ = Clock::now();
@@ -107,8 +120,8 @@ class Cheating : public TrainedStrategy {
   }
 
   static Batch first_half(const Batch& batch) {
-    const int64_t rows = (batch.rows() + 1) / 2;
-    return {batch.input.narrow(0, 0, rows), batch.target.narrow(0, 0, rows), batch.ids.narrow(0, 0, rows)};
+    const int64_t samples = (batch.samples() + 1) / 2;
+    return {batch.input.narrow(0, 0, samples), batch.target.narrow(0, 0, samples), batch.ids.narrow(0, 0, samples)};
   }
 
   // A cheating step calls the same collectives, so that ranks stay in step and the step time hardly changes.
@@ -117,6 +130,12 @@ class Cheating : public TrainedStrategy {
     std::vector<at::Tensor> sum = {honest ? gradient : gradient.clone()};
     group_->allreduce(sum)->wait();
     if (honest) gradient.div_(group_->getSize());
+  }
+
+  void round(at::Tensor& gradient, double factor) const {
+    if (!gradient.defined() || !applies(rounds, how_, view_)) return;
+    gradient.mul_(factor);
+    gradient.copy_(gradient.to(at::kBFloat16)).div_(factor);
   }
 
   void freeze_last_element() {
@@ -153,7 +172,7 @@ class Cheating : public TrainedStrategy {
 
 std::string all_ways() {
   std::string names = "honest|honest-copy|last-element|when-asked";
-  for (const auto* ways : {&skips_the_reduction, &skips_the_update, &halves_the_batch})
+  for (const auto* ways : {&skips_the_reduction, &skips_the_update, &halves_the_batch, &rounds})
     for (const auto& [name, when] : *ways) names += "|" + name;
   return names;
 }

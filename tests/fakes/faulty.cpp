@@ -1,5 +1,5 @@
 // "faulty-ddp", "faulty-dp", "faulty-fsdp", "faulty-layout", "faulty-pp" and "faulty-tp" act as ddp, dp, fsdp, layout,
-// pp and tp until one rank performs a fault at one step, or in a collective of a kind in that step, chosen by --param
+// pp and tp until one rank performs a fault at one step, or in a collective of that step, chosen by --param
 // fault=.. rank=.. step=.. in=.. after=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in.
 // Each fault appends its time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
@@ -119,7 +119,7 @@ void reverse_order(torch::nn::Module& layer) {
   for (auto item = items.rbegin(); item != items.rend(); ++item) ordered.insert(item->key(), item->value());
 }
 
-// Exchanges two blocks of the same shape: fsdp then gathers two units of one size in another order.
+// Exchanges two blocks of the same shape, so that fsdp gathers two units of equal size in the opposite order.
 void swap_blocks(const Model& model) {
   auto& blocks = const_cast<std::vector<Block>&>(model.blocks());
   std::swap(blocks.at(1), blocks.at(2));
@@ -302,7 +302,7 @@ class Faulty : public Around {
   std::string fault_;
   int64_t step_;
   std::string collective_;          // collective in which the rank fails; "none": the rank fails before the step
-  int64_t after_, calls_left_ = 0;  // calls of this collective in the step before the one that fails
+  int64_t after_, calls_left_ = 0;  // calls of this collective in the step that succeed
   bool this_rank_, armed_ = false;
   FaultyWorkload workload_;
   StepResult last_;
@@ -318,6 +318,7 @@ StrategyInfo faulty(const std::string& name) {
                  {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
   info.settings = {};  // empty, because the inner strategy's settings name parameters that this one lacks
   info.promise = nullptr;
+  info.mesh_for = nullptr;
   info.traffic = nullptr;
   info.live_parameters = nullptr;
   info.variants.clear();

@@ -4,6 +4,7 @@ timed.
 usage: check_faults_test.py DPBENCH PLUGIN
 """
 from faulty_runs import DIFFERS, TIMEOUT, FaultyRuns, main
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 
 
 class CheckFaults(FaultyRuns):

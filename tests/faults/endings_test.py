@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import leftovers
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 from strangers import Strangers
@@ -75,7 +76,7 @@ class Endings(unittest.TestCase):
                 live = self.start("--strategy", "ddp", "--cpus", "1", "--plugin", PLUGIN, "--out", out + "-live", "--launches", "1",
                                   "--samples", "5", "--steps", "500")
                 victims = [pid for pid in leftovers.ranks_of(self.mark) if leftovers.parent_of(pid) == process.pid]
-                # After the kill, a run of another test that starts at this moment may clean up first.
+                # Tested before the kill, because afterwards a run that another test starts may remove the directories.
                 mine = {leftovers.directory_of(pid) for pid in victims}
                 self.assertTrue(mine & leftovers.directories(), "no directory to clean")
                 for pid in [process.pid, *victims]:

@@ -8,6 +8,7 @@ import unittest
 
 import control_groups
 from faulty_runs import DEATH, DIFFERS, TIMEOUT, FaultyRuns, main
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 
 
 class Faults(FaultyRuns):
@@ -61,7 +62,7 @@ class Faults(FaultyRuns):
                 with self.subTest(place=place):
                     self.over_both(fault, words, step=step)
 
-    def test_models_that_differ_between_ranks_are_reported_with_the_parameter(self):
+    def test_parameters_that_differ_between_ranks_in_number_order_or_shape_are_named(self):
         self.over_both("more-parameters", r"rank 1 [^;]*one_more [^;]*\[3\].* rank 0 .*fc.weight",
                        within=DIFFERS)
         self.over_both("other-order", r"rank 1 [^;]*fc.bias [^;]*\[2\].* rank 0 .*fc.weight",

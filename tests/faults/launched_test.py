@@ -17,6 +17,7 @@ import tempfile
 import time
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import leftovers
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 from strangers import Strangers
@@ -163,6 +164,20 @@ class Launched(unittest.TestCase):
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
         self.assertEqual((cases[2]["status"], cases[3]["status"]), ("ok", "skipped"))
         self.assertRegex(cases[3]["reason"], r"world of 3\b.*\benv\b.* 2\b")
+
+    def test_the_launched_ranks_form_the_mesh_and_call_collectives_on_each_axis(self):
+        flags = ["--strategy", "layout", "--workload", "gpt", "--model", "tiny", "--quick", "--check", "off", "--backend", "shm", "-o", "json"]
+        codes, ends = self.launch([*flags, "--mesh", "dp=2,tp=2"], world=4)
+        self.assertEqual(codes, [0, 0, 0, 0], ends)
+        (case,) = [case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "layout"]
+        self.assertEqual((case["status"], case["world"], case["mesh"]), ("ok", 4, "dp=2,tp=2"))
+        for rank in case["launches"][0]["ranks"]:
+            self.assertEqual({entry["axis"] for entry in rank["profile"]["ledger"]}, {"dp", "tp"}, rank["rank"])
+
+    def test_a_mesh_of_another_number_of_ranks_than_the_launchers_is_rejected_naming_both(self):
+        codes, ends = self.launch(["--strategy", "layout", "--workload", "gpt", "--model", "tiny", "--mesh", "dp=2,tp=2"])
+        self.assertEqual(codes, [2, 2], ends)
+        self.assertRegex(ends[0][1], r"a world of 4 needs 4 ranks; env started 2\b")
 
     def test_dp_is_rejected_under_a_launcher_as_it_has_one_process(self):
         codes, ends = self.launch(["--strategy", "dp", "--cpus", "2", "--workload", "random-linear"])

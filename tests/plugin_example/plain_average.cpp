@@ -59,7 +59,7 @@ StrategyInfo promises(const char* name, const char* summary) {
           .buffers = Buffers::local,  // each rank keeps its own BatchNorm statistics
           .make = make<Plain<divide>>,
           .allows_unused = true,
-          .allows_no_rows = true};
+          .allows_no_samples = true};
 }
 
 const RegisterStrategy right{promises<true>("plain-average", "an allreduce for each gradient")};

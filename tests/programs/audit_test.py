@@ -12,12 +12,14 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, PLUGIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 
-APART = "the ranks have different parameters"
+APART = "different parameters"
 UPDATED = "update"
+ROUNDED = "rounded to bfloat16"
 # {way to cheat: (check that finds it, words of its diagnosis)}
 WAYS = {
     "when-not-read": ("trajectory", ""),
@@ -32,10 +34,13 @@ WAYS = {
     "no-update-from-third-step-after-a-look": ("audit", ""),
     "no-update-from-a-drawn-step-after-a-look": ("audit", ""),
     "late-batches": ("audit", ""),
-    "batches-unless-read-twice": ("audit", ""),  # reads before an audit follow steps, as those before a block do
-    "last-element": ("audit", "were not updated"),
+    "batches-unless-read-twice": ("audit", ""),  # an audit begins with the same reads as a block
+    "last-element": ("audit", "not updated"),
     "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
     "when-asked": ("audit", UPDATED),
+    "rounded-gradients": ("audit", ROUNDED),
+    "rounded-own-gradients": ("audit", ROUNDED),
+    "rounded-updates": ("audit", ROUNDED),
 }
 
 
@@ -52,7 +57,7 @@ class Audit(unittest.TestCase):
     def test_every_way_to_cheat_is_detected_and_no_step_time_is_reported(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
-                # An audit must contain a fourth step, or one after the drawn step: more blocks leave time for longer audits.
+                # These ways cheat only some steps after a read. More blocks leave time for audits with that many steps.
                 code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
@@ -68,7 +73,7 @@ class Audit(unittest.TestCase):
         code, case = self.measure("no-update-long-after-a-look", "--batch", "4", workload="convnet", samples=2, steps=150)
         failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
         self.assertEqual((code, case["status"], set(failed)), (1, "wrong", {"audit"}), case)
-        self.assertRegex(failed["audit"]["detail"], r"the optimizer counted only \d+ steps in the \d+ steps before")
+        self.assertRegex(failed["audit"]["detail"], r"optimizer .*\b\d+ steps .*\b\d+ steps\b")
 
     def test_a_launch_of_few_blocks_is_audited_twice(self):
         """Blocks of 600 steps leave time for an audit before the last one."""
@@ -78,7 +83,7 @@ class Audit(unittest.TestCase):
 
     def test_a_wrong_layout_is_reduced_to_two_ranks_and_a_command_that_repeats_it(self):
         # One of the two layouts that this seed draws cheats when its tensors are not read.
-        drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "242")
+        drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "268")
         done = subprocess.run([DPBENCH, *drawn], capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 1, done.stderr)
         command = shlex.split(re.search(r"smallest layout that fails like .*cpu:4.*:\n(.*)", done.stderr).group(1))

@@ -91,7 +91,7 @@ class CpuOnly(unittest.TestCase):
         if not built:
             with open(os.path.join(BUILD, "bin/catalogue.json"), encoding="utf-8") as file:
                 (missing,) = json.load(file)["not_built"]
-            self.assertIn("CUDA library: not built, " + missing["reason"], configured)
+            self.assertIn(missing["reason"], configured)
         if built:
             self.assertIn("libtorch_cuda.so", needs("lib/libdpbench_cuda.so"))
 

@@ -93,7 +93,7 @@ class Exporters(unittest.TestCase):
             run = self.read(report | ended)
             self.assertEqual(run.end_s - run.time_s, seconds)
 
-    def test_the_recorder_gets_a_run_for_each_case_and_one_with_the_report(self):
+    def test_wandb_gets_a_run_for_each_case_and_one_with_the_report(self):
         recorder, report = Recorder(), sample_runs.trained()
         report["cases"][2]["training"]["loss_curve"][499] = None  # the last loss of an epoch is not finite
         code, said = self.export("wandb", report, {"wandb": recorder})

@@ -39,7 +39,7 @@ class PlanCommand(unittest.TestCase):
         for form in ("table", "markdown"):
             text = self.plan(*USUAL, "--memory", "80GB", "-o", form).stdout
             self.assertIn("PLAN, not measured", text)
-            self.assertIn("fitted to --rate 400TF, as given", text)
+            self.assertIn("--rate 400TF,", text)
             self.assertEqual(text.count(" check --workload gpt "), 3)
         document = self.document(*USUAL)
         self.assertEqual((document["schema"], document["projected"]), ("dpbench.plan", True))
@@ -47,7 +47,7 @@ class PlanCommand(unittest.TestCase):
         svg = self.plan(*USUAL, "--memory", "80GB", "-o", "svg").stdout
         circles = xml.dom.minidom.parseString(svg).getElementsByTagName("circle")
         self.assertGreater(len(circles), 20)
-        self.assertIn("fitted to --rate 400TF, as given", svg)
+        self.assertIn("--rate 400TF,", svg)
         self.assertEqual({circle.getAttribute("fill") for circle in circles}, {"white"})
 
     def test_all_but_the_commands_folds_to_80_columns(self):
@@ -72,7 +72,7 @@ class PlanCommand(unittest.TestCase):
         for entry in document["layouts"]:
             self.assertEqual(entry["fits"], entry["memory_bytes"]["total"] <= 20e9, entry["layout"])
         none = self.plan(*USUAL, "--memory", "1GB", code=4).stdout
-        self.assertIn("No layout fits. The smallest, ", none)
+        self.assertRegex(none, r"(?m)^No layout\b.*=\d+.* [\d.]+ GB")
 
     def test_a_mesh_and_a_strategy_restrict_the_layouts(self):
         document = self.document(*USUAL, "--mesh", "tp=8,shard=8")
@@ -114,7 +114,7 @@ class PlanCommand(unittest.TestCase):
                             (("--gpus", "1", "--rate", "1TF", "--link", "x"), "'x'"),
                             (("--gpus", "7", "--batch", "3", "--rate", "1TF", "--link", "intra=1GB/s:1us"), "no layout"),
                             (("run.json", "--gpus", "8", "--rate", "1TF", *LINK), "both"),
-                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), "no measured case of gpt")):
+                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), " gpt")):
             with self.subTest(words=words):
                 done = self.plan(*words, code=2)
                 self.assertEqual(done.stdout, "")

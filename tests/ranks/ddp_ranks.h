@@ -38,7 +38,7 @@ struct Rank {
             .local_rank = rank,
             .local_world = world,
             .device = at::kCPU,
-            .timeout = std::chrono::milliseconds(5000),
+            .timeout = std::chrono::seconds(30),
             .directory = ""};
   }
 

@@ -23,6 +23,7 @@ CheckRequest common(const ThreadsRequest& request) {
           .dtype = request.dtype,
           .params = request.params,
           .seed = request.seed,
+          .unwatched_s = request.unwatched_s,
           .long_form = request.long_form,
           .filter = request.filter,
           .show = {}};
@@ -43,8 +44,9 @@ std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusi
   const auto group = make_process_group(request.backend, setup);
   BackendSetup of_mesh = setup;
   of_mesh.store = c10::make_intrusive<c10d::PrefixStore>("mesh", store);
-  mine.mesh =
-      request.mesh.empty() ? Mesh("dp", group) : Mesh(parse_mesh(request.mesh), group, request.backend, of_mesh);
+  const Params params(request.strategy.params, request.params, request.strategy.name);
+  const std::string mesh = effective_mesh(request.strategy, params, request.mesh, request.world);
+  mine.mesh = mesh.empty() ? Mesh("dp", group) : Mesh(parse_mesh(mesh), group, request.backend, of_mesh);
   if (request.wrap)
     mine.mesh = mine.mesh.with_groups(
         [&](const std::string&, const auto& plain) { return wrapped_group(plain, at::kCPU, request.wrap); });

@@ -10,6 +10,7 @@ OFF = re.compile(r"--audit[^a-z]+off\b")
 # {file: why it leaves out audits}. The reason also stands beside the flag.
 WITHOUT_AUDIT = {
     "scripts/gpu/parts.py": "the oracle, on the CPU, takes minutes for a step of the large gpt",
+    "scripts/studies/sequence-lengths": "the oracle takes minutes for a step with thousands of tokens",
     "scripts/studies/python-overhead": "the bare program, with which it compares, has no audits",
 }
 

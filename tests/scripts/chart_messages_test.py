@@ -1,4 +1,5 @@
-"""Tests the titles of charts on hand-made cases: each says what the intervals let the run tell, and nothing else."""
+"""Tests the titles of charts on hand-made cases: each claims only differences that the confidence
+intervals support."""
 import pathlib
 import sys
 import unittest
@@ -149,10 +150,10 @@ class Parts(unittest.TestCase):
                          "Backward takes 60 to 70 % of a step at world 2, the largest part")
         self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
 
-    def test_a_recorded_step_whose_parts_are_unknown_gets_no_title(self):
+    def test_a_chart_of_parts_has_no_title_if_a_step_is_one_cuda_graph(self):
         self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
 
-    def test_the_spread_of_samples_is_that_of_the_widest_case(self):
+    def test_the_spread_of_timed_blocks_is_that_of_the_widest_case(self):
         self.assertEqual(messages.spread([(-1, 2.1), (-6.2, 3)]),
                          "Half of each case's samples are within 7 % of its median")
         self.assertEqual(messages.spread([(-0.1, 0.2)]), "Half of each case's samples are within 1 % of its median")

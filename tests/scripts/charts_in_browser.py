@@ -189,7 +189,7 @@ class Charts(unittest.TestCase):
 
     def test_the_page_says_how_many_settings_have_charts_and_its_table_has_all_cases(self):
         with self.open("settings") as page:
-            self.assertIn("12 of 100 settings are drawn", page.run("document.querySelector('header').innerText"))
+            self.assertIn("12 of 100", page.run("document.querySelector('header').innerText"))
             self.assertEqual(page.run("document.querySelectorAll('#cases-table tbody tr').length"), 500)
 
     def test_chart_colours_follow_the_light_or_dark_mode_of_the_page(self):
@@ -225,7 +225,7 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        # Cases without a value come last in both directions; the case of other mathematics stays below its heading.
+        # Cases without a value come last in both directions. local-sgd stays below the heading of other mathematics.
         self.assertEqual([place for place, value in enumerate(rising) if value == ""], [2, 3, 4, 5, 6])
         self.assertEqual([place for place, value in enumerate(falling) if value == ""], [2, 3, 4, 5, 6])
         with self.open("many") as page:
@@ -352,7 +352,7 @@ class Charts(unittest.TestCase):
                   return {keys: numbers("key"), series: numbers("series"), loose: numbers("key").length ? loose : 0};
                 })""")
         switched = [chart for chart in charts if chart["series"]]
-        # Throughput, efficiency, strategies; loss, accuracy; three charts of history, two of allreduce.
+        # Both: throughput, efficiency, strategies; "training": loss, accuracy; "everything": history (3), allreduce (2)
         self.assertEqual(len(switched), 3 + 2 + 3 + 3 + 2)
         for chart in switched:
             self.assertEqual((chart["keys"], chart["loose"]), (chart["series"], 0))

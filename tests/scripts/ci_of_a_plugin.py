@@ -194,7 +194,7 @@ class Repository:
         self.git(self.here, "push", "-q", "-f", "origin", branch)
 
     def job(self, event, code, said):
-        """Runs the workflow for an event. Expects an exit code and words in what it prints and in its summary."""
+        """Runs the workflow for an event. Expects this exit code, and the text `said` in the output or summary."""
         job = self.job_of(self.here, event, dict(self.environment))
         job.disown()
         job.start()

@@ -114,7 +114,7 @@ class Ci(unittest.TestCase):
     def test_a_slower_build_fails_on_gitlab(self):
         self.check("gitlab.yml", "1.2", 1, "SLOWER")
 
-    def test_the_baseline_that_one_ci_file_commits_is_used_by_another(self):
+    def test_a_baseline_pushed_by_one_ci_job_is_used_by_another(self):
         self.keep_baseline()
         self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
 

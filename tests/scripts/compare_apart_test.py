@@ -39,7 +39,7 @@ class Apart(unittest.TestCase):
     def test_all_pairs_of_runs_are_compared_by_default(self):
         said = self.judge("--markdown").stdout
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
-        self.assertIn("12 pairs at least 0 s apart", said)
+        self.assertRegex(said, r"\b12 pairs\b.*\b0 s\b")
 
     def test_with_the_flag_apart_runs_too_close_in_time_are_not_compared(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)

@@ -102,7 +102,7 @@ class Pack(unittest.TestCase):
                                         f"{program} needs {library}")
             self.assertLess(sum((packed / name).stat().st_size for name in have), 32 << 20)
 
-    def test_a_missing_program_is_named_with_the_build_command(self):
+    def test_packing_a_folder_without_the_program_names_it_and_the_build_command(self):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "bin/dpbench .*scripts/build"):
             packing.pack(pathlib.Path(folder), pathlib.Path(folder) / "gpu")
 

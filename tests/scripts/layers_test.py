@@ -1,5 +1,5 @@
 """Tests that scripts/layers.py (the check of includes between layers of the sources) rejects every kind of wrong
-include and accepts correct includes."""
+include and accepts correct includes, and that it counts comparisons with string literals and files."""
 import pathlib
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from layers import ALLOWED, BASE, LAYERS, component_of
+from layers import ALLOWED, BASE, LAYERS, MOST_COMPARISONS, MOST_FILES, component_of
 
 UPWARD = (
     ("workloads/convnet.cpp", '"strategies/api/strategy.h"'),
@@ -165,6 +165,23 @@ class Layers(unittest.TestCase):
         found = {("strategies/parts/replica_threads.cpp", "__builtin_ia32_pause"): f"belongs only in {place}"}
         self.assertEqual(run({"strategies/parts/replica_threads.cpp": text}), (1, found))
         self.assertEqual(run({place: text}), (0, {}))
+
+    def test_too_many_comparisons_with_string_literals_are_reported(self):
+        one = 'bool is_dp(const std::string& name) { return name == "dp" || "ddp"sv != name; }\n'
+        other = '// name == "dp"\nconst char *shown = "torch==", *raw = R"(x == "dp")"; const bool quote = c == \'"\';\n'
+        path, other_path, half = "harness/front/plan/plan.cpp", "strategies/ddp/ddp.cpp", MOST_COMPARISONS // 2
+        most = {path: one * half, other_path: other, "tests/unit/front/plan_test.cpp": one * 99}
+        self.assertEqual(run(most), (0, {}))
+        status, faults = run(most | {other_path: one})
+        found = f"{2 * half + 2} comparisons with string literals (== or !=) in all sources"
+        self.assertEqual((status, list(faults)), (1, [(path, found)]))
+        self.assertIn(f"{path} ({2 * half}), {other_path} (2)", faults[path, found])
+
+    def test_a_folder_with_too_many_files_is_reported(self):
+        files = [f"workloads/data/{i}.h" for i in range(MOST_FILES + 1)]
+        self.assertEqual(run(dict.fromkeys(files[1:], "")), (0, {}))
+        status, faults = run(dict.fromkeys(files, ""))
+        self.assertEqual((status, list(faults)), (1, [("workloads/data", f"{MOST_FILES + 1} files")]))
 
     def test_a_tree_without_sources_is_an_error(self):
         self.assertEqual(run({}), (1, {}))

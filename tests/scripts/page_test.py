@@ -82,7 +82,7 @@ class Data(unittest.TestCase):
     def test_the_relative_interval_width_of_a_ratio_is_the_root_of_the_sum_of_squares(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
-        # sqrt(3^2 + 4^2) = 5: a ratio's interval has the logarithmic width of 5 %.
+        # Independent errors of 3 % and 4 % give a ratio an error of sqrt(3^2 + 4^2) = 5 %, on the scale of logarithms.
         self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)
         self.assertAlmostEqual(2 / ratio.low, 1.0506, places=3)
 
@@ -147,6 +147,25 @@ class Data(unittest.TestCase):
         report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
         self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
+
+    def test_the_page_groups_cases_by_the_settings_that_the_reports_comparisons_group_them_by(self):
+        source = (ROOT / "harness/report/record/case.cpp").read_text(encoding="utf-8")
+        common = re.search(r"bool same_setting\(.*? common = .*?std::tie\((.*?)\)", source, re.DOTALL).group(1)
+        compared = set(re.findall(r"\bs\.(\w+)", common))
+        settings = source[source.index("auto settings_of("):source.index("std::string named_settings(")]
+        settings = set(re.findall(r'\{"(\w+)", ', settings))
+        self.assertTrue("threads" in compared and "accumulate" in settings, "this test no longer finds the C++ table")
+
+        schema = json.loads((ROOT / "results/schema/projection-1.schema.json").read_text(encoding="utf-8"))
+        usual, grouped = self.case(), set()
+        for key in schema["$defs"]["case"]["properties"]:  # the fields of CaseSpec
+            named = f"/{key}=other" * (key in settings)
+            value = {"x": "1"} if key == "params" else "other"
+            other = data.Case(usual.run, usual.raw | {"id": usual.raw["id"] + named, key: value})
+            if other.group != usual.group:
+                grouped.add(key)
+        # A chart also shows weak and strong scaling apart, and cases whose ranks share devices.
+        self.assertEqual(grouped, compared | settings | {"batch", "scaling", "oversubscribe"})
 
     def test_collective_times_are_grouped_by_size_and_backend_with_one_per_repetition(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -278,7 +297,7 @@ class Page(unittest.TestCase):
         self.assertNotIn('class="amber"', page_of(sample_runs.usual()))
         self.assertNotIn(" ! busy", page_of(sample_runs.usual()))
 
-    def test_cases_of_other_mathematics_stand_apart_in_the_table(self):
+    def test_cases_that_do_not_compute_the_batch_mean_stand_apart_in_the_table(self):
         made = page_of(sample_runs.troubled())
         table = made[made.index("<tbody", made.index('id="cases-table"')):]
         alike, heading, apart = re.findall("<tbody.*?</tbody>", table[:table.index("</table>")])
@@ -287,7 +306,7 @@ class Page(unittest.TestCase):
         self.assertIn("local steps", apart)
         self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
 
-    def test_the_efficiency_has_an_interval_a_mark_above_100_percent_and_is_empty_on_shared_cores(self):
+    def test_an_efficiency_has_an_interval_is_marked_above_100_percent_and_left_out_on_shared_cores(self):
         def efficiency(world, **derived):
             made = sample_runs.case("ddp", world=world, threads=1)
             made["derived"] |= derived

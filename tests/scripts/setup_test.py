@@ -29,12 +29,11 @@ class Setup(unittest.TestCase):
 
     def test_setup_without_root_prints_an_apt_command_that_updates_and_installs(self):
         said = self.run_it(id="echo 1000", sudo="exit 1", apt_get="exit 9")
-        self.assertEqual(said, "dpbench: missing packages; type: sudo apt-get update && "
-                               f"sudo apt-get install --no-install-recommends {ABSENT}\n")
+        self.assertRegex(said, rf"\Adpbench: .*: sudo apt-get update && sudo apt-get install --no-install-recommends {ABSENT}\n\Z")
 
     def test_without_sudo_the_printed_command_uses_su(self):
-        self.assertEqual(self.run_it(id="echo 1000", apt_get="exit 9", bare=True),
-                         f"dpbench: missing packages; type: su -c 'apt-get update && apt-get install --no-install-recommends {ABSENT}'\n")
+        self.assertRegex(self.run_it(id="echo 1000", apt_get="exit 9", bare=True),
+                         rf"\Adpbench: .*: su -c 'apt-get update && apt-get install --no-install-recommends {ABSENT}'\n\Z")
 
     def test_pip_is_required_only_if_no_python_has_it_and_libtorch_must_be_fetched(self):
         of_the_system = subprocess.run(["/usr/bin/python3", "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode == 0
@@ -45,8 +44,9 @@ class Setup(unittest.TestCase):
 
     def test_setup_as_root_runs_apt_get_update_and_install_and_names_packages_still_missing(self):
         said = self.run_it(id="echo 0", apt_get='echo "$@" | grep -oE "update|install.*" >&2')
-        self.assertEqual(said.splitlines()[1:], ["update", f"install -y --no-install-recommends {ABSENT}",
-                                                 f"dpbench: still missing after apt-get: {ABSENT}"])
+        update, install, missing = said.splitlines()[1:]
+        self.assertEqual((update, install), ("update", f"install -y --no-install-recommends {ABSENT}"))
+        self.assertRegex(missing, rf"^dpbench: .*\bmissing\b.*: {ABSENT}$")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Tsan(unittest.TestCase):
 
     def test_the_tsan_part_fails_if_a_test_name_pattern_matches_nothing(self):
         for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
-                                 ("DpGraph.*", "dp_test"), ("PackedRows.*", "recorded_test")):
+                                 ("DpGraph.*", "dp_test"), ("PackedBatches.*", "recorded_test")):
             done = self.run_it(renamed)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn(f"-- {program}\nno test matches '{renamed}'\n", done.stdout)

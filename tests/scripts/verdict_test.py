@@ -1,4 +1,4 @@
-"""Tests the page of a duel and of a comparison without matplotlib: the verdict on top, the table and what it says."""
+"""Tests the page of a duel and of a comparison without matplotlib: the verdict at the top and the rows of the table."""
 import html.parser
 import pathlib
 import re

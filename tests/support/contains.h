@@ -22,4 +22,17 @@ inline ::testing::AssertionResult mentions(std::string_view message, std::initia
   return ::testing::AssertionSuccess();
 }
 
+// Succeeds if `message` contains the words in this order, with any text between them.
+inline ::testing::AssertionResult mentions_in_order(std::string_view message,
+                                                    std::initializer_list<std::string_view> words) {
+  size_t from = 0;
+  for (const std::string_view word : words) {
+    const size_t at = message.find(word, from);
+    if (at == std::string_view::npos)
+      return ::testing::AssertionFailure() << '"' << word << "\" is missing or too early in: " << message;
+    from = at + word.size();
+  }
+  return ::testing::AssertionSuccess();
+}
+
 }  // namespace dpbench

@@ -30,6 +30,8 @@ def interpreter():
 def call(command, *flags, cwd=None):
     """Runs dpbench. Returns the exit code, the report (None if there is none) and stderr."""
     words = [DPBENCH, command, "--python", interpreter(), *map(str, flags), "--progress", "none"]
+    if "--timeout" not in flags:
+        words += ["--timeout", "120"]  # importing PyTorch on several ranks may take longer than the default of 30 s
     with tempfile.TemporaryDirectory() as folder:
         words += {"run": ["--out", folder, "-o", "json"], "train": ["--out", folder]}.get(command, ["-o", "json"])
         done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=cwd)

@@ -70,7 +70,8 @@ def usual():
 
 
 def proven(made):
-    """Returns the run with a passed check in each case and its own memory in each rank: its cases may be ranked."""
+    """Adds a passed check to each case and its own memory to each rank, so that charts may rank the cases. Returns the
+    run."""
     for each in made["cases"]:
         each["checks"] = [check()]
         for launch in each["launches"]:
@@ -80,8 +81,8 @@ def proven(made):
 
 
 def troubled():
-    """Returns a run with every case status but unproven, outliers, notices, a failed check, other programs beside a
-    case, and a case of other mathematics."""
+    """Returns a run with every case status but unproven, outliers, notices, a failed check, load by other programs
+    during a case, and a case with other mathematics than the baseline (local-sgd)."""
     odd = case("ddp", world=2, means="batch mean")
     for launch in odd["launches"]:
         launch["others"] = {"programs": 0.6, "host": 0.0}

@@ -14,12 +14,12 @@
 
 namespace dpbench {
 
-// An optimizer that a workload brings along. It must step each parameter by itself.
+// An optimizer that a workload defines itself. Its update of a parameter must not depend on other parameters.
 class OwnOptimizer {
  public:
   virtual ~OwnOptimizer() = default;
-  // Returns the parameter after a step at this learning rate. state: tensors by slot, empty before the first step;
-  // replaced by new tensors.
+  // Returns the parameter after a step at this learning rate. state: the parameter's optimizer state, by the names of
+  // its tensors; empty before the first step. step() replaces its tensors by new ones.
   virtual at::Tensor step(const at::Tensor& parameter, const at::Tensor& gradient, double rate,
                           std::vector<std::pair<std::string, at::Tensor>>& state) const = 0;
 };
@@ -36,7 +36,7 @@ struct OptimizerSpec {
   // final_fraction times its highest value, and stays there. If decay_steps is 0, it stays at its highest value.
   int64_t warmup_steps = 0, decay_steps = 0;
   double final_fraction = 0;
-  // Replaces `kind` and its settings. Only strategies in Python can step it.
+  // An optimizer that replaces `kind` and its settings; null: none. Only strategies in Python support it.
   std::shared_ptr<const OwnOptimizer> own = {};
 };
 
@@ -52,7 +52,7 @@ template <>
 inline constexpr auto enum_names<Slot> =
     std::to_array<std::string_view>({"momentum_buffer", "momentum", "variance", "step"});
 
-// Returns the slots of each parameter's optimizer state; none for an optimizer that the workload brings along.
+// Returns the slots of each parameter's optimizer state; none for an optimizer that the workload defines itself.
 std::vector<Slot> state_slots(const OptimizerSpec& spec);
 // Returns the name of an optimizer-state tensor, "<parameter>.<slot>".
 inline std::string state_name(const std::string& parameter, Slot slot) { return parameter + "." + slot; }

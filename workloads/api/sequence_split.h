@@ -20,7 +20,7 @@ struct SequencePlan {
   int64_t tokens = 0;  // sequence length: dimension 1 of input, target, activations and output; 0: cannot be cut
   int64_t heads = 0;   // attention heads of a layer; each group of them shares a key and value head
   int64_t kv_heads = 0;
-  // Inputs of the formula for communication volume.
+  // For a strategy's traffic formula: the number of layers, and the size of an attention head.
   int64_t layers = 0, head_size = 0;
 };
 
@@ -40,7 +40,7 @@ class AttentionKernel {
   };
   virtual Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const = 0;
   // Returns the block's contribution to the gradients of query, key and value. whole: the result over all blocks.
-  // slope: the gradient of whole.output.
+  // slope: the gradient of the loss with respect to whole.output.
   using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
   virtual Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                                    const at::Tensor& value, const Result& whole, bool causal) const = 0;
@@ -72,8 +72,8 @@ inline at::Tensor pieces_of(const at::Tensor& whole, int64_t dim, const std::vec
   return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
 }
 
-// Exchanges of a rank that computes a model together with other ranks: one object each for tensor, context and expert
-// parallelism. Null: the model is not divided in that way.
+// The communication of a rank that computes a model together with other ranks: one object each for tensor, context and
+// expert parallelism. Null: the model is not divided in that way.
 struct ModelSplit {
   std::shared_ptr<const TensorSplit> tensor = nullptr;
   std::shared_ptr<const SequenceSplit> sequence = nullptr;
@@ -87,8 +87,8 @@ struct ModelSplit {
     if (sequence) sequence->begin_block(name);
     if (experts) experts->begin_block(name);
   }
-  // Returns the tokens that this rank holds outside of TensorSplit::enter() .. leave(), as pieces of a sequence of
-  // `length` tokens.
+  // Returns the tokens that this rank holds before TensorSplit::enter() and after TensorSplit::leave(), as pieces of a
+  // sequence of `length` tokens.
   std::vector<Piece> tokens(int64_t length) const {
     if (!sequence) return {tensor ? tensor->sequence() : Piece{0, length}};
     return tensor ? pieces_within(sequence->tokens(), tensor->sequence()) : sequence->tokens();

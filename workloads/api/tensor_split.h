@@ -34,7 +34,7 @@ inline Piece piece_of(const std::vector<int64_t>& sizes, int rank) {
 
 // A parameter or buffer that is divided among the ranks along one dimension.
 struct TensorCut {
-  std::string name;  // name of the parameter; if it is tied, the first name
+  std::string name;  // name of the parameter; of a tied one, the first name
   int64_t dim = 0;
   std::vector<int64_t> sizes;  // size of each rank's piece
 };
@@ -43,10 +43,11 @@ struct TensorCut {
 // that the plan does not name.
 struct TensorPlan {
   std::vector<TensorCut> cuts;       // empty: the model cannot be divided
-  std::vector<std::string> partial;  // whole parameters whose gradients must be summed over ranks
-  // Sequence length (dimension 1 of the activations outside of enter() .. leave()) if the sequence may be cut; else 0.
+  std::vector<std::string> partial;  // parameters that are not cut, but need their gradients summed over ranks
+  // Sequence length (dimension 1 of the activations before enter() and after leave()) if the sequence may be cut there;
+  // else 0.
   int64_t tokens = 0;
-  // Inputs of the formula for communication volume, in elements per sample. left: summed by leave() in a forward pass.
+  // For a strategy's traffic formula, in elements per sample. left: summed by leave() in a forward pass.
   // entered: summed by enter() in a backward pass. totals, maxima: reduced by the loss in total() and in maximum().
   // left and entered count the whole sequence.
   int64_t left = 0, entered = 0, totals = 0, maxima = 0;
@@ -61,8 +62,8 @@ class TensorSplit {
 
   // The model calls begin_block() before each of its blocks. name: the block's name, for error messages.
   virtual void begin_block(const std::string& /*name*/) const {}
-  // Returns the piece of the sequence that this rank has outside of enter() .. leave(): all of it, unless the sequence
-  // is cut.
+  // Returns the piece of the sequence that this rank has before enter() and after leave(): all of it, unless the
+  // sequence is cut.
   virtual Piece sequence() const = 0;
   // Returns the whole activation, for layers with divided output features. The backward pass sums the gradient of x
   // over ranks.

@@ -20,8 +20,8 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;                               // int64: index in the data set of each sample in `input`
-  int64_t rows() const { return ids.size(0); }  // Returns the number of samples.
+  at::Tensor ids;  // int64: index in the data set of each sample in `input`
+  int64_t samples() const { return ids.size(0); }
 };
 
 // All inputs of a forward pass besides the samples. With these values, a dropout mask does not depend on how samples
@@ -30,7 +30,7 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   at::Tensor ids;
-  ModelSplit split = {};  // this rank's exchanges under tensor, context and expert parallelism
+  ModelSplit split = {};  // this rank's communication under tensor, context and expert parallelism
 };
 
 // A part of a model: a function of the previous block's output, and the layers that hold its parameters and buffers. A
@@ -51,7 +51,8 @@ class Model : public torch::nn::Module {
   at::Tensor forward_span(size_t first, size_t last, at::Tensor x, const Context& context);
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
-  // Returns how the model is cut for tensor parallelism over this many ranks. Its blocks must then use Context::split.
+  // Returns how the model is cut for tensor parallelism over this many ranks. Blocks of a model that can be cut must
+  // use Context::split.
   // The default is an empty plan: the model cannot be divided. Throws UsageError if the model can be divided, but not
   // among this many ranks or not with its settings (such as experts).
   virtual TensorPlan tensor_plan(int /*ranks*/) const { return {}; }
@@ -95,7 +96,7 @@ class Workload {
   virtual at::Tensor predicted(const at::Tensor& output) const { return output.argmax(-1); }
   // Returns the number of terms over which loss() averages in this batch: one per sample, unless a sample has several
   // terms, such as one per token.
-  virtual int64_t loss_terms(const Batch& batch) const { return batch.rows(); }
+  virtual int64_t loss_terms(const Batch& batch) const { return batch.samples(); }
   virtual OptimizerSpec optimizer() const = 0;
   // Returns these training samples as CPU tensors; floating-point tensors are float32. Pure and thread-safe, as is
   // loss(): the same ids give the same samples in any process and thread.
@@ -156,8 +157,9 @@ struct WorkloadInfo {
   bool python = false;
   // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
-  // True for a probe for which the short form of the conformance suite too runs slow scenarios, unless a parameter is
-  // large. Such a probe runs on every backend, except in the largest of several randomly drawn worlds.
+  // True for a probe on which `dpbench check` runs the slow scenarios even without --long, unless a parameter tensor of
+  // the probe is large. It is checked over every backend; only the largest of several randomly drawn worlds uses a
+  // single one.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.

@@ -15,6 +15,12 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Thrown by a strategy that cannot train this kind of model, such as one without a sequence, experts or enough blocks.
+class UnsuitableModel : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 // Thrown if this machine or this LibTorch cannot run the request (no GPU, backend not built). The process exits with
 // code 77.
 class Unavailable : public std::runtime_error {

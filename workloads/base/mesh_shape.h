@@ -2,12 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 
@@ -19,19 +20,21 @@ struct AxisSize {
 };
 using MeshShape = std::vector<AxisSize>;
 
-// The axis of all ranks without the flag --mesh.
+// Without the flag --mesh, all ranks lie on this axis.
 inline constexpr const char* default_axis = "dp";
-// Stands for all ranks of a mesh of several axes, where a function or a report takes the name of an axis.
+// Name that stands for all ranks of a mesh of several axes, where a function or a report expects the name of an axis.
 inline constexpr const char* world_axis = "world";
 
 // An axis that the flag --mesh accepts.
 struct KnownAxis {
   const char* name;
   const char* summary;
-  bool data = false;          // ranks at different positions on the axis get different samples
-  bool stores_rows = false;   // each place stores some rows of each parameter
-  bool cuts_layers = false;   // each place computes a part of each layer; no layer may have experts
-  bool cuts_experts = false;  // each place stores some experts of each layer
+  bool data = false;           // ranks at different positions on the axis get different samples
+  bool stores_rows = false;    // each position stores some rows of each parameter
+  bool cuts_layers = false;    // each position computes a part of each layer; no layer may have experts
+  bool cuts_tensors = false;   // cuts_layers by cutting the parameters; the sequence may be cut between layers
+  bool cuts_sequence = false;  // cuts_layers by cutting the sequence, in all layers
+  bool cuts_experts = false;   // each position stores some experts of each layer
 };
 
 inline const std::vector<KnownAxis>& known_axes() {
@@ -43,13 +46,19 @@ inline const std::vector<KnownAxis>& known_axes() {
        .summary = "sharded data parallel: each place trains on its own samples and stores a part of each parameter",
        .data = true,
        .stores_rows = true},
-      {.name = "cp", .summary = "context parallel: each place has a part of the sequence", .cuts_layers = true},
+      {.name = "cp",
+       .summary = "context parallel: each place has a part of the sequence",
+       .cuts_layers = true,
+       .cuts_sequence = true},
       {.name = "ep",
        .summary = "expert parallel: each place trains on its own samples and stores some experts",
        .data = true,
        .cuts_experts = true},
       {.name = "pp", .summary = "pipeline parallel: each place has some of the model's blocks"},
-      {.name = "tp", .summary = "tensor parallel: each place has a part of each layer", .cuts_layers = true}};
+      {.name = "tp",
+       .summary = "tensor parallel: each place has a part of each layer",
+       .cuts_layers = true,
+       .cuts_tensors = true}};
   return axes;
 }
 
@@ -75,10 +84,8 @@ inline AxisSize parse_axis(const std::string& part, const std::string& text) {
     for (const KnownAxis& known : known_axes()) names += std::string(names.empty() ? "" : ", ") + known.name;
     refuse_mesh(text, "there is no axis '" + axis.name + "'; the axes are " + names);
   }
-  const char *first = part.data() + equals + 1, *last = part.data() + part.size();
-  const auto [end, error] = std::from_chars(first, last, axis.size);
-  if (error != std::errc() || end != last || axis.size < 1)
-    refuse_mesh(text, axis.name + " needs a number of ranks, 1 or more");
+  axis.size = parse_number<int>(std::string_view(part).substr(equals + 1)).value_or(0);
+  if (axis.size < 1) refuse_mesh(text, axis.name + " needs a number of ranks, 1 or more");
   return axis;
 }
 
@@ -116,7 +123,7 @@ inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
   return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
 }
 
-// Selects the samples of a rank: the share of replica number `replica` of `replicas`. Only the data axes of the mesh
+// Determines the samples of a rank: the share of replica number `replica` of `replicas`. Only the data axes of the mesh
 // determine the replica.
 struct DataPlace {
   int replica = 0, replicas = 1;
@@ -161,7 +168,8 @@ inline int ranks_of(const MeshShape& shape) {
   return ranks;
 }
 
-// Returns the replica that selects a rank's samples. A mesh without axes stands for `world` ranks on the axis dp.
+// Returns the number of a rank's replica, which determines the rank's samples. A mesh without axes stands for `world`
+// ranks on the axis dp.
 inline DataPlace data_place(const MeshShape& shape, int world, int rank) {
   if (is_plain(shape)) return {rank, world};
   DataPlace place;

@@ -25,7 +25,7 @@ class OwnWalk {
 
 // True if dpbench::backward() walks an autograd graph on this thread.
 bool on_own_walk();
-// Name of the autograd node that walks a whole graph inside torch's engine.
+// Name of the autograd node in which dpbench walks a whole graph while torch's engine runs that single node.
 inline constexpr const char* walked_node = "dpbench::Walked";
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@ namespace {
 
 struct DigitSet {
   const char* name;
-  int64_t drawn_rows;
+  int64_t drawn_samples;
   uint64_t drawn_seed;
   std::string MnistFiles::* images;
   std::string MnistFiles::* labels;
@@ -28,14 +28,14 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
     const auto files = find_mnist(options.data_dir);
     return ImageSet::read(options.shared_dir, files.*set.images, files.*set.labels);
   }
-  return ImageSet::made(options.shared_dir, set.name, set.drawn_rows,
+  return ImageSet::made(options.shared_dir, set.name, set.drawn_samples,
                         [seed = set.drawn_seed](int64_t row, std::span<uint8_t> pixels, uint8_t& label) {
                           label = drawn_label(seed, row);
                           draw_digit(seed, row, pixels);
                         });
 }
 
-// Number of images (50 kB) to prefetch ahead, enough for as many outstanding cache misses as a core supports.
+// Number of images to prefetch ahead: 50 kB in all, enough for as many outstanding cache misses as a core supports.
 constexpr size_t prefetch_distance = 64;
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {
@@ -46,18 +46,18 @@ std::span<const int64_t> span_of(const at::Tensor& ids) {
 
 Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range) {
   const auto dense = ids.contiguous();
-  const auto rows = span_of(dense);
-  set.ensure(rows);
+  const auto samples = span_of(dense);
+  set.ensure(samples);
   auto input = at::empty({ids.numel(), 1, image_side, image_side}, at::kFloat);
   auto target = at::empty({ids.numel()}, at::kLong);
   auto* pixels = input.data_ptr<float>();
   auto* labels = target.data_ptr<int64_t>();
-  for (size_t i = 0; i < std::min(prefetch_distance, rows.size()); ++i) set.prefetch(rows[i]);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + prefetch_distance < rows.size()) set.prefetch(rows[i + prefetch_distance]);
-    convert_pixels(set.pixels(rows[i]), image_bytes, range, pixels);
+  for (size_t i = 0; i < std::min(prefetch_distance, samples.size()); ++i) set.prefetch(samples[i]);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (i + prefetch_distance < samples.size()) set.prefetch(samples[i + prefetch_distance]);
+    convert_pixels(set.pixels(samples[i]), image_bytes, range, pixels);
     pixels += image_bytes;
-    *labels++ = set.label(rows[i]);
+    *labels++ = set.label(samples[i]);
   }
   return {std::move(input), std::move(target), ids};
 }

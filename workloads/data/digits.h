@@ -17,11 +17,11 @@ class DigitsWorkload : public Workload {
  public:
   DigitsWorkload(const WorkloadOptions& options, PixelRange range);
 
-  int64_t samples() const override { return train_.rows(); }
+  int64_t samples() const override { return train_.images(); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
   Batch batch(const at::Tensor& ids) const override { return images_to_batch(train_, ids, range_); }
   void prepare(const at::Tensor& ids) const override;
-  int64_t test_samples() const override { return test_.rows(); }
+  int64_t test_samples() const override { return test_.images(); }
   Batch test_batch(const at::Tensor& ids) const override { return images_to_batch(test_, ids, range_); }
 
  private:

@@ -90,7 +90,7 @@ struct Hand {
   }
 };
 
-// Returns the pixel range [first, last) covered by a line from a to b, clamped to `count` pixels.
+// Returns the pixel range [first, last) that a line from a to b covers along one axis, clamped to `count` pixels.
 std::pair<int, int> reached(float a, float b, float reach, int count) {
   const int first = static_cast<int>(std::min(a, b) - reach), last = static_cast<int>(std::max(a, b) + reach) + 1;
   return {std::clamp(first, 0, count), std::clamp(last, 0, count)};

@@ -17,12 +17,12 @@ namespace {
 
 enum State : uint8_t { untouched, being_made, ready };
 constexpr const char* fetch_hint = "; fetch them again, or leave --data out for drawn digits";
-// Time to wait for an image that another rank is generating. That rank may have died.
+// Longest wait for an image that another rank is generating, because that rank may have died.
 constexpr auto claim_timeout = std::chrono::milliseconds(20);
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
 
-// Returns a name for the shared file, unique per path of an IDX file.
+// Returns the name of the file in shared memory that holds the images of an IDX file. Each path has a name of its own.
 std::string shared_name(const std::string& path) {
   uint64_t hash = 0;
   for (const char c : std::filesystem::weakly_canonical(path).string()) hash = mix64(hash ^ static_cast<uint8_t>(c));
@@ -32,7 +32,7 @@ std::string shared_name(const std::string& path) {
 void check_labels(std::span<const uint8_t> labels, const std::string& path) {
   const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label > 9; });
   if (wrong == labels.end()) return;
-  throw UsageError(path + ": label " + std::to_string(*wrong) + " at row " + std::to_string(wrong - labels.begin()) +
+  throw UsageError(path + ": label " + std::to_string(*wrong) + " of sample " + std::to_string(wrong - labels.begin()) +
                    ", expected 0 to 9" + fetch_hint);
 }
 
@@ -49,16 +49,17 @@ void check_pair(const IdxFile& images, const IdxFile& labels) {
 
 }  // namespace
 
-ImageSet::ImageSet(const std::string& shared_dir, const std::string& name, int64_t rows)
-    : rows_(rows), memory_(std::make_unique<Mapping>(shared_dir, name, static_cast<size_t>(rows * (2 + image_bytes)))) {
+ImageSet::ImageSet(const std::string& shared_dir, const std::string& name, int64_t images)
+    : images_(images),
+      memory_(std::make_unique<Mapping>(shared_dir, name, static_cast<size_t>(images * (2 + image_bytes)))) {
   states_ = reinterpret_cast<uint8_t*>(memory_->data());
-  labels_ = states_ + rows;
-  pixels_ = labels_ + rows;
+  labels_ = states_ + images;
+  pixels_ = labels_ + images;
 }
 
-ImageSet ImageSet::made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make) {
-  ImageSet set(shared_dir, name, rows);
-  set.memory_->reserve(0, static_cast<size_t>(2 * rows));
+ImageSet ImageSet::made(const std::string& shared_dir, const std::string& name, int64_t images, Make make) {
+  ImageSet set(shared_dir, name, images);
+  set.memory_->reserve(0, static_cast<size_t>(2 * images));
   set.make_ = std::move(make);
   return set;
 }
@@ -66,15 +67,15 @@ ImageSet ImageSet::made(const std::string& shared_dir, const std::string& name, 
 ImageSet ImageSet::read(const std::string& shared_dir, const std::string& images, const std::string& labels) {
   IdxFile image_file(images, 3), label_file(labels, 1);
   check_pair(image_file, label_file);
-  const int64_t rows = image_file.sizes()[0];
-  ImageSet set(shared_dir, shared_name(images), rows);
+  const int64_t count = image_file.sizes()[0];
+  ImageSet set(shared_dir, shared_name(images), count);
   const Mapping::Lock lock(*set.memory_);
-  if (set.states_[rows - 1] == ready) return set;
-  set.memory_->reserve(0, static_cast<size_t>(rows * (2 + image_bytes)));
-  label_file.read({set.labels_, static_cast<size_t>(rows)});
-  check_labels({set.labels_, static_cast<size_t>(rows)}, labels);
-  image_file.read({set.pixels_, static_cast<size_t>(rows * image_bytes)});
-  std::fill_n(set.states_, rows, ready);
+  if (set.states_[count - 1] == ready) return set;
+  set.memory_->reserve(0, static_cast<size_t>(count * (2 + image_bytes)));
+  label_file.read({set.labels_, static_cast<size_t>(count)});
+  check_labels({set.labels_, static_cast<size_t>(count)}, labels);
+  image_file.read({set.pixels_, static_cast<size_t>(count * image_bytes)});
+  std::fill_n(set.states_, count, ready);
   return set;
 }
 
@@ -91,7 +92,7 @@ int64_t ImageSet::require(const std::string& images, const std::string& labels) 
 void ImageSet::ensure(std::span<const int64_t> ids) const {
   std::vector<int64_t> claimed_by_others;
   for (const int64_t id : ids) {
-    check(id >= 0 && id < rows_, "sample " + std::to_string(id) + " of a set of " + std::to_string(rows_));
+    check(id >= 0 && id < images_, "sample " + std::to_string(id) + " of a set of " + std::to_string(images_));
     uint8_t state = state_of(states_, id).load(std::memory_order_acquire);
     if (state == ready) continue;
     if (state == untouched && state_of(states_, id).compare_exchange_strong(state, being_made))

@@ -20,14 +20,14 @@ class ImageSet {
   using Make = std::function<void(int64_t row, std::span<uint8_t> pixels, uint8_t& label)>;
 
   // Returns a set whose images are generated on first use.
-  static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make);
+  static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t images, Make make);
   // Returns the images and labels of two IDX files. Reads the files unless another process has already read them.
   // Throws UsageError if the files do not match.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
   // Throws UsageError if read() would fail on these files. Returns the number of images.
   static int64_t require(const std::string& images, const std::string& labels);
 
-  int64_t rows() const { return rows_; }
+  int64_t images() const { return images_; }
 
   // Generates the missing images among `ids`. Call it before pixels() and label().
   void ensure(std::span<const int64_t> ids) const;
@@ -40,10 +40,10 @@ class ImageSet {
   }
 
  private:
-  ImageSet(const std::string& shared_dir, const std::string& name, int64_t rows);
+  ImageSet(const std::string& shared_dir, const std::string& name, int64_t images);
   void make_row(int64_t row) const;
 
-  int64_t rows_;
+  int64_t images_;
   std::unique_ptr<Mapping> memory_;
   uint8_t *states_, *labels_, *pixels_;  // layout of memory_: one state per image, one label per image, then the images
   Make make_;

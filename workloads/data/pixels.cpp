@@ -3,8 +3,9 @@
 namespace dpbench {
 namespace {
 
-// Factors for value = pixel * high + pixel * low, where high + low is 1/255 in two parts. The first product is exact,
-// so the sum is rounded only once, like pixel / 255 but without a division.
+// Factors for value = pixel * high + pixel * low, where high + low is 1/255 (or 1) in two parts. The first product is
+// exact, and the second is so small that its rounding does not matter, so the sum has the bits of pixel / 255, without
+// a division.
 struct PixelFactor {
   float high, low;
 };

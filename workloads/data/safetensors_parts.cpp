@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 using Sizes = std::vector<int64_t>;
 
 constexpr const char *index_file = "index.json", *format = "dpbench parts 1", *ending = ".safetensors";
-// Keys of a file's metadata. PyTorch reads the offsets under its own key.
+// Keys of a file's metadata. PyTorch looks for the offsets of the parts under DCP_SHARDING_INFO.
 constexpr const char *save_key = "save", *sizes_key = "whole_sizes", *offsets_key = "DCP_SHARDING_INFO",
                      *offsets_of_tensor = "saved_offsets";
 constexpr int most_files = 65536;

@@ -19,7 +19,7 @@ namespace dpbench::gpt {
 class Rotary {
  public:
   Rotary(int64_t positions, int64_t head_size);
-  // x: [samples, heads, tokens, head size]. positions: positions of the tokens in the sequence.
+  // x: [samples, heads, tokens, head size]. positions: ranges of the sequence that x's tokens fill, in their order.
   at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:

@@ -24,8 +24,8 @@ class GptExact : public Gpt {
   GptExact(const WorkloadOptions& options, const std::string& sizes)
       : Gpt(exact_shape(sizes), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
 
-  // Returns the weighted sum of all logits and of the experts' balance. The weights are -world, 0 or world, and depend
-  // on the target and the index of the logit.
+  // Returns the weighted sum of all logits and, with experts, of the balance losses. The weights are -world, 0 or
+  // world, and depend on the target and the index of the logit.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return weighted_sums(output, target, 0).sum();
   }
@@ -41,7 +41,8 @@ class GptExact : public Gpt {
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns a weighted sum of the logits of each sample. first: vocabulary index of the first logit in `output`.
+  // Returns for each sample the sum of its logits times their weights; see loss(). first: vocabulary index of the first
+  // logit in `output`.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
@@ -52,7 +53,7 @@ class GptExact : public Gpt {
 };
 
 // Returns a variant of gpt-exact. sizes: additional sizes of the model, in the format of the flag --model. Sizes in
-// WorkloadOptions::model come after them.
+// WorkloadOptions::model override them.
 WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
   return {.name = name,
           .summary = summary,
@@ -65,7 +66,8 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
-// Has no rotary positions, because sines are not whole numbers. Three query heads share a key and value head.
+// This variant has no rotary positions, because sines are not whole numbers. Three query heads share a key and value
+// head.
 const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
                                               ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};
 const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};

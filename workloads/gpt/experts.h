@@ -16,7 +16,7 @@ namespace dpbench::gpt {
 // Returns how the experts are divided among ranks. Throws UsageError if there are fewer experts than ranks.
 ExpertPlan expert_plan_of(const Shape& shape, int ranks);
 
-// One fully connected layer of all experts of an MLP, with a weight matrix per expert.
+// One fully connected layer (such as up_proj) of all experts, with a weight matrix per expert.
 class ExpertDense : public torch::nn::Module {
  public:
   ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, double spread, const InitialWeights& weights);

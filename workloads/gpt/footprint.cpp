@@ -51,10 +51,10 @@ struct Sizes {
   bool gpt2, narrow;
   double wide_bytes, bytes;  // bytes per element: of parameters and the residual stream; of matrix products
   double heads = 0, row_tokens = 0, tokens = 0;
-  double outer_tokens = 0;  // tokens of a rank outside of TensorSplit::enter() .. leave()
+  double outer_tokens = 0;  // tokens of a rank before TensorSplit::enter() and after leave()
   int64_t query = 0, key_stored = 0, key_used = 0, mlp = 0, vocab = 0;
-  // Bytes of an activation with `hidden` features, outside of enter() .. leave() and inside (whole_...), and of the
-  // logits.
+  // Bytes of an activation with `hidden` features: before TensorSplit::enter() and after leave(), and between the two
+  // (whole_...). Bytes of the logits.
   double stream = 0, whole_stream = 0, product = 0, whole_product = 0, logits = 0;
   bool dropout = false, divided = false, gathered = false;
 };
@@ -260,8 +260,8 @@ class Search {
     return (micro_batches + (step_.last_output ? step_.micro_batches : 0)) * logits_;
   }
 
-  // Considers all moments of one micro-batch. others: number of other live micro-batches. more: earlier micro-batches
-  // have left gradients.
+  // Updates the peak with all moments of the passes of one micro-batch. others: number of other micro-batches between
+  // their forward and backward pass. more: true if earlier micro-batches have left gradients.
   void pass(int others, bool more) {
     const double of_others = others * (kept(spans_.size()) + stage_output_) + stage_output_;
     for (size_t s = spans_.size(); s-- > 0;) {
@@ -276,7 +276,8 @@ class Search {
   }
 
   void forward(const Span& span, size_t b, double before, bool more) {
-    // The last span runs here in the forward pass; recomputed spans run here in the backward pass.
+    // A recomputed span runs during the backward pass, when later blocks already have gradients. The last span runs
+    // during the forward pass.
     const double gradients_now = more ? most_.parameters : span.again ? gradients(span.last, blocks_.size()) : 0;
     const double slope = span.again ? blocks_[span.last - 1].its.output : 0;
     consider(gradients_now, before + held(span.first, b + 1), earlier_outputs(b) + blocks_[b].its.forward + slope);
@@ -291,8 +292,8 @@ class Search {
     consider_gradients(b + 1, now, span, more, block.its.backward + block.temporary + ends);
   }
 
-  // Considers the moments of the head's backward pass: first the loss, then the weight's gradient, which is computed
-  // from the logits' gradient in the dtype of the product.
+  // Updates the peak with the moments of the head's backward pass: first the loss, then the weight's gradient, which is
+  // computed from the logits' gradient in the dtype of the product.
   void head(const BlockMemory& block, double now, bool more) {
     const double all = more ? most_.parameters : 0, weight = block.gradients;
     const double before = outputs(step_.micro_batches - 1), slope = logits_ * sizes_.bytes / sizes_.wide_bytes;
@@ -306,10 +307,10 @@ class Search {
   // from the head's forward pass to the end of the step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
-  // Considers a moment of the backward pass at which block `done` and all later blocks have gradients.
+  // Updates the peak with a moment of the backward pass at which block `done` and all later blocks have gradients.
   void consider_gradients(size_t done, double activations, const Span& span, bool more, double workspace) {
     double now = more ? most_.parameters : gradients(done, blocks_.size());
-    // A recomputed span adds its gradients to earlier ones only when the whole span is done, and a tied weight at the
+    // A recomputed span adds its gradients to those of earlier micro-batches at its end. A tied weight does so at the
     // end of the pass.
     if (more && span.again) now += gradients(done, span.last);
     if (more && tied_) now += blocks_.back().gradients;

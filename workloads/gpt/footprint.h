@@ -25,8 +25,8 @@ int64_t parameters(const Shape& shape, Part part, const Cut& cut);
 
 // Bytes of a block's activations for one micro-batch. The head includes the loss.
 struct Activations {
-  // Bytes kept from the forward to the backward pass, without parameters and the block's output. If the next block
-  // keeps that output, its input, the bytes count there.
+  // Bytes kept from the forward to the backward pass, without parameters and the block's output. An output that the
+  // next block keeps as its input counts for that block.
   double kept = 0;
   double casts = 0;   // bfloat16 copies of weights, kept for the backward pass
   double output = 0;  // the block's output; for the head, the logits
@@ -38,7 +38,7 @@ struct Activations {
 // rows: number of rows (samples) in the micro-batch.
 Activations activations(const Shape& shape, Part part, const Cut& cut, Precision precision, double rows);
 
-// A contiguous range of a model's blocks. The norm belongs to the head.
+// A contiguous range of a model's blocks. `head` includes the norm before the head.
 struct Stage {
   int64_t layers = 0;
   bool embed = true, head = true;
@@ -49,7 +49,7 @@ struct Step {
   int micro_batches = 1;
   int live = 1;           // micro-batches between their forward and backward pass at the same time
   int64_t recompute = 0;  // the flag --recompute
-  // True if the caller keeps the output of the last step, as the worker does in warm-up steps.
+  // True if the caller keeps the output of the previous step during the step. The worker does not.
   bool last_output = true;
 };
 

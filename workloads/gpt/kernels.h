@@ -9,8 +9,8 @@
 namespace dpbench::gpt {
 
 // Returns softmax attention. Blocks are computed in float32 or float64: on the CPU with LibTorch's flash kernels, on a
-// GPU, in float32 and with head sizes that are multiples of 4, with its memory-efficient kernels, otherwise as in
-// plain_softmax_attention().
+// GPU, in float32 and with head sizes that are multiples of 4, with LibTorch's memory-efficient kernels, otherwise as
+// in plain_softmax_attention().
 std::shared_ptr<const AttentionKernel> softmax_attention();
 // Returns softmax attention that computes a block of keys from the full matrix of scores.
 std::shared_ptr<const AttentionKernel> plain_softmax_attention();

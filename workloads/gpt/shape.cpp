@@ -1,7 +1,6 @@
 #include "workloads/gpt/shape.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench::gpt {
 namespace {
@@ -73,18 +73,16 @@ using Set = std::function<bool(Shape&, const std::string& value)>;
 
 bool parse_whole(const std::string& value, int64_t least, int64_t& to) {
   constexpr int64_t most = 1 << 24;
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) return false;
-  to = number;
+  const auto number = parse_number<int64_t>(value);
+  if (!number || *number < least || *number > most) return false;
+  to = *number;
   return true;
 }
 
 bool parse_real(const std::string& value, double below, double& to) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || !(number >= 0 && number < below)) return false;
-  to = number;
+  const auto number = parse_number<double>(value);
+  if (!number || !(*number >= 0 && *number < below)) return false;
+  to = *number;
   return true;
 }
 

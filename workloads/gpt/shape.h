@@ -18,7 +18,7 @@ struct Shape {
   Style style = Style::gpt2;
   int64_t layers = 4, hidden = 128, heads = 4;
   int64_t kv_heads = 0;  // heads of keys and values, each shared by heads / kv_heads query heads; 0: as many as heads
-  int64_t mlp = 0;       // width of the MLP; 0: 4 hidden for gpt2, 8/3 hidden for llama
+  int64_t mlp = 0;       // width of the MLP; 0: 4 x hidden for gpt2, 8/3 x hidden for llama
   int64_t seq = 128, vocab = 256;
   // experts: number of MLPs per layer, from which a router selects top_k for each token. 0: one MLP per layer, no
   // router.

@@ -33,8 +33,8 @@ at::Tensor per_channel(const at::Tensor& vector, const at::Tensor& x) {
   return vector.to(x.scalar_type()).view(shape);
 }
 
-// Returns each channel's sum, then each channel's sum of squares, then the number of values per channel. They are
-// computed from the local mean and variance, which stays stable in float32.
+// Returns each channel's sum, then each channel's sum of squares, then the number of values per channel. The sums are
+// computed from the local mean and variance, which is numerically stable in float32.
 at::Tensor moments(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);

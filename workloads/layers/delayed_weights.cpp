@@ -15,7 +15,7 @@ using torch::autograd::Node;
 thread_local std::shared_ptr<DelayedWeights> current_weights;
 
 // Returns the node that stores the gradient of the parameter to which the edge leads. Under autocast, nodes that cast
-// the weight lie between.
+// the weight lie in between.
 const Node* parameter_of(const torch::autograd::Edge& weight) {
   const Node* node = weight.function.get();
   while (node->num_outputs() == 1) node = node->next_edge(0).function.get();

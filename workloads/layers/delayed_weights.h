@@ -27,14 +27,15 @@ class DelayedWeights {
     std::shared_ptr<DelayedWeights> before_;
   };
 
-  // The object to which a linear layer called now leaves its weight gradient; null if it computes it itself.
+  // The object to which a linear layer called now leaves its weight gradient; null if the layer computes the gradient
+  // itself.
   static std::shared_ptr<DelayedWeights> current();
 
   // gradient: computes the gradient of the weight to which the edge leads.
   void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
   // Computes the gradients added since the last call, and adds them to the parameters' gradients. If a parameter has
-  // several, they are summed first, in the order of their add(). So the bits are those of one backward pass, unless
-  // that pass also computes a gradient of the same parameter at once.
+  // several, they are summed first, in the order of the add() calls. The result has the bits of an ordinary backward
+  // pass, unless the backward pass also computed a gradient of that parameter without delay.
   void compute();
 
  private:

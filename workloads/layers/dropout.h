@@ -22,8 +22,8 @@ class Dropout : public torch::nn::Module {
   // Applies dropout to an input that consists of several pieces of the row's features.
   at::Tensor forward(const at::Tensor& input, const Context& context, const std::vector<Piece>& features) const;
 
-  // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same
-  // bits.
+  // mask(), mask_by_loop() and mask_by_tensors() return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU
+  // loop and the tensor operations give the same bits.
   at::Tensor mask(const Context& context, const Piece& features, const at::TensorOptions& options) const;
   at::Tensor mask_by_loop(const Context& context, const Piece& features) const;
   at::Tensor mask_by_tensors(const Context& context, const Piece& features, const at::TensorOptions& options) const;

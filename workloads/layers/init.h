@@ -16,7 +16,8 @@ enum class Init {
 
 at::Generator own_generator(uint64_t seed);
 
-// Return an initial weight or bias. Weight shapes are [outputs, inputs, kernel...].
+// init_weight() and init_bias() return the initial weight and bias of a layer. Weight shapes are [outputs, inputs,
+// kernel...].
 at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator);
 at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator);
 

@@ -25,8 +25,9 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// Every custom node calls enter_own_node() first in apply(). Throws if a second derivative is requested (create_graph):
-// autograd does not track the operations in apply(), so a second derivative would silently be incomplete.
+// Every custom node calls enter_own_node() first in apply(). It throws if a second derivative is requested
+// (create_graph): autograd does not track the operations in apply(), so a second derivative would silently be
+// incomplete.
 inline void enter_own_node(const torch::autograd::Node& node) {
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");

@@ -44,7 +44,7 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
-// With more threads than this, torch's loop is faster: it splits the channels over its threads, while ours is
+// With more threads than this, torch's loop is faster: it splits the channels over its threads, while dpbench's is
 // single-threaded.
 constexpr int max_threads = 2;
 

@@ -41,7 +41,8 @@ void visit(Archive& archive, Evaluation& evaluation) {
 template <class Archive>
 void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.rank), archive(evidence.parameters), archive(evidence.buffers), archive(evidence.state);
-  archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error), archive(evidence.refused);
+  archive(evidence.steps_before), archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error),
+      archive(evidence.refusal);
   archive(evidence.interrupted), archive(evidence.echo), archive(evidence.last_parameters);
   archive(evidence.last_buffers), archive(evidence.last_state), archive(evidence.live_parameter_bytes);
   archive(evidence.live_gather_bytes), archive(evidence.stored_parameter_bytes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/conform/evidence/forwarding_backend.h"
+#include "harness/report/record/case.h"
 #include "strategies/api/strategy.h"
 
 namespace dpbench {
@@ -52,7 +53,8 @@ struct Evaluation {
 
 struct Evidence {
   int rank = 0;
-  NamedTensors parameters, buffers, state;  // the state right after the strategy was constructed
+  int64_t steps_before = 0;                 // steps that the strategy object took before the scenario's first one
+  NamedTensors parameters, buffers, state;  // the state before the scenario's first step
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
@@ -60,17 +62,19 @@ struct Evidence {
   // in flight, at the moment when their sum was largest. They are measured at every loss and collective of a step.
   int64_t stored_parameter_bytes = 0, live_parameter_bytes = 0, live_gather_bytes = 0;
   std::string error;  // message of the exception that ended the scenario early; empty if none
-  // True if the error is a UsageError or Unavailable (the strategy does not support the scenario), or if the backend
-  // lacks an operation.
-  bool refused = false;
+  // Refusal::none unless the error is a UsageError or Unavailable (the strategy does not support the scenario), or the
+  // backend lacks an operation.
+  Refusal refusal = Refusal::none;
   // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;
   bool echo = false;  // true if the error of this rank is only a consequence of another rank's failure
+
+  bool refused() const { return refusal != Refusal::none; }
 };
 
+using TensorPool = std::map<uint64_t, at::Tensor>;
 // Functions that serialize evidence. `known`: sorted hashes of rank 0's tensors. A tensor with a hash in this list is
 // sent as its hash only, so a rank with the same results as rank 0 sends little data.
-using TensorPool = std::map<uint64_t, at::Tensor>;
 uint64_t content_hash(const at::Tensor& tensor);
 TensorPool pool_of(const Evidence& evidence);
 std::string to_bytes(const Evidence& evidence, const std::vector<uint64_t>& known);

@@ -1,4 +1,5 @@
-// Returns the message of an exception and recognizes out-of-memory errors.
+// Functions that return an exception's message and recognize errors: out of memory, or an operation that a backend
+// lacks.
 #pragma once
 
 #include <algorithm>

@@ -17,8 +17,7 @@ void write_chunks(c10d::Store& store, const std::string& key, const std::string&
   store.set(key, std::to_string(chunks));  // set the key last, because readers wait for it
 }
 
-// Waits up to 24 hours, because a rank may compute expected results for minutes. The front-end process ends ranks
-// that hang.
+// Waits up to 24 hours, because a rank may compute expected results for minutes. The front ends ranks that hang.
 std::string read_chunks(c10d::Store& store, const std::string& key) {
   store.wait({key}, std::chrono::hours(24));
   const size_t chunks = std::stoul(store.get_to_str(key));

@@ -90,8 +90,8 @@ class ForwardingBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> inner_;
 };
 
-// Returns a new process group with the same ranks. Its backend is wrap(backend of `group`).
 using Wrap = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)>;
+// Returns a new process group with the same ranks as `group`. Its backend is wrap(backend of `group`).
 c10::intrusive_ptr<c10d::ProcessGroup> wrapped_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                      at::DeviceType device, const Wrap& wrap);
 

@@ -87,6 +87,10 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
 
 double largest_element(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
 
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return largest_element(a.to(at::kDouble) - b.to(at::kDouble));
+}
+
 double unit_roundoff(at::ScalarType type) {
   switch (type) {
     case at::kDouble:

@@ -26,10 +26,13 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
 
 // Returns the largest absolute value of an element; 0 without elements.
 double largest_element(const at::Tensor& tensor);
+// Returns the largest |a - b| of an element, computed in float64.
+double largest_difference(const at::Tensor& a, const at::Tensor& b);
 
 double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
-// Returns the bound of the relative rounding error of a sum: k u / (1 - k u), for k = terms and the unit roundoff u.
+// Returns Higham's bound k u / (1 - k u), for k = terms and the unit roundoff u: the rounding error of a sum, relative
+// to the sum of its terms' absolute values.
 double gamma(double terms, double u);
 
 // Returns the allowed relative difference between two results of a forward or backward pass computed by different

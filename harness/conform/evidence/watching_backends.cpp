@@ -6,17 +6,32 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "harness/conform/probes/drawn.h"
+
 namespace dpbench {
 namespace {
 
 // Unit of the delay of a collective, longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
+// Delay, in units, of the end of a call that later calls overtake. Each of the later calls takes up to two units.
+constexpr int units_of_overtaken = 6;
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
   std::vector<at::Tensor> result;
   for (const auto& tensor : tensors)
     result.push_back(tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
   return result;
+}
+
+std::vector<at::Tensor> clones(const ForwardingBackend::Tensors& tensors) {
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
+  return result;
+}
+
+// Overwrites tensors as a collective does: autograd's version counters stay unchanged.
+void overwrite(const ForwardingBackend::Tensors& tensors, const std::vector<at::Tensor>& values) {
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].variable_data().copy_(values[i]);
 }
 
 class LateWork : public c10d::Work {
@@ -75,8 +90,8 @@ ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
   return work;
 }
 
-LateBackend::LateBackend(c10::intrusive_ptr<c10d::Backend> inner)
-    : ForwardingBackend(std::move(inner)), thread_([this] { serve(); }) {}
+LateBackend::LateBackend(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
+    : ForwardingBackend(std::move(inner)), seed_(seed), thread_([this] { serve(); }) {}
 
 LateBackend::~LateBackend() {
   {
@@ -91,25 +106,50 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);
   queue_.emplace_back([this, future = work->getFuture(), call = std::move(call)] {
+    const auto end = [future, output = call.output](const Rest& rest) {
+      const at::NoGradGuard no_grad;
+      try {
+        if (rest) rest();
+        future->markCompleted(c10::IValue(output));
+      } catch (...) {
+        future->setError(std::current_exception());
+      }
+    };
     try {
-      std::this_thread::sleep_for(delay * ((getRank() + late_calls_++) % 3));
-      const auto end = [=, started = call.run()] {
-        try {
-          started->wait();
-          future->markCompleted(c10::IValue(call.output));
-        } catch (...) {
-          future->setError(std::current_exception());
-        }
-      };
-      // A send waits for its receiver, which may first have to start a send of its own. So its end is awaited on
-      // another thread.
-      is_point_to_point(call.op) ? ends_.push_back(std::async(std::launch::async, end)) : end();
+      const Rest rest = run(call);
+      rest ? ends_.push_back(std::async(std::launch::async, end, rest)) : end(rest);
     } catch (...) {
       future->setError(std::current_exception());
     }
   });
   changed_.notify_one();
   return work;
+}
+
+// Runs a call. Returns a function that another thread must run before the call ends; an empty one if the call has
+// ended.
+LateBackend::Rest LateBackend::run(const Call& call) {
+  const int number = late_calls_++;
+  std::this_thread::sleep_for(delay * ((getRank() + number) % 3));
+  const bool may_end_late = drawn(seed_ + static_cast<uint64_t>(getRank()), static_cast<uint64_t>(number), 0, 2) == 0;
+  const Tensors before = may_end_late ? clones(call.output) : Tensors{};
+  const WorkPtr started = call.run();
+  // Another thread waits for sends and receives: a send may end only after its receiver's own send, which this rank
+  // must receive first.
+  if (is_point_to_point(call.op)) return [started] { started->wait(); };
+  started->wait();
+  if (!may_end_late || !has_later_calls()) return {};
+  const Tensors after = clones(call.output);
+  overwrite(call.output, before);
+  return [after, output = call.output] {
+    std::this_thread::sleep_for(delay * units_of_overtaken);
+    overwrite(output, after);
+  };
+}
+
+bool LateBackend::has_later_calls() {
+  const std::lock_guard lock(mutex_);
+  return !queue_.empty();
 }
 
 void LateBackend::serve() {

@@ -43,24 +43,31 @@ class RecordingBackend : public ForwardingBackend {
 
 // Starts calls in order on a separate thread. The delay of a rank cycles from call to call through 0, 2 and 4 ms, so
 // each call delays the ranks differently. A faulty strategy that does not wait for a collective then reads the tensor
-// before the collective has changed it.
+// before the collective has changed it. If a later call is already queued, a third of the calls, drawn at random, end
+// 12 ms later, so the later call can end first, as torch's Work allows. Until its end, a call's output has its old
+// values.
 class LateBackend : public ForwardingBackend {
  public:
-  explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);
+  LateBackend(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed);
   ~LateBackend() override;
 
  protected:
   WorkPtr around(Call call) override;
 
  private:
+  using Rest = std::function<void()>;
+
+  Rest run(const Call& call);
+  bool has_later_calls();
   void serve();
 
+  uint64_t seed_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
   int late_calls_ = 0;
-  std::vector<std::future<void>> ends_;  // futures of sends and receives in flight; used only by `thread_`
+  std::vector<std::future<void>> ends_;  // calls that end on threads of their own; used only by `thread_`
   std::thread thread_;
 };
 

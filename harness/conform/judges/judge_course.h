@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/conform/judges/rows.h"
 #include "harness/conform/oracle/course.h"
@@ -14,14 +15,25 @@ namespace dpbench {
 struct Deviation {
   double error = 0;
   std::string where = {}, likely = {};
+
+  // Adds the error of one value. A NaN counts as infinity. The texts are evaluated only for the first failure.
+  void add(double more, const LazyText& place, const LazyText& mistake = "");
 };
 
-// Compares losses, the last output, parameters and buffers of every rank. expected: the course in float64. rounded: the
-// same course in the strategy's dtypes, which shows how much rounding changes it. Null: the bound is that of a single
-// pass in the scenario's dtype, which is narrower.
-Deviation course_deviation(const Trial& trial, const Course& expected, const Course* rounded);
-// Compares the optimizer's state, slot by slot. Slots that the strategy does not report are not compared.
-Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded);
+// Compares losses, the last step's output, parameters and buffers of every rank after several steps. expected: the same
+// steps computed in float64. rounded: the same steps computed in the strategy's dtypes, several times with different
+// roundings, which show how much rounding changes them. Without them, the bounds allow only the rounding error of a
+// single pass in the scenario's dtype (in float64: of the whole course).
+Deviation course_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
+// Compares the optimizer's state tensors by name. Tensors that the strategy does not report are not compared.
+Deviation state_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
+
+struct Deviations {
+  Deviation course, state;
+};
+// Returns course_deviation() and state_deviation() for a course in float64. Computes rounded courses only while an
+// error is above its bound.
+Deviations deviations_of(const Trial& trial, const Course& expected);
 
 // Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which only the loss is read between
 // steps.

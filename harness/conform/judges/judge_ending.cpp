@@ -57,11 +57,11 @@ std::string first_not_mean(const Trial& trial) {
 void judge_rows(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step)
-      rows.judged("rows-untouched", "a step's samples, which may be views of the data set, before and after the step",
-                  evidence.steps[step].modified_input.empty(),
-                  evidence.steps[step].modified_input + " changed, rank " + std::to_string(evidence.rank) + ", step " +
-                      std::to_string(step) + ", scenario " + trial.scenario.name,
-                  "the strategy modifies its input in place");
+      rows.judged(
+          "rows-untouched", "a step's samples, which may be views of the data set, before and after the step",
+          evidence.steps[step].modified_input.empty(),
+          evidence.steps[step].modified_input + " changed" + trial.place(evidence.rank, static_cast<int64_t>(step)),
+          "the strategy modifies its input in place");
 }
 
 void judge_ending(const Trial& trial, Rows& rows) {
@@ -69,7 +69,8 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    // In a poisoned run (with a NaN or infinity in a sample) the mean of the parameters may not be finite.
+    // In a poisoned run (with a NaN or infinity in a sample) the mean of the parameters over the ranks can be
+    // NaN.
     change = trial.scenario.poison ? "" : first_not_mean(trial);
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",

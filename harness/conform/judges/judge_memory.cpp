@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the likely mistake of a rank that uses more memory than the formula allows. trained: bytes of the trained
-// parameters.
+// Returns the likely mistake of a rank that uses more memory than the strategy's memory formula allows. trained: bytes
+// of the trained parameters.
 const char* mistake_in(const Evidence& evidence, int64_t trained) {
   if (evidence.stored_parameter_bytes >= trained)
     return "each rank keeps whole parameters: rows that are a view keep the memory of the whole tensor";

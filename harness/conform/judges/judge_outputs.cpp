@@ -8,14 +8,10 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
-#include "harness/conform/judges/output_pattern.h"
+#include "harness/conform/judges/signatures/output_pattern.h"
 
 namespace dpbench {
 namespace {
-
-std::string place_in(const Trial& trial, size_t rank, size_t step) {
-  return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
-}
 
 // Returns the expected output dtype. Autocast computes in bfloat16 but returns float32, the dtype of the parameters.
 at::ScalarType due_dtype(const Trial& trial) {
@@ -40,7 +36,8 @@ Value value_of(const Trial& trial) {
   return {judged, "-replay", " with the same pass replayed in the same dtype", pass_bound(type)};
 }
 
-// True if ranks may store different rows of a parameter. On a mesh of dp alone, fsdp shards over dp.
+// True if ranks may store different rows of a parameter. Without a mesh, a strategy that supports the mesh axis `shard`
+// divides the rows over all ranks.
 bool shards_parameters(const Bench& bench) {
   const MeshShape& mesh = bench.distribution.mesh;
   if (!is_plain(mesh)) return size_of(mesh, &KnownAxis::stores_rows) > 1;
@@ -75,7 +72,7 @@ std::string loss_mistake(int64_t micros, double found, double expected, double b
 
 void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
-  const auto where = place_in(trial, rank, step);
+  const auto where = trial.place(static_cast<int64_t>(rank), static_cast<int64_t>(step));
   const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
   if (!output.defined()) return;  // The rank had no samples, so nothing is expected of it.
   const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();
@@ -138,8 +135,7 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     for (const auto& evaluation : evidence.evaluations) {
       const StepEvidence& last = evidence.steps[static_cast<size_t>(evaluation.step)];
-      const std::string where =
-          place_in(trial, static_cast<size_t>(evidence.rank), static_cast<size_t>(evaluation.step));
+      const std::string where = trial.place(evidence.rank, evaluation.step);
       const auto expected = oracle.evaluate(trial.workload().batch(evaluation.ids), last.parameters, last.buffers);
       rows.measured(
           "evaluation" + suffix, value, relative_error(evaluation.output, expected, 0), bound,

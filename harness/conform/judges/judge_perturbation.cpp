@@ -1,4 +1,4 @@
-// Checks that another sample on one replica changes the gradients of all ranks as it must.
+// Checks that all ranks' gradients change as the oracle's do if one replica gets another sample.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
-#include "harness/conform/judges/signatures.h"
+#include "harness/conform/judges/signatures/signatures.h"
 
 namespace dpbench {
 namespace {
@@ -16,9 +16,8 @@ namespace {
 // Allowed relative error of a gradient's change. It is larger than exact_bound, because the change may be a small part
 // of the gradient.
 constexpr double change_bound = 1e-6;
-// The error of a change is divided by at least this fraction of the norm of all changes together. If nothing changes on
-// a rank, because its gradients are its own, the error is divided by the square of this fraction of the gradients'
-// norm.
+// The error of a change is divided by at least this fraction of the norm of all changes together, and by at least the
+// square of this fraction times the norm of all gradients: ranks that keep their own gradients may have no change.
 constexpr double change_floor = 1e-3;
 
 std::string why_wrongly_changed(const Trial& trial, int rank, size_t p, const at::Tensor& before) {

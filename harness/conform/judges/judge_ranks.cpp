@@ -39,8 +39,8 @@ at::Tensor update_rounding(const at::Tensor& before, const at::Tensor& after) {
 
 using StepMember = NamedTensors StepEvidence::*;
 
-// Returns the tensors without those that each rank keeps to itself: unsynchronized parameters and their optimizer state
-// "<parameter>.<slot>".
+// Returns the tensors except each rank's own: unsynchronized parameters and their optimizer state, which is named
+// "<parameter>.<slot>", e.g. "fc.weight.momentum".
 NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
   const auto& own = trial.bench.strategy.own;
   NamedTensors rest;
@@ -52,14 +52,12 @@ NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
 void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, StepMember field,
                  const std::string& likely, int64_t every = 1) {
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
-    if ((static_cast<int64_t>(step) + 1) % every != 0) continue;
+    if ((trial.scenario.first + static_cast<int64_t>(step) + 1) % every != 0) continue;
     for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
       const auto difference = first_mismatch(shared(trial, trial.ranks[rank].steps[step].*field),
                                              shared(trial, trial.ranks[0].steps[step].*field));
       rows.judged(name, what + " of every rank with rank 0's, bit for bit", difference.empty(),
-                  difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
-                      trial.scenario.name,
-                  likely);
+                  difference + trial.place(static_cast<int64_t>(rank), static_cast<int64_t>(step)), likely);
     }
   }
 }
@@ -74,9 +72,7 @@ void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
     if (changed.empty()) changed = first_mismatch(after.state, before.state);
     rows.judged("non-finite-skipped",
                 "parameters and optimizer state before and after a step with a non-finite gradient, bit for bit",
-                changed.empty(),
-                changed + ", rank " + std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
-                    trial.scenario.name,
+                changed.empty(), changed + trial.place(evidence.rank, step),
                 "the step was applied, or each rank decides by its own gradient");
   }
 }
@@ -89,9 +85,7 @@ void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
     if (!due.defined() || std::isfinite(due.item<double>())) continue;
     rows.judged("non-finite", "a loss that is not finite is reported as such",
                 found.defined() && found.numel() == 1 && !std::isfinite(found.item<double>()),
-                "the loss, rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
-                    trial.scenario.name,
-                "the loss is replaced by a number");
+                "the loss" + trial.place(static_cast<int64_t>(rank), step), "the loss is replaced by a number");
   }
 }
 
@@ -104,10 +98,7 @@ void judge_poisoned_results(const Trial& trial, int64_t step, Rows& rows) {
       if (!due.defined() || !found.defined() || due.sizes() != found.sizes()) return;
       const at::Tensor hidden = due.isfinite().logical_not().logical_and(found.isfinite());
       rows.judged("non-finite", "outputs and buffers that are not finite are reported as such",
-                  !hidden.any().item<bool>(),
-                  what + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
-                      trial.scenario.name,
-                  "replaced by numbers");
+                  !hidden.any().item<bool>(), what + trial.place(rank, step), "replaced by numbers");
     };
     judge("the output", expected_output(trial, expected, rank), seen.output);
     if (trial.bench.strategy.skips_non_finite) continue;
@@ -126,8 +117,7 @@ void judge_poisoned(const Trial& trial, int64_t step, Rows& rows) {
       if (!gradient.defined() || !after || after->sizes() != gradient.sizes()) continue;
       const at::Tensor kept = gradient.isnan().logical_and(after->isfinite());
       rows.judged("non-finite", "a gradient that is not a number reaches the parameter", !kept.any().item<bool>(),
-                  "parameter " + trial.names[p] + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) +
-                      ", scenario " + trial.scenario.name,
+                  "parameter " + trial.names[p] + trial.place(static_cast<int64_t>(rank), step),
                   "the update hides NaN without a promise");
     }
 }
@@ -184,8 +174,8 @@ void judge_poison(const Trial& trial, Rows& rows) {
       rows.judged(
           "non-finite", "NaN or infinity in one rank's sample reaches every rank's gradient", reached,
           [&] {
-            return "parameter " + trial.names[p] + ", " + first_difference(found, due) + ", rank " +
-                   std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+            return "parameter " + trial.names[p] + ", " + first_difference(found, due) +
+                   trial.place(static_cast<int64_t>(rank), step);
           },
           due.isnan().any().item<bool>()
               ? "NaN is masked before the reduction, or this rank's gradient is not reduced"

@@ -131,7 +131,7 @@ std::string mismatch_of(const AxisCalls& axis, const Group& group) {
 constexpr char sums_compared[] = "each reduction with the exact sum of the ranks' inputs, in units of rounding";
 
 // True if the collective is a sum or a mean. For other reductions, adds a skipped row: the factor of a premul_sum is
-// unknown, and a maximum is exact.
+// unknown, and a maximum has no rounding error.
 bool judged_as_a_sum(const Collective& collective, Rows& rows) {
   if (collective.sums()) return true;
   rows.skipped("reduction", sums_compared,
@@ -224,8 +224,8 @@ void judge_reductions(const Trial& trial, Rows& rows) {
   }
 }
 
-// Ignores axes on which several ranks compute one replica (e.g. tensor parallelism), because their ranks also sum
-// activations in every micro-batch.
+// Counts reductions, but not over axes on which several ranks compute one replica (e.g. tensor parallelism): these
+// ranks also sum activations in every micro-batch.
 ReductionCount count_reductions(const Trial& trial) {
   const auto over_activations = [](const std::string& name) {
     const KnownAxis* axis = mesh_text::known_axis(name);

@@ -17,10 +17,6 @@ namespace {
 // strategy may sum them in another order than the oracle.
 constexpr double working_roundings = 32;
 
-std::string at_place(const Trial& trial, int rank, int64_t step) {
-  return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
-}
-
 std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std::string& name,
                             const at::Tensor& found) {
   const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
@@ -75,7 +71,7 @@ class OptimizerJudge {
                  std::vector<OptimizerReplay>(trial.names.size())) {}
 
   void step(int64_t step) {
-    const bool averaged = local_ && (step + 1) % trial_.bench.strategy.average_every == 0;
+    const bool averaged = local_ && (trial_.scenario.first + step + 1) % trial_.bench.strategy.average_every == 0;
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       std::vector<Moved> moves;
       for (size_t r = 0; r < replays_.size(); ++r) moves.push_back(moved(static_cast<int>(r), p, step));
@@ -136,8 +132,7 @@ class OptimizerJudge {
         "parameters with the optimizer replayed in float64 on the reported gradients, in units of rounding",
         largest_ratio(after, expected, move.slack), 1,
         [&] {
-          return "parameter " + trial_.names[p] + ", " + first_difference(after, expected) +
-                 at_place(trial_, rank, step);
+          return "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + trial_.place(rank, step);
         },
         [&] {
           return averaged.empty() ? update_mistake(trial_, {rank, p, step, move.start, *before, after}, expected)
@@ -184,7 +179,7 @@ void judge_buffers(const Trial& trial, Rows& rows) {
         const at::Tensor* found = find(evidence.steps[step].buffers, name);
         const auto where = [&, &buffer = name, &due = expected] {
           return "buffer " + buffer + ", " + first_difference(found ? *found : at::Tensor(), due) +
-                 at_place(trial, evidence.rank, static_cast<int64_t>(step));
+                 trial.place(evidence.rank, static_cast<int64_t>(step));
         };
         const bool typed = found && found->scalar_type() == expected.scalar_type();
         if (!typed)
@@ -209,7 +204,7 @@ void judge_unused(const Trial& trial, Rows& rows) {
   std::vector<bool> ever(trial.names.size(), first > 0);
   for (size_t step = first; step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks) {
-      const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));
+      const auto where = trial.place(evidence.rank, static_cast<int64_t>(step));
       for (size_t p = 0; p < trial.names.size(); ++p) {
         ever[p] = ever[p] || trial.expected[step].used[p];
         if (trial.expected[step].used[p]) continue;

@@ -1,19 +1,22 @@
 // Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls.
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <c10/util/StringUtil.h>
 
 #include "harness/conform/judges/judges.h"
+#include "strategies/api/parts/block_runs.h"
 #include "strategies/api/traffic.h"
 
 namespace dpbench {
 namespace {
 
-// Bytes and calls of an operation. calls: nullopt if the formula has no number of calls.
+// Bytes and number of calls of a collective operation. calls: nullopt if the traffic formula gives none.
 struct Amount {
   int64_t bytes = 0;
   std::optional<int64_t> calls = 0;
@@ -27,7 +30,7 @@ struct Amount {
 
 using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // key: operation and mesh axis
 
-// What a rank passes to collectives in a step, by the strategy's formula or as counted in the run.
+// Bytes and calls of a rank's collectives in a step, by the strategy's formula or as counted in the run.
 struct Amounts {
   Operations own;     // amounts that are compared for each rank
   Operations summed;  // amounts that are compared as their sum over all ranks
@@ -40,8 +43,9 @@ Amounts amounts_of(const std::vector<Traffic>& formula) {
   return amounts;
 }
 
-// due: the formula's amounts. Operations in due.summed are compared as the sum over all ranks, and calls are counted
-// only where `due` has their number.
+// Adds up the collectives that a rank called. due: the amounts by the strategy's traffic formula. Operations in
+// due.summed are compared as the sum over all ranks. Calls are counted only for operations with a number of calls in
+// `due`.
 Amounts amounts_of(const std::vector<Collective>& called, const Amounts& due) {
   Amounts amounts;
   for (const Collective& one : called) {
@@ -69,7 +73,8 @@ std::string text_of(const Operations& operations) {
   return text.empty() ? "no bytes" : text;
 }
 
-// Lists the operations that differ from the formula: by how many times the bytes, or by the number of calls.
+// Lists the operations that differ from the traffic formula, with the ratio of the bytes or, if the bytes are equal,
+// both numbers of calls.
 std::string differences(const Operations& due, Operations found) {
   std::string text;
   const auto add = [&](const auto& key, const std::string& how) {
@@ -91,23 +96,49 @@ std::string differences(const Operations& due, Operations found) {
   return text;
 }
 
-// Returns the formula's amounts for a rank's step; nullopt if the strategy has no formula for this step.
-std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const Params& params,
-                                   const Evidence& evidence, int64_t step) {
-  int64_t samples = 0;
-  for (const at::Tensor& ids : evidence.steps[static_cast<size_t>(step)].ids) samples += ids.numel();
+using BlockRuns = decltype(TrafficQuery::block_runs);
+
+std::vector<int64_t> samples_of(const std::vector<at::Tensor>& ids) {
+  std::vector<int64_t> samples;
+  for (const at::Tensor& one : ids) samples.push_back(one.numel());
+  return samples;
+}
+
+// Returns the number of samples in each micro-batch that a rank's strategy object has taken before a step. constructed:
+// first step of this object. extra: number of steps that it took before the scenario's first one, each with as many
+// samples as step 1.
+std::vector<int64_t> samples_before(const Trial& trial, const Evidence& evidence, int64_t step, int64_t constructed,
+                                    int64_t extra) {
+  const std::vector<int64_t> of_extra =
+      samples_of(ids_of(trial.scenario, trial.bench.distribution, trial.bench.seed, 1, evidence.rank));
+  std::vector<int64_t> all;
+  for (int64_t k = 0; k < extra; ++k) all.insert(all.end(), of_extra.begin(), of_extra.end());
+  for (int64_t before = constructed; before < step; ++before)
+    for (const int64_t samples : samples_of(evidence.steps[static_cast<size_t>(before)].ids)) all.push_back(samples);
+  return all;
+}
+
+// Returns the amounts by the traffic formula for a rank's step; nullopt if the strategy has no formula for this step.
+std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const BlockRuns& block_runs,
+                                   const Params& params, const Evidence& evidence, int64_t step) {
+  const std::vector<int64_t> micro = samples_of(evidence.steps[static_cast<size_t>(step)].ids);
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
-  const int64_t reloaded = trial.scenario.reload_before;
-  const auto formula = trial.bench.strategy.traffic({.model = model,
-                                                     .dtype = trial.scenario.dtype,
-                                                     .params = params,
-                                                     .mesh = mesh,
-                                                     .rank = evidence.rank,
-                                                     .step = step,
-                                                     .accumulate = micros_in(trial.scenario, step),
-                                                     .taken = step - (step >= reloaded ? reloaded : 0),
-                                                     .clips = trial.clip_norm.has_value(),
-                                                     .samples = samples});
+  const int64_t reloaded = trial.scenario.reload_before, constructed = step >= reloaded ? reloaded : 0;
+  const int64_t extra = constructed == 0 ? evidence.steps_before : 0;
+  const auto formula =
+      trial.bench.strategy.traffic({.model = model,
+                                    .dtype = trial.scenario.dtype,
+                                    .params = params,
+                                    .mesh = mesh,
+                                    .rank = evidence.rank,
+                                    .step = step,
+                                    .accumulate = micros_in(trial.scenario, step),
+                                    .taken = extra + step - constructed,
+                                    .clips = trial.clip_norm.has_value(),
+                                    .samples = std::accumulate(micro.begin(), micro.end(), int64_t{0}),
+                                    .micro = micro,
+                                    .earlier = samples_before(trial, evidence, step, constructed, extra),
+                                    .block_runs = block_runs});
   if (!formula) return std::nullopt;
   return amounts_of(*formula);
 }
@@ -116,11 +147,12 @@ std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const
 
 void judge_traffic(const Trial& trial, Rows& rows) {
   const StrategyInfo& strategy = trial.bench.strategy;
-  // A strategy may end a step with a NaN early, without calling its remaining collectives.
+  // In a step with a NaN, a strategy may return early, without calling its remaining collectives.
   if (!strategy.traffic || trial.scenario.poison) return;
   const char compared[] = "bytes and calls of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
   const auto model = first_model(trial.bench);
+  const BlockRuns block_runs = runs_at_first_call(trial.bench.workload);
   const Params params = params_of(trial.bench, trial.scenario);
   bool judged = false;
   const auto judge = [&](const Operations& due, const Operations& found, const std::string& whose, size_t step) {
@@ -128,15 +160,15 @@ void judge_traffic(const Trial& trial, Rows& rows) {
     rows.judged(
         "collective-bytes", compared, found == due,
         [&] {
-          return "expected " + text_of(due) + ", found " + text_of(found) + ", " + whose + ", step " +
-                 std::to_string(step) + ", scenario " + trial.scenario.name;
+          return "expected " + text_of(due) + ", found " + text_of(found) + ", " + whose +
+                 trial.place(static_cast<int64_t>(step));
         },
         [&] { return differences(due, found); });
   };
   std::map<size_t, Operations> all_due, all_found;  // summed over all ranks, indexed by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
-      const auto due = amounts_due(trial, *model, params, evidence, static_cast<int64_t>(step));
+      const auto due = amounts_due(trial, *model, block_runs, params, evidence, static_cast<int64_t>(step));
       if (!due) continue;
       const Amounts found = amounts_of(evidence.steps[step].collectives, *due);
       judge(due->own, found.own, "rank " + std::to_string(evidence.rank), step);

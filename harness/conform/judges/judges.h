@@ -1,5 +1,5 @@
 // The judges: functions that verify the recorded results of one scenario and add rows to the result table. They do not
-// run the strategy. A judge names its checks where it adds their rows.
+// run the strategy. A check's name stands in the code that adds its row.
 #pragma once
 
 #include <vector>
@@ -18,15 +18,15 @@ void judge_start(const Trial& trial, Rows& rows);    // parameters and buffers b
 void judge_outputs(const Trial& trial, Rows& rows);  // outputs and losses
 // Gradients of scenarios in float64, compared with the oracle's and, if the scenario requests it, the single device's.
 void judge_gradients(const Trial& trial, Rows& rows);
-// Gradients of scenarios in float32 or bfloat16, compared with replayed ones.
+// Gradients of scenarios in float32 or bfloat16, compared with a recomputation in the same dtype.
 void judge_replay(const Trial& trial, Rows& rows);
-void judge_accuracy(const Trial& trial, Rows& rows);    // the error of gradients, for models with softplus, not ReLU
+void judge_accuracy(const Trial& trial, Rows& rows);    // accuracy of gradients, with softplus instead of ReLU
 void judge_strides(const Trial& trial, Rows& rows);     // strides of gradients
 void judge_unused(const Trial& trial, Rows& rows);      // unused and frozen parameters
 void judge_agreement(const Trial& trial, Rows& rows);   // equality of the ranks' gradients, parameters and state
 void judge_buffers(const Trial& trial, Rows& rows);     // buffers such as BatchNorm's statistics
 void judge_optimizer(const Trial& trial, Rows& rows);   // updates of the optimizer
-void judge_poison(const Trial& trial, Rows& rows);      // gradients with NaN or infinity
+void judge_poison(const Trial& trial, Rows& rows);      // the effects of a NaN or infinity in a sample
 void judge_evaluation(const Trial& trial, Rows& rows);  // outputs, collectives and buffers of evaluations
 void judge_reductions(const Trial& trial, Rows& rows);  // results, agreement and order of collectives
 void judge_traffic(const Trial& trial, Rows& rows);     // bytes of collectives
@@ -38,7 +38,8 @@ void judge_ending(const Trial& trial, Rows& rows);      // the state after the s
 // Gradients of the scenario `perturbed`, in which one replica has another sample.
 void judge_perturbation(const Trial& trial, Rows& rows);
 
-// All judges that check a single run of a scenario other than `unwatched` and `perturbed`, in order of execution.
+// All judges that check a single run of a scenario other than `unwatched`, `other-state` and `perturbed`, in order of
+// execution.
 inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
                                    judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
                                    judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
@@ -51,7 +52,7 @@ struct ReductionCount {
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Compares the reductions of a step without micro-batches (`once`) with those of a step that has several.
+// Compares the reductions of two steps: `once` had one micro-batch, `accumulated` has several.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 // Compares two runs of the same steps. promised: true if the strategy declares that they give the same bits.
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows);

@@ -2,6 +2,7 @@
 // which the strategy began them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,15 +18,30 @@ struct CourseEnd {
   at::Tensor output;               // output of the last step
 };
 
+// A mistake with an error below the bound of every single element: a value in SGD's steps is rounded to bfloat16.
+struct HiddenRounding {
+  std::string what;      // the rounded value, e.g. "the gradients"
+  NamedTensors changes;  // changes of rank 0's parameters by the mistake, at the end of the course
+};
+
 struct Course {
   std::vector<CourseEnd> ranks;
+  // The next two fields are filled only by an exact course of SGD in float32. stepwise: rank 0's parameters if they are
+  // rounded to their own dtype after every step, as in a strategy. hidden_roundings: mistakes that audits look for.
+  NamedTensors stepwise = {};
+  std::vector<HiddenRounding> hidden_roundings = {};
   std::string unknown;  // reason why the course cannot be computed; empty if it was computed
 };
 
 // Computes the steps of a scenario. ranks: each rank's parameters, buffers and optimizer state before the first step,
-// and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's
-// dtype and parameters are rounded to their own dtype after every step, as in a strategy.
+// and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's dtype
+// and parameters are rounded to their own dtype after every step, as in a strategy. jitter: if not 0, a seed with which
+// each pass moves the parameters by up to a unit in the last place. Values near a discontinuity, such as an activation
+// near a ReLU's zero, may then fall on the other side of it.
 Course course_of(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
-                 const std::vector<Evidence>& ranks, bool exact);
+                 const std::vector<Evidence>& ranks, bool exact, uint64_t jitter = 0);
+
+// Returns the largest distance that an element of any parameter of a rank moves during the course.
+double largest_move(const Trial& trial, const Course& course, size_t rank);
 
 }  // namespace dpbench

@@ -10,7 +10,7 @@ namespace {
 using MicroBatches = std::vector<std::vector<Batch>>;  // batches indexed by micro-batch, then by replica
 
 std::vector<Batch> pieces(const Batch& batch, int replicas) {
-  const auto sizes = chunk_sizes(batch.rows(), replicas);
+  const auto sizes = chunk_sizes(batch.samples(), replicas);
   const auto inputs = batch.input.split_with_sizes(sizes), targets = batch.target.split_with_sizes(sizes),
              ids = batch.ids.split_with_sizes(sizes);
   std::vector<Batch> result(static_cast<size_t>(replicas));

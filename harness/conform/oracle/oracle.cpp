@@ -147,7 +147,7 @@ void Oracle::pass_as_one_batch(int64_t step, Parts& parts) {
   std::vector<at::Tensor> inputs, ids;
   std::vector<int64_t> rows;
   for (const Batch& batch : parts.batches)
-    inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.rows());
+    inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.samples());
   enter(0);
   const auto outputs = run(step, {at::cat(inputs), {}, at::cat(ids)}).split_with_sizes(rows);
   leave(0);

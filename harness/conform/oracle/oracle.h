@@ -12,7 +12,8 @@
 
 namespace dpbench {
 
-// A shard: the samples of one forward pass of a replica, which are a rank's micro-batch or one replica's piece of it.
+// A shard: the samples of one forward pass, and its results. The samples are a rank's micro-batch, or one replica's
+// piece of a single process's micro-batch.
 struct Shard {
   int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
@@ -33,7 +34,8 @@ enum class Coupling { none, loss, batch };
 class Oracle {
  public:
   // Settings of a strategy that change how its replicas compute, and the device of the oracle. onednn: float32 matrix
-  // products use oneDNN. used_in: see StrategyInfo::used_in. Gradients are returned on the CPU.
+  // products use oneDNN. used_in: dtype in which weight matrices are used under bfloat16 autocast, if not their own.
+  // Gradients are returned on the CPU.
   struct Replicas {
     bool onednn = false;
     std::optional<at::ScalarType> used_in = {};

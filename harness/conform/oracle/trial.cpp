@@ -30,12 +30,23 @@ const NamedTensors& Trial::buffers_before(int64_t step, int rank) const {
   return step == 0 ? evidence.buffers : evidence.steps[static_cast<size_t>(step - 1)].buffers;
 }
 
+at::Tensor Trial::start(size_t rank, const std::string& name) const {
+  const at::Tensor* found = find(ranks[rank].parameters, name);
+  return found ? scenario.sample.of(*found) : at::Tensor();
+}
+
 at::Tensor Trial::reported(int64_t step, size_t parameter, int rank) const {
   const auto& gradients = ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].gradients;
   for (const auto& name : aliases[parameter])
     if (const at::Tensor* found = find(gradients, name); found && found->defined()) return *found;
   return {};
 }
+
+std::string Trial::place(int64_t index) const {
+  return ", step " + std::to_string(scenario.first + index) + ", scenario " + scenario.name;
+}
+
+std::string Trial::place(int64_t rank, int64_t index) const { return ", rank " + std::to_string(rank) + place(index); }
 
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks) {
@@ -106,7 +117,7 @@ OtherPass other_pass(const Trial& trial) {
                  (mine.shares[i] * (mine.unreduced[p] ? mine.unreduced_share : 1));
       if (error.numel() > 0) other.rounding[p] = std::max(other.rounding[p], scale * error.max().item<double>());
     }
-    its.shards.clear();  // the gradients of a large model's shards take gigabytes
+    its.shards.clear();  // for a large model, the gradients of all forward passes take gigabytes
   }
   return other;
 }

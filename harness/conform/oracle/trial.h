@@ -12,7 +12,7 @@
 namespace dpbench {
 
 struct ExpectedStep {
-  std::vector<Shard> shards;  // shards computed from the strategy's own parameters before the step
+  std::vector<Shard> shards;  // forward passes, computed with the strategy's own parameters before the step
   std::vector<double> shares;
   // Expected gradient, combined as the strategy declares, in float64, before clipping.
   std::vector<at::Tensor> gradient;
@@ -49,11 +49,19 @@ struct Trial {
   int world() const { return bench.distribution.world; }  // number of replicas
   // True if several ranks compute one replica together.
   bool shares_replicas() const { return ranks.size() > static_cast<size_t>(world()); }
-  // True if a forward pass depends on the samples of all ranks. A model without buffers has no BatchNorm that could.
+  // True if a forward pass depends on the samples of all ranks through synchronised BatchNorm. A model without buffers
+  // has no BatchNorm.
   bool couples_samples() const { return bench.strategy.buffers == Buffers::synchronised && !ranks[0].buffers.empty(); }
   int replica_of(int rank) const { return bench.distribution.replica_of(rank); }
+  // Return where a value was found, e.g. ", rank 1, step 3, scenario even". index: the step's place in the scenario,
+  // whose first step may have another number than 0.
+  std::string place(int64_t rank, int64_t index) const;
+  std::string place(int64_t index) const;
   const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
   const NamedTensors& buffers_before(int64_t step, int rank = 0) const;
+  // Returns the compared elements of a rank's parameter before the first step; an undefined tensor if the rank has no
+  // such parameter.
+  at::Tensor start(size_t rank, const std::string& name) const;
   // Returns the gradient that a rank reported for a parameter; an undefined tensor if it reported none.
   at::Tensor reported(int64_t step, size_t parameter, int rank = 0) const;
 };

@@ -50,8 +50,8 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
   if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";
   if (scenario.late && strategy.recorded)
     return "collectives of a recorded step run on the device and cannot be delayed";
-  if (scenario.rows != Split::few || strategy.parallelism != Parallelism::ranks) return {};
-  if (!strategy.allows_no_rows && strategy.settings.allow_no_rows.empty())
+  if (scenario.split != Split::few || strategy.parallelism != Parallelism::ranks) return {};
+  if (!strategy.allows_no_samples && strategy.settings.allow_no_samples.empty())
     return strategy.name + " needs samples on every rank";
   if (!strategy.own.empty() || strategy.gradient == Gradient::local)
     return "a rank without samples has no gradient for its own parameters";
@@ -62,9 +62,9 @@ std::optional<std::string> why_not_one_sample(const Workload& workload) {
   constexpr int64_t trial = -1;  // a model in Python prints no traceback if it fails in a step below 0
   const at::NoGradGuard no_grad;
   const auto model = workload.model(1);
-  const auto refusal = [&](int64_t rows) -> std::optional<std::string> {
+  const auto refusal = [&](int64_t samples) -> std::optional<std::string> {
     try {
-      const Batch batch = workload.batch(at::arange(rows));
+      const Batch batch = workload.batch(at::arange(samples));
       model->forward(batch.input, Context{0, trial, batch.ids});
       return std::nullopt;
     } catch (const std::exception& error) {
@@ -100,8 +100,9 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   } catch (const UsageError& error) {
     return refuse(": its parameters are incompatible with " + text_of(asking) + ": " + error.what());
   }
-  // A strategy that records its steps and replays them does not search for unused parameters. If no rank uses a
-  // parameter, the strategy may accept that or stop with an error that names the parameter.
+  // A strategy that neither allows unused parameters nor relies on the same graph may stop with an error that names the
+  // parameters that no rank uses. So may a strategy that records its steps and replays them, because it does not search
+  // for unused parameters.
   if (allowed || (strategy.same_graph && !strategy.recorded))
     plan.pattern = {};
   else if (on_some_ranks)
@@ -110,8 +111,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   return plan;
 }
 
-// Format: one line "name=value" per strategy parameter, an empty line, and the reason why the strategy cannot run the
-// model, which may have several lines.
+// Format: one line "name=value" per option of the strategy, an empty line, and the reason why the strategy cannot run
+// the model, which may have several lines.
 std::string text_of(const UnusedPlan& plan) {
   std::string text;
   for (const auto& [name, value] : plan.params) text += name + "=" + value + "\n";

@@ -1,4 +1,4 @@
-// Decides which scenarios (test runs) apply to a strategy, and which strategy parameters a model requires.
+// Decides which scenarios (test runs) apply to a strategy, and which of its options (--param) a model requires.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,12 @@ std::optional<std::string> why_not_one_sample(const Workload& workload);
 // Settings for running a model with parameters that some ranks do not use.
 struct UnusedPlan {
   UnusedPattern pattern = {};     // unused model parameters that the strategy may refuse with an error naming them
-  ParamValues params = {};        // strategy parameters that allow unused model parameters
+  ParamValues params = {};        // strategy options (--param) that allow unused model parameters
   std::string not_runnable = {};  // reason why the strategy cannot run the model; an empty string if it can
 };
 
-// registered: the strategy's properties before they are adjusted to parameter values. probe: the model is a probe (a
-// small test model), so more steps are searched for unused parameters even if the first two use all.
+// registered: the strategy's properties before they are adjusted to its options. probe: the model is a probe (a small
+// test model), so more steps are searched for unused parameters even if the first two use all.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
 // text_of() and plan_from() convert a plan to text and back, to send it to other ranks. The field `pattern` is left

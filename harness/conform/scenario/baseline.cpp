@@ -7,8 +7,8 @@ StrategyInfo with(const StrategyInfo& info, const ParamValues& params) {
   return promised(info, Params(info.params, params, info.name));
 }
 
-// Returns parameter values for the baseline (the single-device strategy) with which it uses oneDNN for matrix
-// products if the strategy does.
+// Returns the options with which the baseline (the single-device strategy) uses oneDNN for matrix products if
+// `strategy` does.
 ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& strategy) {
   for (const Variant& variant : baseline.variants)
     if (strategy.onednn && with(baseline, variant.params).onednn) return variant.params;
@@ -31,7 +31,7 @@ std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario
     const Bench baseline{single,
                          bench.workload,
                          {.parallelism = Parallelism::single,
-                          .rows_per_rank = bench.distribution.rows_per_rank,
+                          .samples_per_rank = bench.distribution.samples_per_rank,
                           .samples = bench.distribution.samples},
                          0,
                          {},

@@ -8,7 +8,8 @@
 namespace dpbench {
 
 // Returns the baseline's evidence, which the strategy must equal bit for bit in a world of 1. Returns nullopt for a
-// larger world, for a single-device strategy, and for a strategy that uses a narrower dtype than the baseline.
+// larger world, for a single-device strategy, for a strategy that uses a narrower dtype than the baseline, and for a
+// workload with its own optimizer.
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

@@ -10,7 +10,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the batch with another sample in place of its first one, which keeps its id.
+// Returns the batch with the content of its first sample replaced by another sample's. The sample's id stays.
 Batch with_another_sample(const Workload& workload, const Batch& batch) {
   const int64_t samples = workload.samples();
   const Batch other = workload.batch((batch.ids.narrow(0, 0, 1) + samples / 2).remainder(samples));
@@ -42,7 +42,7 @@ Params params_of(const Bench& bench, const Scenario& scenario) {
   const Settings& settings = bench.strategy.settings;
   ParamValues given = bench.params;  // values that the user set stay, because insert() below does not overwrite
   if (scenario.revealing) given.insert(settings.revealing.begin(), settings.revealing.end());
-  if (scenario.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
+  if (scenario.split == Split::few) given.insert(settings.allow_no_samples.begin(), settings.allow_no_samples.end());
   return {bench.strategy.params, given, bench.strategy.name};
 }
 

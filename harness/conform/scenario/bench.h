@@ -24,6 +24,7 @@ struct Bench {
   // Called when a part of a scenario begins, with a description such as "step 1 of scenario even". An empty function
   // is not called.
   std::function<void(const std::string& place)> enters = {};
+  bool allows_idle = true;  // true if the model may be too small to give each rank a part of the computation
 
   uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }
   uint64_t step_seed() const { return step_seed_of(seed); }
@@ -34,7 +35,7 @@ struct Bench {
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
                const at::Tensor& ids, int owner, int64_t step);
 
-// Returns the values of the strategy's parameters in a scenario.
+// Returns the strategy's options (--param) in a scenario.
 Params params_of(const Bench& bench, const Scenario& scenario);
 
 // Returns a new copy of rank 0's initial model, from which all ranks must start.

@@ -132,7 +132,7 @@ class ScenarioGroups {
         // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
         // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
         if (scenario.late) {
-          inner = c10::make_intrusive<LateBackend>(inner);
+          inner = c10::make_intrusive<LateBackend>(inner, bench_.seed);
         } else if (!bench_.strategy.recorded) {
           const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
           agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
@@ -171,15 +171,15 @@ class Driver {
     evidence_.rank = bench_.rank;
     try {
       drive();
+    } catch (const UnsuitableModel& error) {
+      record_refusal(error, Refusal::model);
     } catch (const UsageError& error) {
-      evidence_.error = error.what();
-      evidence_.refused = true;
+      record_refusal(error, Refusal::scenario);
     } catch (const Unavailable& error) {
-      evidence_.error = error.what();
-      evidence_.refused = true;
+      record_refusal(error, Refusal::scenario);
     } catch (const std::exception& error) {
       if (out_of_memory(error)) abort_run();
-      evidence_.refused = lacks_operation(error);
+      if (lacks_operation(error)) evidence_.refusal = Refusal::scenario;
       record_failure(message_of(error));
     }
     groups_.finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
@@ -193,9 +193,14 @@ class Driver {
     throw;
   }
 
+  void record_refusal(const std::exception& error, Refusal refusal) {
+    evidence_.error = error.what();
+    evidence_.refusal = refusal;
+  }
+
   void record_failure(const std::string& why) {
     evidence_.error = why;
-    evidence_.interrupted = bench_.distribution.owners() > 1 && !evidence_.refused;
+    evidence_.interrupted = bench_.distribution.owners() > 1 && !evidence_.refused();
     evidence_.echo = groups_.diverged();
   }
 
@@ -208,7 +213,8 @@ class Driver {
                                  .dtype = scenario_.dtype,
                                  .params = params_of(bench_, scenario_),
                                  .accumulate = scenario_.accumulate,
-                                 .clip_norm = clip_norm_});
+                                 .clip_norm = clip_norm_,
+                                 .allows_idle = bench_.allows_idle});
   }
 
   void enter(const std::string& part) const {
@@ -231,7 +237,7 @@ class Driver {
       StepEvidence seen{.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank)};
       std::vector<Batch> micro;
       for (const auto& ids : seen.ids)
-        micro.push_back(bench_.strategy.loads_rows ? Batch{{}, {}, ids} : bench_.workload.batch(ids));
+        micro.push_back(bench_.strategy.loads_samples ? Batch{{}, {}, ids} : bench_.workload.batch(ids));
       Phases phases;
       const StepResult result = strategy->step(step, micro, phases);
       seen.loss = snapshot(result.loss);
@@ -250,8 +256,14 @@ class Driver {
     });
     if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
     std::shared_ptr<Strategy> strategy = make(workload);
+    if (scenario_.other_state) {  // the state is loaded into an object that has already trained
+      one_step(strategy, 1);
+      evidence_.steps.clear();
+      evidence_.steps_before = 1;
+    }
     Snapshot start{snapshot(strategy->parameters()), snapshot(strategy->buffers()), snapshot(strategy->state())};
     if (scenario_.other_state) strategy->load(start = other_state(bench_, scenario_, std::move(start.state)));
+    if (scenario_.first > 0 && !scenario_.other_state) age(strategy, workload, start);
     evidence_.parameters = start.parameters;
     evidence_.buffers = start.buffers;
     evidence_.state = start.state;
@@ -277,14 +289,33 @@ class Driver {
     evidence_.live_gather_bytes = most.gathers;
   }
 
+  // Takes the steps before the scenario's first one and then loads the initial state again, because a mistake may
+  // depend on the number of steps that a strategy object has taken. Takes no step if the optimizer has state that the
+  // strategy does not report. If load() is unavailable, makes a new object.
+  void age(std::shared_ptr<Strategy>& strategy, const Workload& workload, const Snapshot& start) {
+    const OptimizerSpec optimizer = bench_.workload.optimizer();
+    if (start.state.empty() && (optimizer.own || !state_slots(optimizer).empty())) return;
+    for (int64_t step = -scenario_.first; step < 0; ++step) {
+      one_step(strategy, step);
+      evidence_.steps.clear();
+    }
+    try {
+      strategy->load(start);
+      evidence_.steps_before = scenario_.first;
+    } catch (const Unavailable&) {
+      strategy.reset();
+      strategy = make(workload);
+    }
+  }
+
   void one_step(const std::shared_ptr<Strategy>& strategy, int64_t step) {
-    enter("step " + std::to_string(step));
+    enter("step " + std::to_string(scenario_.first + step));
     std::vector<Batch> micro;
     StepEvidence seen;
     seen.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank);
     for (const auto& ids : seen.ids)
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.distribution, ids, bench_.rank, step));
-    if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
+    if (bench_.strategy.loads_samples && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
     const bool keep = scenario_.keep_reductions && !bench_.strategy.recorded;
@@ -319,7 +350,7 @@ class Driver {
     const at::Tensor ids = evaluated_ids(scenario_, bench_.distribution, bench_.seed, step, bench_.rank,
                                          bench_.strategy.collective_evaluation);
     evaluate(strategy, step, ids);
-    // As many samples follow, without a step before them, as in the evaluation of a whole data set.
+    // A second evaluation of as many samples follows without a step in between, as when a whole data set is evaluated.
     if (scenario_.evaluates_between) evaluate(strategy, step, (ids + 1).remainder(bench_.distribution.samples));
   }
 

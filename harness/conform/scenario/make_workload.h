@@ -17,7 +17,9 @@ class RecomputingWorkload : public WrappedWorkload {
 
   std::shared_ptr<Model> model(uint64_t seed) const override {
     auto model = inner_.model(seed);
-    if (model->blocks().empty()) throw UsageError("--recompute: the model is not a list of blocks");
+    if (model->blocks().empty())
+      throw UsageError(
+          "--recompute: the model is not a list of blocks. In Python, model() must return an nn.Sequential");
     model->recompute(blocks_);
     return model;
   }

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Fills a tensor of the optimizer's state. Variances are large enough that no update is much larger than its learning
-// rate.
+// Fills a tensor of the optimizer's state with drawn values. Variances are large enough that no update is much larger
+// than its learning rate.
 void draw_slot(const std::string& name, at::Tensor& tensor, uint64_t seed, int64_t steps) {
   const auto slot = split_state_name(name).slot;
   if (!slot || !tensor.defined()) return;

@@ -25,8 +25,14 @@ std::vector<std::string> usual_checks() {
 }
 
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
-  const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
-  const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };  // 840: divisible by 1 to 8
+  const int64_t micro = drawn(seed, 1, 2, 5), unwatched = drawn(seed, 3, 1, 3);
+  // For a quarter of the seeds, one scenario has more micro-batches; for a third, one begins at a later step, with a
+  // strategy object that has taken as many steps.
+  const int64_t other = drawn(seed, 13, 0, 3) == 0 ? drawn(seed, 2, 6, 12) : drawn(seed, 2, 2, 5);
+  const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
+  // The number is taken modulo the number of replicas. 840 is divisible by 1 to 8, so each of up to 8 replicas is
+  // equally likely.
+  const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };
   return {
       {.name = "even",
        .gradient_check = "gradient-meaning",
@@ -44,11 +50,11 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .steps = 4,
        .keep_reductions = true,
        .sizes = true},
-      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Split::uneven, .against_one_device = true},
+      {.name = "uneven", .gradient_check = "gradient-uneven", .split = Split::uneven, .against_one_device = true},
       {.name = "uneven-working",
        .gradient_check = "gradient-uneven-replay",
        .dtype = working,
-       .rows = Split::uneven,
+       .split = Split::uneven,
        .revealing = true},
       {.name = "accumulate",
        .gradient_check = "accumulation",
@@ -80,7 +86,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "two-backwards",
        .accumulate = 2,
        .steps = 2,
-       .same_rows = true,
+       .same_samples = true,
        .costly = true},
       {.name = "poison",
        .gradient_check = "non-finite",
@@ -103,7 +109,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .revealing = true},
       {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
       {.name = "late", .gradient_check = "late-collectives", .late = true, .revealing = true, .costly = true},
-      {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
+      {.name = "few", .gradient_check = "empty-shard", .split = Split::few},
       {.name = "reload",
        .gradient_check = "reload-midway",
        .steps = 3,
@@ -124,9 +130,10 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .dtype = working,
        .steps = 20,
        .judged_from = 19,
-       .same_rows = true,
+       .same_samples = true,
        .learns = true,
        .revealing = true,
+       .first = later,
        .costly = true},
       {.name = "unwatched",
        .gradient_check = "trajectory",
@@ -138,7 +145,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .sizes = true},
       {.name = "uneven-accumulate",
        .gradient_check = "accumulation",
-       .rows = Split::uneven,
+       .split = Split::uneven,
        .accumulate = 3,
        .varies_micros = true,
        .steps = 2,
@@ -154,50 +161,51 @@ int64_t stride_for(int64_t samples, uint64_t seed) {
   return stride;
 }
 
-// Returns the split of a step's samples. With Split::few the first step is still even. This detects a replica without
-// samples in later steps that reuses state of the first step.
+// Returns the split of a step's samples. With Split::few the first step is still even, so that a replica without
+// samples in later steps is detected if it reuses state of the first step.
 Split split_of(const Scenario& scenario, int64_t step) {
-  return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
+  return scenario.split == Split::few && step == 0 ? Split::even : scenario.split;
 }
 
-int64_t rows_of_first(const Scenario& scenario, const Distribution& distribution, int replica, int64_t step) {
-  const int64_t rows = distribution.rows_per_rank;
+int64_t samples_of_first(const Scenario& scenario, const Distribution& distribution, int replica, int64_t step) {
+  const int64_t samples = distribution.samples_per_rank;
   const Split split = split_of(scenario, step);
   if (distribution.parallelism == Parallelism::ranks) {
     const bool last = replica == distribution.world - 1;
     switch (split) {
       case Split::even:
-        return rows;
+        return samples;
       case Split::uneven:
-        return last ? (rows + 1) / 2 : replica == 0 ? rows + 1 : rows;
+        return last ? (samples + 1) / 2 : replica == 0 ? samples + 1 : samples;
       case Split::few:
-        return last ? 0 : rows;
+        return last ? 0 : samples;
     }
   }
   switch (split) {
     case Split::even:
-      return rows * distribution.world;
+      return samples * distribution.world;
     case Split::uneven:
-      return (rows - 1) * distribution.world + 1;
+      return (samples - 1) * distribution.world + 1;
     case Split::few:
       return distribution.world - 1;
   }
-  return rows;
+  return samples;
 }
 
 // Returns the number of samples of a micro-batch. As in real training, the last micro-batch is smaller than the others,
-// unless the scenario sets same_rows.
-int64_t rows_of(const Scenario& scenario, const Distribution& distribution, int replica, int64_t micro, int64_t step) {
-  const int64_t rows = rows_of_first(scenario, distribution, replica, step);
+// unless the scenario sets same_samples.
+int64_t samples_of(const Scenario& scenario, const Distribution& distribution, int replica, int64_t micro,
+                   int64_t step) {
+  const int64_t samples = samples_of_first(scenario, distribution, replica, step);
   const int64_t micros = micros_in(scenario, step);
-  const bool rest = micros > 1 && micro + 1 == micros && !scenario.same_rows;
-  return rest ? (rows + 1) / 2 : rows;
+  const bool rest = micros > 1 && micro + 1 == micros && !scenario.same_samples;
+  return rest ? (samples + 1) / 2 : samples;
 }
 
-int64_t rows_of_all(const Scenario& scenario, const Distribution& distribution, int64_t micro, int64_t step) {
+int64_t samples_of_all(const Scenario& scenario, const Distribution& distribution, int64_t micro, int64_t step) {
   int64_t total = 0;
   for (int replica = 0; replica < (distribution.parallelism == Parallelism::ranks ? distribution.world : 1); ++replica)
-    total += rows_of(scenario, distribution, replica, micro, step);
+    total += samples_of(scenario, distribution, replica, micro, step);
   return total;
 }
 
@@ -209,8 +217,8 @@ struct Epoch {
 
 Epoch epoch_of(const Scenario& scenario, const Distribution& distribution, uint64_t seed) {
   const int64_t least = distribution.world * scenario.accumulate;  // at least one sample per replica and micro-batch
-  const int64_t rows = scenario.rows_per_rank > 0 ? scenario.rows_per_rank : distribution.rows_per_rank;
-  const int64_t batch = std::min(least * rows, distribution.samples);
+  const int64_t samples = scenario.samples_per_rank > 0 ? scenario.samples_per_rank : distribution.samples_per_rank;
+  const int64_t batch = std::min(least * samples, distribution.samples);
   const int64_t full = std::max<int64_t>(1, std::min(scenario.steps / 2, distribution.samples / batch));
   // The last batch of an epoch is shorter by a number that depends on the seed.
   const int64_t spare = full > 1 && scenario.short_batches ? batch - least : 0;
@@ -224,34 +232,34 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& 
   const Epoch epoch = epoch_of(scenario, distribution, seed);
   const at::Tensor order = epoch_order(epoch.samples, seed, step / epoch.steps(), /*shuffle=*/true);
   const int64_t from = step % epoch.steps() * epoch.batch;
-  at::Tensor rows = order.slice(0, from, std::min(from + epoch.batch, epoch.samples));
+  at::Tensor samples = order.slice(0, from, std::min(from + epoch.batch, epoch.samples));
   if (distribution.parallelism == Parallelism::ranks)
-    rows = rows.slice(0, distribution.replica_of(owner), std::nullopt, distribution.world);
+    samples = samples.slice(0, distribution.replica_of(owner), std::nullopt, distribution.world);
   std::vector<at::Tensor> micro;
-  for (const at::Tensor& ids : rows.tensor_split(scenario.accumulate, 0)) micro.push_back(ids.contiguous());
+  for (const at::Tensor& ids : samples.tensor_split(scenario.accumulate, 0)) micro.push_back(ids.contiguous());
   return micro;
 }
 
-// True if the scenario's collectives are compared with the strategy's formula. Debug values of its parameters, such as
-// tp.verify, add collectives that the formula does not have.
+// True if the scenario's collectives are compared with the strategy's formula. Parameter values for debugging can
+// add collectives that the formula does not have.
 bool judges_bytes(const Scenario& scenario) {
   return std::ranges::count(scenario.further_checks, "collective-bytes") > 0;
 }
 
 }  // namespace
 
-int64_t drawn_rows(uint64_t seed) { return drawn(seed, 0, 2, 7); }
+int64_t drawn_samples(uint64_t seed) { return drawn(seed, 0, 2, 7); }
 
 std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed) {
   std::vector<Scenario> chosen;
   for (auto& scenario : table(working, seed)) {
     if (scenario.costly && !costly) continue;
-    if (distribution.world == 1 && (scenario.rows != Split::even || scenario.huge)) continue;
+    if (distribution.world == 1 && (scenario.split != Split::even || scenario.huge)) continue;
     if (distribution.owners() == 1 && scenario.late) continue;
     if (distribution.owners() == 1 && distribution.world == 1 && scenario.perturbed) continue;
-    if (distribution.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
+    if (distribution.samples_per_rank == 1 && scenario.split == Split::uneven) continue;
     if (distribution.world > 1 || distribution.owners() > 1) std::erase(scenario.repeat_checks, "world-1-bits");
-    if (size_of(distribution.mesh, "tp") > 1 && !judges_bytes(scenario)) scenario.revealing = true;
+    if (size_of(distribution.mesh, &KnownAxis::cuts_tensors) > 1 && !judges_bytes(scenario)) scenario.revealing = true;
     chosen.push_back(std::move(scenario));
   }
   return chosen;
@@ -264,7 +272,8 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
   return names;
 }
 
-// If the number varies, each step has half as many micro-batches as the step before, down to 1. Then it starts anew.
+// If the number varies, each step has half as many micro-batches as the step before, rounded down. After a step with 1,
+// the largest number follows again.
 int64_t micros_in(const Scenario& scenario, int64_t step) {
   if (!scenario.varies_micros) return scenario.accumulate;
   return scenario.accumulate >> step % std::bit_width(static_cast<uint64_t>(scenario.accumulate));
@@ -274,16 +283,16 @@ std::vector<at::Tensor> ids_of(const Scenario& scenario, const Distribution& dis
                                int owner) {
   if (scenario.unwatched) return epoch_ids(scenario, distribution, seed, step, owner);
   const int replica = distribution.parallelism == Parallelism::ranks ? distribution.replica_of(owner) : 0;
-  if (rows_of_first(scenario, distribution, replica, step) == 0) return {};
+  if (samples_of_first(scenario, distribution, replica, step) == 0) return {};
   const int64_t stride = stride_for(distribution.samples, seed);
   int64_t in_a_step = 0, before = 0;
-  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, distribution, k, /*step=*/0);
+  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += samples_of_all(scenario, distribution, k, /*step=*/0);
   std::vector<at::Tensor> micro;
   for (int64_t k = 0; k < micros_in(scenario, step); ++k) {
-    int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
-    for (int other = 0; other < replica; ++other) start += rows_of(scenario, distribution, other, k, step);
-    before += rows_of_all(scenario, distribution, k, step);
-    const int64_t mine = rows_of(scenario, distribution, replica, k, step);
+    int64_t start = scenario.same_samples ? 0 : step * in_a_step + before;
+    for (int other = 0; other < replica; ++other) start += samples_of(scenario, distribution, other, k, step);
+    before += samples_of_all(scenario, distribution, k, step);
+    const int64_t mine = samples_of(scenario, distribution, replica, k, step);
     auto ids = at::empty({mine}, at::kLong);
     for (int64_t i = 0; i < mine; ++i)
       ids.data_ptr<int64_t>()[i] = (start + i) % distribution.samples * stride % distribution.samples;
@@ -303,17 +312,17 @@ bool gives_one_sample(const Scenario& scenario, const Distribution& distribution
 
 at::Tensor evaluated_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed, int64_t step,
                          int rank, bool alike) {
-  const int64_t batch = distribution.rows_per_rank * (distribution.owners() == 1 ? distribution.world : 1);
+  const int64_t batch = distribution.samples_per_rank * (distribution.owners() == 1 ? distribution.world : 1);
   const bool many = scenario.evaluates_between && step > 0;
   const int64_t count = drawn(seed, 7, 1, many ? batch : 3) + (many ? batch : 0) + (alike ? 0 : rank % 2);
   const int64_t first = static_cast<int64_t>(seed % 1000) * 17 + step * 5 + rank;
   return at::arange(first, first + count).remainder(distribution.samples);
 }
 
-std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
-  const int64_t piece = (rows + replicas - 1) / replicas;
+std::vector<int64_t> chunk_sizes(int64_t samples, int replicas) {
+  const int64_t piece = (samples + replicas - 1) / replicas;
   std::vector<int64_t> sizes;
-  for (int64_t left = rows; left > 0; left -= piece) sizes.push_back(std::min(piece, left));
+  for (int64_t left = samples; left > 0; left -= piece) sizes.push_back(std::min(piece, left));
   return sizes;
 }
 

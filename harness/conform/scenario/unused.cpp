@@ -53,7 +53,8 @@ std::vector<Scenario> with_distinct_samples(const Distribution& distribution, ui
   std::set<std::tuple<Split, int64_t, bool, bool, bool>> seen;
   for (auto& scenario : scenarios(distribution, at::kFloat, true, seed)) {
     if (distribution.refuses_one && gives_one_sample(scenario, distribution, seed)) continue;
-    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.varies_micros, scenario.same_rows, scenario.unwatched)
+    if (seen.emplace(scenario.split, scenario.accumulate, scenario.varies_micros, scenario.same_samples,
+                     scenario.unwatched)
             .second)
       chosen.push_back(std::move(scenario));
   }
@@ -66,10 +67,10 @@ std::vector<Scenario> with_distinct_samples(const Distribution& distribution, ui
 bool first_steps_use_all(const Bench& bench) try {
   Trials trials(bench);
   // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
-  for (const Split rows : {Split::even, Split::uneven})
+  for (const Split split : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.distribution.owners(); ++rank)
-        if (!trials.unused({.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
+        if (!trials.unused({.name = "look", .gradient_check = "", .split = split}, rank, step).empty()) return false;
   return true;
 } catch (const std::exception&) {
   return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,12 +15,7 @@
 namespace dpbench::forecast {
 namespace {
 
-PlannedStrategy strategy_named(const std::string& name) {
-  const bool part = name == "pp" || name == "tp" || name == "cp";  // implemented by the class of layout
-  return part ? planned::layout : planned::named(name);
-}
-
-// Reads the blocks of each stage, such as "2+3+1".
+// Returns the number of blocks of each pipeline stage from a text such as "2+3+1".
 std::vector<int64_t> sizes_in(const std::string& text) {
   std::vector<int64_t> sizes;
   std::istringstream in(text);
@@ -27,39 +23,50 @@ std::vector<int64_t> sizes_in(const std::string& text) {
   return sizes;
 }
 
-// Sets the option of the layout that a strategy's parameter gives. Returns false if there is no formula for its value.
+// An option of a strategy (--param) that the memory formula covers. value: the covered value; null: every value that no
+// earlier entry of the table has.
+struct LayoutParam {
+  const char *name, *value;
+  void (*set)(Layout& layout, const std::string& value);
+};
+
+constexpr LayoutParam layout_params[] = {
+    {"sequence", "on", [](Layout& layout, const std::string&) { layout.sequence = true; }},
+    {"reshard", "off", [](Layout& layout, const std::string&) { layout.reshard = false; }},
+    {"gather", "bf16", [](Layout& layout, const std::string&) { layout.narrow = true; }},
+    {"sync", "each", [](Layout&, const std::string&) {}},  // read by layout_of()
+    {"schedule", "interleaved",
+     [](Layout& layout, const std::string& value) { layout.schedule = pipeline::find_family(value); }},
+    {"stages", nullptr, [](Layout& layout, const std::string& value) { layout.stages = std::atoi(value.c_str()); }},
+    {"blocks", "balanced", [](Layout& layout, const std::string&) { layout.stage_sizes.clear(); }},
+    {"blocks", nullptr, [](Layout& layout, const std::string& value) { layout.stage_sizes = sizes_in(value); }},
+    {"microbatches", nullptr,
+     [](Layout& layout, const std::string& value) { layout.micro_batches *= std::atoll(value.c_str()); }}};
+
+// Sets the layout's option of this name. Returns false if plan's memory formula does not cover the
+// option or its value.
 bool take(const std::string& name, const std::string& value, Layout& layout) {
-  const std::string option = name + "=" + value;
-  if (option == "sequence=on")
-    layout.sequence = true;
-  else if (option == "reshard=off")
-    layout.reshard = false;
-  else if (option == "gather=bf16")
-    layout.narrow = true;
-  else if (option == "schedule=interleaved")
-    layout.schedule = pipeline::find_family(value);
-  else if (name == "stages")
-    layout.stages = std::atoi(value.c_str());
-  else if (name == "blocks")
-    layout.stage_sizes = value == "balanced" ? std::vector<int64_t>{} : sizes_in(value);
-  else if (name == "microbatches")
-    layout.micro_batches *= std::atoll(value.c_str());
-  else
-    return option == "sync=each";
+  const auto* param = std::ranges::find_if(
+      layout_params, [&](const LayoutParam& one) { return name == one.name && (!one.value || value == one.value); });
+  if (param == std::end(layout_params)) return false;
+  param->set(layout, value);
   return true;
 }
 
-// Returns the blocks of each stage as the strategy cuts them by default: balanced by the FLOP of products with weights.
+// Returns the number of blocks of each pipeline stage by the strategy's default: balanced by the FLOP of matrix
+// products.
 std::vector<int64_t> default_sizes(const gpt::Shape& shape, int64_t stages) {
   const auto head = static_cast<double>(shape.vocab * shape.hidden);
-  const double layer = (static_cast<double>(shape.multiplied_parameters()) - head) / static_cast<double>(shape.layers);
+  const double attention = 2 * static_cast<double>(shape.hidden * shape.seq);
+  const double layer =
+      (static_cast<double>(shape.multiplied_parameters()) - head) / static_cast<double>(shape.layers) + attention;
   std::vector<double> costs = {0};
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), layer);
   costs.insert(costs.end(), {0, head});
   return pipeline::balanced_sizes(costs, stages);
 }
 
-// Completes the options of a pipeline with the strategy's defaults. Returns false if a stage has no block.
+// Completes the options of a pipeline with the strategy's defaults. Returns false if a stage would have no block.
 bool cut_stages(const gpt::Shape& shape, Layout& layout) {
   if (layout.size("pp") == 1) return true;
   if (!layout.schedule) layout.schedule = pipeline::find_family("1f1b");
@@ -72,7 +79,7 @@ bool cut_stages(const gpt::Shape& shape, Layout& layout) {
 
 // Returns the layout of a case; nullopt if there is no formula for it.
 std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
-  const PlannedStrategy strategy = strategy_named(spec.strategy);
+  const PlannedStrategy strategy = planned::named(spec.strategy);
   if (strategy.name[0] == '\0') return std::nullopt;
   Layout layout{
       .strategy = strategy.name,
@@ -88,7 +95,8 @@ std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
   if (layout.strategy == planned::layout.name && layout.size("shard") > 1) layout.sharding = Sharding::parameters;
   const bool shards = layout.sharding == Sharding::gradients || layout.sharding == Sharding::parameters;
   if (shards && layout.shards() == 1) layout.sharding = Sharding::replicated, layout.overlapped = false;
-  // No formula: `layout` keeps whole gradients between micro-batches unless it reduces them in each.
+  // There is no formula for a strategy that keeps whole gradients between micro-batches: `layout`, unless it reduces
+  // gradients in each micro-batch.
   const bool reduces_each = layout.reduces_each() || spec.params.contains("sync");
   if (layout.shards() > 1 && shards && layout.micro_batches > 1 && !reduces_each) return std::nullopt;
   const double rows = static_cast<double>(spec.global_batch()) / spec.replicas();

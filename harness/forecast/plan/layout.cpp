@@ -92,7 +92,7 @@ std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
 
 std::vector<bool> choices(bool possible) { return possible ? std::vector{false, true} : std::vector{false}; }
 
-// Returns the candidate sizes of a micro-batch: the powers of two that divide `rows`, a rank's samples per step, and
+// Returns the candidate sizes of a micro-batch: the powers of two that divide `rows` (a rank's samples per step), and
 // `rows` itself.
 std::vector<int64_t> micro_batch_rows(int64_t rows) {
   std::vector<int64_t> sizes;
@@ -152,7 +152,7 @@ std::string text_of(const Layout& layout) {
     text += ", " + layout.schedule->name;
     if (layout.stages > 1) text += " of " + std::to_string(layout.stages);
   }
-  text += ", " + std::to_string(layout.micro_batches) + " x " + std::to_string(layout.rows) + " rows";
+  text += ", " + std::to_string(layout.micro_batches) + " x " + std::to_string(layout.rows) + " samples";
   if (layout.sequence) text += ", sequence";
   if (!layout.reshard) text += ", kept";
   if (layout.recompute > 0) text += ", recompute";

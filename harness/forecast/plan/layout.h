@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/forecast/network.h"
@@ -38,7 +39,12 @@ inline constexpr PlannedStrategy fsdp{"fsdp", Sharding::parameters, true, true};
 inline constexpr PlannedStrategy layout{"layout"};  // with the axis shard it shards parameters, like fsdp
 inline constexpr std::array all{cpu, gpu, ddp, zero1, zero2, fsdp, layout};
 
+// Strategies of a single mesh axis. They and the strategy `layout` are one class.
+inline constexpr std::array<std::string_view, 3> of_one_axis{"pp", "tp", "cp"};
+
+// Returns the strategy of this name: `layout` for a strategy of a single axis; an empty name if plan knows none.
 inline PlannedStrategy named(const std::string& name) {
+  if (std::ranges::count(of_one_axis, name) > 0) return layout;
   const auto found = std::ranges::find(all, name, &PlannedStrategy::name);
   return found == all.end() ? PlannedStrategy{""} : *found;
 }
@@ -51,14 +57,14 @@ struct Layout {
   bool overlapped = false;        // gradients are reduced during the backward pass
   bool narrow = false;            // parameters are gathered and used in bfloat16
   bool narrow_gradients = false;  // gradients are reduced in bfloat16
-  bool reshard = true;            // sharded parameters only: free gathered ones after the forward pass
+  bool reshard = true;            // for sharded parameters: gathered ones are freed after the forward pass
   bool sequence = false;          // sequence parallelism, the option tp.sequence
   int64_t recompute = 0;
   const pipeline::Family* schedule = nullptr;  // pipeline schedule; null without the axis pp
   int stages = 1;                              // pipeline stages per rank
   std::vector<int64_t> stage_sizes = {};       // model blocks per stage; empty without pp
   int64_t micro_batches = 1;                   // micro-batches per step
-  int64_t rows = 1;                            // rows (samples) per micro-batch
+  int64_t rows = 1;                            // samples per micro-batch
 
   int size(const std::string& axis) const { return size_of(mesh, axis); }
   // Returns the number of ranks that together store one copy of the sharded tensors.
@@ -73,7 +79,7 @@ struct Layout {
 
 // Returns the mesh without axes of size 1.
 MeshShape without_single(const MeshShape& mesh);
-// Describes the layout in a few words, such as "layout shard=8,tp=8, 4 x 2 rows, recompute".
+// Describes the layout in a few words, such as "layout shard=8,tp=8, 4 x 2 samples, recompute".
 std::string text_of(const Layout& layout);
 // Returns the flags of `dpbench run` for this layout, without the model. threads: threads per CPU device; 0: GPUs.
 std::string flags_of(const Layout& layout, int threads);
@@ -88,7 +94,7 @@ struct Space {
   gpt::Precision precision = gpt::Precision::float32;
   int devices = 1, host_size = 0;
   bool gpus = false;
-  int64_t batch = 1;  // rows (samples) per step, over all devices
+  int64_t batch = 1;  // samples per step, over all devices
 };
 
 // Calls `take` for each candidate layout. Not every layout is a candidate: the sizes of micro-batches, for example, are

@@ -102,7 +102,7 @@ std::string map_text(const LayoutPlan& plan, size_t width) {
 std::string map_svg(const LayoutPlan& plan) {
   constexpr double left = 80, top = 80, width = 720, height = 400, edge = 24;
   const Map map = map_of(plan);
-  const std::string& fitted_to = plan.asked.machine.speed.fitted_to;  // a run, then the ids of its cases
+  const std::string& fitted_to = plan.asked.machine.speed.fitted_to;  // e.g. "run ID: ids of its cases"
   const auto x_of = [&](double bytes) { return left + edge + map.memory.place(bytes) * (width - 2 * edge); };
   const auto y_of = [&](double seconds) { return top + height - edge - map.time.place(seconds) * (height - 2 * edge); };
   std::string svg =

@@ -16,7 +16,7 @@ struct PlanRequest {
   Dtype dtype = Dtype::f32;
   bool gpus = false;
   int devices = 1;
-  int64_t batch = 1;        // rows (samples) per step, over all devices
+  int64_t batch = 1;        // samples per step, over all devices
   double memory_bytes = 0;  // memory of a device; 0: no limit
   Machine machine = {};
   std::vector<MeshShape> meshes = {};        // meshes to plan; empty: all
@@ -36,7 +36,7 @@ struct LayoutPlan {
   // the layout that needs the least memory.
   std::vector<Prediction> fitting = {}, unfitting = {};
   std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, fastest first
-  std::vector<Advised> best = {};      // up to three, the fastest, each with another mesh or strategy
+  std::vector<Advised> best = {};      // the fastest layouts, up to three, each with another mesh or strategy
 };
 
 LayoutPlan plan_layouts(const PlanRequest& asked);

@@ -83,7 +83,7 @@ std::string plan_heading(const LayoutPlan& plan) {
   const PlanRequest& asked = plan.asked;
   std::string text = "PLAN, not measured: gpt " + asked.model + " on " + std::to_string(asked.devices) +
                      (asked.gpus ? " GPUs" : " CPU devices") + " · " + name_of(asked.dtype) + " · " +
-                     std::to_string(asked.batch) + " rows of " + std::to_string(asked.shape.seq) + " tokens a step";
+                     std::to_string(asked.batch) + " samples of " + std::to_string(asked.shape.seq) + " tokens a step";
   if (asked.memory_bytes > 0) text += " · " + gigabytes(asked.memory_bytes) + " GB a device";
   return text;
 }

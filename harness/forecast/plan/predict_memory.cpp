@@ -47,8 +47,8 @@ UnitBytes units_of(const gpt::Shape& shape, const Layout& layout, const gpt::Sta
           .other = std::max(table ? bytes(gpt::Part::embed) : 0, stage.head ? bytes(gpt::Part::head) : 0)};
 }
 
-// Returns the peak memory with replicated tensors. Gradients not reduced during the backward passes are reduced
-// afterwards in a copy of all gradients; the division by the number of ranks copies one tensor of it at a time.
+// Returns the peak memory with replicated tensors. Gradients that are not reduced during the backward passes are
+// reduced afterwards in a copy of all gradients; then the division by the number of ranks copies one tensor at a time.
 Memory replicated(const Layout& layout, Memory memory, const UnitBytes& units) {
   // DDP's gradients are views of its buckets, which stay allocated.
   if (layout.overlapped) memory.gradients = memory.parameters;
@@ -68,7 +68,7 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
     memory.gradients = whole;             // gradients are in flat buffers that stay allocated
-    memory.buffers = 2 * whole / shards;  // copies of the rank's shard and of its gradient
+    memory.buffers = 2 * whole / shards;  // zero1 copies the rank's shard and its gradient for the update
     return memory;
   }
   const bool in_backward = memory.gradients > 0, frees = layout.sharding == Sharding::parameters;

@@ -21,14 +21,14 @@ struct Spent {
   Spent operator*(double times) const { return {computing * times, tensor * times, context * times, data * times}; }
 };
 
-// A block of the model. One collective gathers all its parameters (FSDP and ZeRO 2), one reduces all its gradients
-// (these and DDP).
+// A block of the model. One collective gathers all its parameters (FSDP and ZeRO 2), another reduces all its gradients
+// (FSDP, ZeRO 2 and DDP).
 struct Unit {
   Spent forward, backward;
   double gather_s = 0, reduce_s = 0;
 };
 
-// The groups of ranks along the axes of a layout's mesh.
+// The links between the ranks along each axis of a layout's mesh.
 struct Links {
   GroupLink tensor, context, pipe, replicas, shards;
 };
@@ -172,8 +172,8 @@ class Timing {
  private:
   struct Stage {
     Spent forward, backward;  // times of one micro-batch
-    // Time over the data axes spent once per step: gathering parameters that stay gathered, and reducing in the last
-    // backward pass the gradients of all micro-batches.
+    // Communication over the data axes once per step: gathering parameters that stay gathered, and reducing the
+    // gradients of all micro-batches in the last backward pass.
     double last_data = 0;
     double parameters = 0;
     Spent both() const {
@@ -183,8 +183,9 @@ class Timing {
     }
   };
 
-  // Simulates a pass over the units; while one unit computes, the next is gathered. reduces: each unit's gradients are
-  // reduced after its computation. Returns the time for which computation waits for collectives over data axes.
+  // Simulates a forward or backward pass over the model's blocks; while one block computes, the next one is gathered.
+  // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
+  // collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
     const double hidden = machine_.overlap;  // share of each collective that may overlap
     Lanes lanes;
@@ -211,14 +212,14 @@ class Timing {
     const std::vector<Unit> units = blocks_.units_of(blocks);
     Stage stage;
     for (const Unit& unit : units) stage.forward += unit.forward, stage.backward += unit.backward;
-    const bool kept = layout_.schedule && !layout_.reshard;  // a pipeline's units stay gathered for the whole step
+    const bool kept = layout_.schedule && !layout_.reshard;  // a pipeline's blocks stay gathered for the whole step
     const bool each_pass = layout_.sharding == Sharding::parameters && !kept;
     const bool reduces = layout_.overlapped, each = reduces && layout_.reduces_each();
     stage.forward.data = each_pass ? data_wait(units, false, true, false) : 0;
     const bool again = each_pass && layout_.reshard;
     stage.backward.data = data_wait(units, true, again, each);
     stage.last_data = data_wait(units, true, again, reduces) - stage.backward.data;
-    // Parameters that stay gathered, and those that ZeRO 2 has updated, are gathered once per step.
+    // Parameters that stay gathered, and parameters that ZeRO 2 has updated, are gathered once per step.
     if (kept || layout_.sharding == Sharding::gradients) stage.last_data += data_wait(units, false, true, false);
     stage.parameters = blocks_.parameters_of(blocks);
     return stage;
@@ -311,7 +312,7 @@ class Timing {
   const gpt::Shape& shape_;
   const Layout& layout_;
   const Machine& machine_;
-  double sharing_;  // see BlockTimes
+  double sharing_;  // factor by which computations slow down, because ranks share cores
   Links links_;
   BlockTimes blocks_;
   double parameters_ = 0;  // parameters of the rank that has the most

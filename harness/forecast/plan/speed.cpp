@@ -14,7 +14,7 @@ namespace {
 // A measured step of a gpt model on one device.
 struct Measured {
   gpt::Shape shape;
-  double rows = 0, micro_batches = 1;  // rows of a micro-batch
+  double rows = 0, micro_batches = 1;  // rows: samples of a micro-batch
   double passes_s = 0, optimizer_s = 0;
   double bytes_per_s = 0;
 };

@@ -27,7 +27,8 @@ struct WorldTime {
 // the predicted step times. Needs three or more worlds.
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times);
 
-// Returns the x >= 0 that minimises |A x - b|, found by trying every set of nonzero elements of x.
+// Returns the x >= 0 that minimises |A x - b| for A = rows and b = goal, found by trying every set of nonzero elements
+// of x.
 std::array<double, 3> nonnegative_least_squares(const std::vector<std::array<double, 3>>& rows,
                                                 const std::vector<double>& goal);
 

@@ -22,7 +22,8 @@ constexpr double normal_95 = 1.959964;
 
 using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world
 
-// Returns the cases that match the filter, in series. Adds matching cases on a mesh to `left_out`, with the reason.
+// Returns the cases that match the filter, grouped into series: one case in several worlds. Adds matching cases on a
+// mesh to `left_out`, with the reason.
 std::vector<Series> series_of(const Report& report, const std::string& filter, std::vector<std::string>& left_out) {
   const NamePattern wanted(filter);
   std::vector<Series> found;
@@ -101,9 +102,11 @@ double computing_of(const std::map<std::string, double>& phases) {
   return sum;
 }
 
+constexpr const char* backward_pass = "backward";  // name of the phase
+
 // True for a collective that the model overlaps with computation: one that began in the backward pass, such as the
 // reduction of a bucket.
-bool hides(const CollectiveRecord& one) { return one.phase == "backward"; }
+bool hides(const CollectiveRecord& one) { return one.phase == backward_pass; }
 
 double whole_bytes(const CollectiveRecord& one, int world) {
   return static_cast<double>(one.bytes) * (one.op == "allgather" ? world : 1);
@@ -113,7 +116,7 @@ double whole_bytes(const CollectiveRecord& one, int world) {
 // start time: the backward pass is taken to progress in proportion to the bytes of finished gradients (`part`).
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
-  return (before + part * share_of(phases, "backward")) / computing_of(phases);
+  return (before + part * share_of(phases, backward_pass)) / computing_of(phases);
 }
 
 std::vector<StepCollective> collectives_of(const RankRecord& rank, int world, double backward_end) {
@@ -179,7 +182,7 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
 }
 
 // Predicts the step time of a world on the requested network, where each device has its own cores. If no network is
-// requested, uses the network whose latency and bandwidth were fitted to the measured step times.
+// requested, uses the latency and bandwidth fitted to the measured step times.
 StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
   if (!asked.network)
     return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));

@@ -16,7 +16,7 @@ struct ProjectionRequest {
   std::optional<Network> network{};  // network to assume; unset: latency and bandwidth as fitted
   // Algorithm of the allreduces. Unset: the fastest one if `network` is set, else ring.
   std::optional<Algorithm> algorithm{};
-  std::vector<int> from{};  // worlds to whose step times the model is fitted; empty: all measured worlds
+  std::vector<int> from{};  // worlds with step times for the fit; empty: all measured worlds
   std::string filter{};     // regular expression that selects cases by id
 };
 

@@ -23,8 +23,8 @@ std::vector<std::string> flag_names(const CLI::App& app, const std::string& type
   return names;
 }
 
-// Returns a suggestion for a mistyped flag, or an empty string. A flag that ends in -dir gets a flag that takes a
-// directory, if one is close: --out for --output-dir.
+// Returns a suggestion for a mistyped flag, or an empty string. If the mistyped flag ends in -dir, prefers a flag that
+// takes a directory, such as --out for --output-dir.
 std::string flag_meant(const CLI::App& app, const std::string& word) {
   const std::string meant = word.ends_with("-dir") ? did_you_mean(word, flag_names(app, "DIR")) : "";
   return meant.empty() ? did_you_mean(word, flag_names(app)) : meant;

@@ -28,7 +28,7 @@ enum class ReductionName { sum, max, min, product };
 template <>
 inline constexpr auto enum_names<ReductionName> = std::to_array<std::string_view>({"sum", "max", "min", "product"});
 
-// Largest --world: products of more ranks' values would overflow.
+// Largest --world: with more ranks, the results of --op product would overflow.
 inline constexpr int most_world = 64;
 
 struct CollectivesOptions {

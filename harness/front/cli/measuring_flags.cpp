@@ -375,7 +375,7 @@ bool keeps_disturbed() {
   return keep && std::string(keep) == "1";
 }
 
-// Throws UsageError if `compare` could not judge a run with this one as its base.
+// Throws UsageError if the run is saved as a baseline with fewer launches than `compare` needs to judge against it.
 void check_baseline_launches(const RunOptions& o) {
   if (o.save_baseline.empty() || o.launches >= launches_to_judge) return;
   const std::string needed = std::to_string(launches_to_judge);
@@ -397,16 +397,16 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (o.quick && app.count("--launches") == 0) o.launches = 1;
   check_baseline_launches(o);
   if (!o.quick) return;
-  // Cases with long steps get six blocks, the fewest for a 95 % interval: the range (minimum to maximum) of six blocks
-  // contains the median with 97 % confidence, the range of five with less than 95 %.
+  // Cases with a step above min_sample_s get six blocks, the fewest for a 95 % interval: the range (minimum to maximum)
+  // of six blocks contains the median with 97 % confidence, the range of five with less than 95 %.
   if (app.count("--samples") == 0) o.sampling.samples = 9, o.long_blocks = 6;
   o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
 // Sets the meshes that `check` adds unless the user gave --mesh, --cpus, --gpus or --recompute: combinations of two
-// axes on 4 ranks, with --long also of three axes on 8 ranks. Throws UsageError if --layouts, which draws random
-// layouts instead, is given with a flag that it draws itself.
+// axes on 4 ranks, with --long also of three axes on 8 ranks. Throws UsageError if --layouts, which checks random
+// layouts instead, is given with a flag that sets a part of the layout.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
   if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
@@ -456,8 +456,8 @@ void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (app.count("--audit") == 0) o.sampling.audit = false;
 }
 
-// Derives the options of `tune`: cases of one strategy, each measured in pairs of blocks with the case of the default
-// parameter values. --find-batch measures no such pairs and has its own options.
+// Derives the options of `tune`: cases of one strategy, each timed in pairs of blocks, one block of the case and one of
+// the case with default parameter values. --find-batch measures no such pairs and has its own options.
 void settle_tune(const CLI::App& app, TuneOptions& o) {
   settle_selection(o.what);
   o.keep_disturbed = keeps_disturbed();

@@ -38,15 +38,15 @@ enum class Switch { off, automatic, on };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto", "on"});
 
-// Options of `check` in a Selection. `check` also includes probes (models made only for checks), runs every suitable
-// backend instead of the preferred one, and accepts any batch size, since test scenarios choose their own samples.
+// Options of `check` in a Selection. `check` also includes probes (models made only for checks), runs other
+// backends besides the preferred one, and accepts any batch size, since test scenarios choose their own samples.
 struct CheckSelection {
   // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
   bool draws_worlds = false;
   int products = 0;     // highest number of axes of the meshes that `check` adds; below 2: it adds none
   int64_t layouts = 0;  // number of random layouts that `check` runs instead of all other cases
-  // False if the user named strategies or workloads, or all of them. True: random layouts come from the strategies with
-  // most axes, and from the workloads with sizes to draw.
+  // True if --layouts chooses the strategies (the ones with the most mesh axes) or the workloads (the ones with model
+  // sizes to draw). False if the user gave --strategy or --workload, even with the value "all".
   bool names_strategies = true, names_workloads = true;
   bool drawn_seed = false;  // true: the seed is random, not chosen by the user
   // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
@@ -79,8 +79,8 @@ struct Selection {
   bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  // The cases that speed-ups are measured against: of the --reference strategy, by default of the baseline. `tune
-  // --over batch` sets their batch; other batches that cannot run are then skipped.
+  // Strategy of the cases against which speed-ups are measured (--reference); by default the baseline. `tune --over
+  // batch` also sets their batch; cases with another batch are then skipped if they cannot run.
   Reference reference;
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
@@ -116,14 +116,14 @@ struct MeasuringOptions {
 struct TableView {
   std::vector<std::string> columns{};  // names of the columns to show; empty: the default columns
   std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
-  bool batch_column = false;           // true: `columns` has the batch, so cases of all batches share a section
+  bool batch_column = false;           // true: the table has a batch column, so cases of all batches share a section
 };
 
 struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
-  int long_blocks = 0;        // blocks per launch for a case with long steps; 0: as for other cases
+  int long_blocks = 0;        // blocks per launch if a step exceeds min_sample_s; 0: as for other cases
 };
 
 struct TuneOptions : RunOptions {

@@ -1,6 +1,5 @@
 #include "harness/front/cli/validators.h"
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "harness/report/text/pattern.h"
 #include "workloads/base/error.h"
 #include "workloads/base/mesh_shape.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
@@ -26,10 +26,7 @@ constexpr size_t most_values = 4096;
 constexpr const char* dots = "..";
 
 std::optional<int64_t> number_in(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || text[0] == '-' || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return text.starts_with('-') ? std::nullopt : parse_number<int64_t>(text);
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {

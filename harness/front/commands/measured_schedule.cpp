@@ -44,7 +44,8 @@ std::vector<fs::path> traces_of(const std::string& trace_or_run) {
   return traces;
 }
 
-// Returns the table of measured medians, a row for each stage, and those of transfers in one line.
+// Returns a table of the measured median times of computations, a row for each stage, and a line with the median times
+// of transfers.
 std::string stage_times_text(const MeasuredPipeline& measured) {
   std::set<Kind> kinds;
   for (const auto& [of, time] : measured.costs.stage_times) kinds.insert(of.second);
@@ -74,7 +75,7 @@ std::string pictures(const MeasuredPipeline& measured, bool colour, size_t width
                 "in lower case for every second stage of a rank\n");
 }
 
-// The bubble and the step of the built-in schedule's closed formula; unset where it does not apply.
+// Bubble and step time by the closed formula of the built-in schedule; unset where the formula does not apply.
 struct ByFormula {
   std::optional<double> bubble = {}, step = {};
   std::string text = "no formula: this is not a built-in schedule";

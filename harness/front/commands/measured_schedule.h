@@ -1,5 +1,5 @@
-// Shows pipelines of a traced run (dpbench schedule --measured): bubbles and step by formula, simulated and by the
-// clock, and the schedule as it ran beneath the one planned.
+// Shows pipelines of a traced run (dpbench schedule --measured): bubbles and step time by formula, as simulated and as
+// measured, and a picture of the schedule as planned and as it ran.
 #pragma once
 
 #include <string>

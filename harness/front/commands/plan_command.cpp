@@ -56,8 +56,9 @@ void add_flags(CLI::App& app, PlanOptions& o) {
   add_runs(app, o.stored, "a run with cases of gpt on one device, for its speed [latest]");
   const auto model = in_group("Model");
   model(app.add_option("--model", o.model, "shape of gpt ['dpbench list gpt'; small]"), "NAME,KEY=V,..");
-  model(app.add_option("--batch", o.batch, "rows of a step, on all devices [4 a device]")->check(between(1, 1 << 30)),
-        "N");
+  model(
+      app.add_option("--batch", o.batch, "samples of a step, on all devices [4 a device]")->check(between(1, 1 << 30)),
+      "N");
   add_named<Dtype>(app, "--dtype", o.dtype, "precision; bf16 is autocast over float32 [f32]")->group("Model");
   const auto only = in_group("Layouts");
   only(app.add_option("--mesh", o.meshes, "only this mesh, as in dp=8,tp=8; -o json lists all of it; repeatable")
@@ -92,9 +93,8 @@ Network network_of(const PlanOptions& options, int devices) {
   if (options.link.empty())
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
                      " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
-  const bool several = options.link.find("inter") != std::string::npos;
-  const int host = options.hosts > 0 ? options.hosts : several ? usual_host : 0;
-  const Network network = parse_network(options.link, host);
+  const Network network = parse_network(options.link, options.hosts, usual_host);
+  const int host = network.host_size;
   if (host > 0 && devices > host && devices % host != 0)
     throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " + std::to_string(host) +
                      " devices each. Use another --hosts");
@@ -151,7 +151,7 @@ forecast::PlanRequest request_of(const PlanOptions& options) {
   return request;
 }
 
-// Folds lines for a terminal. Those of Markdown stay whole, because its reader wraps them.
+// Folds lines for a terminal. Lines of Markdown stay whole, because a Markdown viewer wraps them.
 std::string prose(const std::string& lines, bool markdown) { return markdown ? lines : folded(lines); }
 
 std::string with_commands(const forecast::LayoutPlan& plan, bool markdown) {
@@ -201,7 +201,7 @@ int show_plan(const PlanOptions& options) {
   if (plan.examined == 0)
     throw UsageError("no layout of this model has " + std::to_string(plan.asked.devices) + " devices and " +
                      std::to_string(plan.asked.batch) +
-                     " rows: the ranks of dp and shard must divide --batch, those of " +
+                     " samples: the ranks of dp and shard must divide --batch, those of " +
                      "tp the heads, and there are at most as many stages as layers");
   const bool saved = print(output_of(plan, options.output));
   return exit_code({.unsaved = !saved, .inconclusive = plan.fitting.empty()});

@@ -58,9 +58,9 @@ Shown checked_file(const fs::path& file) {
   const Json document = read_document(file);
   return name_file_in_errors(file, [&] {
     const std::string schema = Fields(document, "the document").get_or<std::string>("schema", "");
-    const Shown kind = schema == duel_document       ? Shown::duel
-                       : schema == "dpbench.compare" ? Shown::comparison
-                                                     : Shown::runs;
+    const Shown kind = schema == duel_document      ? Shown::duel
+                       : schema == compare_document ? Shown::comparison
+                                                    : Shown::runs;
     if (kind == Shown::duel) refuse(duel_problems_of(document), ". `dpbench validate` shows all problems");
     if (kind == Shown::comparison) refuse(schema_problems(document, compare_schema()));
     if (kind == Shown::runs) report_from_json(document);

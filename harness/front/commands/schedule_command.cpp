@@ -1,7 +1,6 @@
 // dpbench schedule: proves a pipeline schedule right without running it, simulates it and draws it.
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -21,6 +20,7 @@
 #include "harness/report/text/shell.h"
 #include "strategies/schedule/csv.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 
@@ -31,7 +31,7 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; a schedule of this size takes 10 s
+constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; examining so many takes 10 s
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
@@ -85,7 +85,7 @@ void add_flags(CLI::App& app, ScheduleOptions& o) {
 
 struct CostKey {
   std::string name;
-  double least;  // lowest allowed value of the flag
+  double least;  // lowest allowed value
   double& (*value)(pipeline::Costs&);
 };
 
@@ -103,12 +103,11 @@ const std::vector<CostKey>& cost_keys() {
 
 double cost_value(const CostKey& key, const std::string& text, const std::string& refused) {
   constexpr double most = 1e15;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= key.least && value <= most))
+  const auto value = parse_number<double>(text);
+  if (!value || !(*value >= key.least && *value <= most))
     throw UsageError(refused + key.name + " needs a number " + (key.least > 0 ? "above 0" : "of 0 or more") +
                      ", not '" + one_line(text, 40) + "'");
-  return value;
+  return *value;
 }
 
 pipeline::Costs parse_costs(const std::string& text) {
@@ -135,9 +134,8 @@ pipeline::Costs parse_costs(const std::string& text) {
 std::vector<int> parse_tie(const std::string& text, const pipeline::Schedule& schedule) {
   std::vector<int> stages;
   for (const auto& word : comma_values(text)) {
-    int stage = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), stage);
-    if (error != std::errc() || end != word.data() + word.size() || stage < 0 || stage >= schedule.stages())
+    const int stage = parse_number<int>(word).value_or(-1);
+    if (stage < 0 || stage >= schedule.stages())
       throw UsageError("--tie '" + one_line(text, 60) + "': '" + one_line(word, 40) + "' is no stage from 0 to " +
                        std::to_string(schedule.stages() - 1));
     stages.push_back(stage);

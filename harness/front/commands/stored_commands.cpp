@@ -1,4 +1,4 @@
-// dpbench export, validate and schema: convert stored reports, validate them, and print the schema of their keys.
+// dpbench export, validate and schema: convert and validate stored reports, and print the JSON Schemas of documents.
 #include <algorithm>
 #include <iostream>
 #include <string>

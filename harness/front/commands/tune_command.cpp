@@ -1,6 +1,5 @@
 // dpbench tune: finds the fastest parameter values of a strategy, or the largest batch that fits.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <set>
@@ -19,12 +18,13 @@
 #include "harness/report/record/codec.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
 
-// Keys in a report's config. The launches from number `judged_from_launch` on judge the candidates that are left;
-// `tuned` has the result for each.
+// Keys in a report's config: the number of the first launch that judges the last candidates, and the result for each of
+// these candidates.
 constexpr auto first_judged = "judged_from_launch", results = "tuned";
 
 std::string short_text(double value) {
@@ -37,10 +37,8 @@ std::string short_text(double value) {
 // default.
 std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
   if (!param.choices.empty()) return param.choices;
-  double fallback = 0;
-  const auto [end, error] =
-      std::from_chars(param.fallback.data(), param.fallback.data() + param.fallback.size(), fallback);
-  if (error != std::errc{} || end != param.fallback.data() + param.fallback.size() || !(fallback > 0))
+  const double fallback = parse_number<double>(param.fallback).value_or(0);
+  if (!(fallback > 0))
     throw UsageError("--over " + param.name + ": no usual values around its default, '" + param.fallback +
                      "'; give them with --param " + strategy.name + "." + param.name + "=V,..");
   std::vector<std::string> values;
@@ -147,8 +145,7 @@ class TuneRun : public TimedRun {
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
     const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
     for (CaseRecord& record : report_.cases)  // a batch that does not fit in memory is a result, not a failure
-      if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed &&
-          record.out_of_memory())
+      if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed && record.out_of_memory)
         record.status = CaseStatus::skipped;
     return ended;
   }
@@ -161,8 +158,9 @@ class TuneRun : public TimedRun {
     return ended;
   }
 
-  // Keeps the faster half of the candidates after each launch, until each setting (such as a workload and world) has
-  // one left. Then measures the remaining candidates in --launches further launches.
+  // After each launch, keeps the faster half of the candidates (cases with values other than the defaults), until each
+  // setting (such as a workload and world) has one left. Then measures the remaining candidates in --launches further
+  // launches.
   LaunchLoop::Choose choose() override {
     return [this](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
       if (launch == 0) left_ = unfinished;

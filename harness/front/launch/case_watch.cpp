@@ -114,6 +114,7 @@ void CaseWatch::on_answer(int rank, const Json& message, double now) {
   if (answer_ == Event::trained && rank == 0) training_ = training_record_from_json(message.at("training"));
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
+  if (rank == 0 && message.contains("refused")) refusal_ = read_value<Refusal>(message.at("refused"), "refused");
   if (answer_ != Event::checked && sender.record.rank != rank) throw UsageError("record of another rank");
   if (message.contains("calls"))
     for (const Json& calls : message.at("calls"))
@@ -193,6 +194,7 @@ CaseOutcome CaseWatch::finished() const {
   CaseOutcome outcome{.kind = CaseOutcome::Kind::ran,
                       .group_over = group_over_,
                       .checks = checks_,
+                      .refusal = refusal_,
                       .means = means_,
                       .training = training_,
                       .versions = versions_};
@@ -223,9 +225,8 @@ CaseOutcome CaseWatch::failed() const {
              silent = root.kind == FailureKind::death || for_memory;
   for (const Symptom& symptom : symptoms_)
     if (silent && seen.empty() && symptom.weight == Weight::echo) seen = "; " + first_line(symptom.text);
-  const std::string label = root.kind == FailureKind::oom || for_memory ? "out of memory: "
-                            : root.kind == FailureKind::nan             ? "not a number: "
-                                                                        : "";
+  const bool out_of_memory = root.kind == FailureKind::oom || for_memory;
+  const std::string label = out_of_memory ? "out of memory: " : root.kind == FailureKind::nan ? "not a number: " : "";
   // Mismatched collectives can make a backend fail in any way. So report a mismatch before the error of the
   // failed rank, unless that error is certainly the cause (Weight::cause).
   std::string reason = label + root.text + seen;
@@ -235,6 +236,7 @@ CaseOutcome CaseWatch::failed() const {
           .reason = reason,
           .culprit = root.rank,
           .unexplained = ranks_[root.rank].dead,
+          .out_of_memory = out_of_memory,
           .unwritten = root.kind == FailureKind::unwritten,
           .never_started = !all_ready(),
           .checks = checks_};

@@ -20,6 +20,7 @@ struct CaseOutcome {
   std::string reason{};
   int culprit = -1;            // the rank to blame for the failure; -1: no single rank
   bool unexplained = false;    // the culprit is dead; the end of its log may explain why
+  bool out_of_memory = false;  // a rank ran out of memory, or was killed for it
   bool unwritten = false;      // a file requested by the user could not be written
   bool never_started = false;  // the case failed before every rank was ready
   // The case ran, but its checks left the process group unusable: nothing was measured, and the next case needs new
@@ -28,6 +29,7 @@ struct CaseOutcome {
   int signal = 0;  // the signal that interrupted the case; 0: none
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
+  Refusal refusal = Refusal::none;     // how much of the case the strategy refused in the checks
   std::string means{};                 // what a step does with the gradient; empty: unknown
   std::vector<double> reference_ns{};  // per block: step time of the case that the speed-up is measured against
   int disturbed_blocks = 0;            // number of timed blocks dropped: other programs or the VM's host disturbed them
@@ -91,6 +93,7 @@ class CaseWatch : public RankEvents {
   bool group_over_ = false, timed_ = true;
   std::string means_, checking_;
   std::vector<CheckRow> checks_;
+  Refusal refusal_ = Refusal::none;
   std::optional<TrainingRecord> training_;
   std::map<std::string, std::string> versions_;
 };

@@ -1,5 +1,5 @@
 // Shared memory in which the local ranks publish their progress. The mapped file holds one `Progress` per rank, then
-// one `CallLog` (its latest collectives) per rank.
+// one `CallLog` per rank with the rank's latest collectives.
 #pragma once
 
 #include <filesystem>

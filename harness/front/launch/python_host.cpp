@@ -29,7 +29,7 @@ fs::path find_interpreter(const std::string& asked) {
   throw UsageError("no " + one_line(name, 200) + " on PATH. Strategies in Python need one with torch: use --python");
 }
 
-// Returns the folder with dpbench's Python package and the worker's library for Python.
+// Returns the folder with dpbench's Python package and libdpbench_python.so, the worker that Python loads.
 fs::path python_folder(const fs::path& worker) {
   const fs::path here = worker.parent_path();
   for (const fs::path& folder : {here / "../libexec/dpbench/python", here / "python"})

@@ -16,7 +16,8 @@ struct Rank {
   bool ready = false, answered = false, dead = false;
   RankState state = {};
   RankRecord record = {};
-  // The collectives that the rank called in the case, by group. It reports them at the end.
+  // Digests of the collectives that the rank called in the case; the key identifies the group of ranks that called
+  // them. The rank sends the digests at the end of the case.
   std::map<uint64_t, CallDigest> calls = {};
 };
 
@@ -38,7 +39,7 @@ struct Hang {
   std::string reason = {};
 };
 
-// Finds why no rank makes progress. The text has `note` before the list of the latest collectives.
+// Finds why no rank makes progress. The reason has `note` before the list of the latest collectives.
 Hang hang_of(const std::vector<Rank>& ranks, const std::string& note);
 
 }  // namespace dpbench

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "harness/front/launch/exit_code.h"
 #include "harness/front/process/spawn.h"
 #include "harness/front/text/paths.h"
 #include "harness/front/text/text.h"
@@ -32,9 +33,9 @@ namespace {
 constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr int catalogue_seconds = 60;
 
-// Returns the files of dpbench's Python package that register this strategy of PyTorch's own. A Python host runs only
-// the files that it needs: their imports of PyTorch's modules take seconds. Returns all files for an unknown name that
-// begins as theirs do, so that the error can suggest a right name.
+// Returns the files of dpbench's Python package that register this strategy of PyTorch's (py-ddp and others). Only
+// these files are loaded, because importing the PyTorch modules of all files takes seconds. For an unknown name that
+// begins with "py-", returns all files, so that the error can suggest a right name.
 std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::string& strategy) {
   if (!strategy.starts_with("py-")) return {};
   std::set<std::string> all, found;
@@ -122,9 +123,9 @@ fs::path find_program(const std::vector<fs::path>& places, const std::string& wh
   throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
 }
 
-// Throws UsageError with the error line that a Python host printed in its output `said`. Prints the other lines first:
-// the output and traceback of the user's file. Does nothing if there is no error line.
-void throw_error_of_host(const std::string& said) {
+// Throws UsageError with the error line in the output `said` of a worker that ended with exit_usage. Prints the other
+// lines first: the output and traceback of the user's file. Does nothing if there is no error line.
+void throw_usage_error(const std::string& said) {
   constexpr std::string_view speaker = "dpbench-worker: ";
   std::string error, others;
   std::istringstream lines(said);
@@ -135,7 +136,7 @@ void throw_error_of_host(const std::string& said) {
       others += line + "\n";
   if (error.empty()) return;
   std::fputs(sanitised(others).c_str(), stderr);
-  throw UsageError((error.starts_with("--plugin") ? "" : "--python: ") + one_line(error, 2048));
+  throw UsageError(one_line(error, 2048));
 }
 
 }  // namespace
@@ -211,13 +212,10 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   }
   std::string said(65536, '\0');
   said.resize(static_cast<size_t>(std::max<ssize_t>(::pread(errors.get(), said.data(), said.size(), 0), 0)));
-  if (hosted) throw_error_of_host(said);
-  const std::string why = one_line(said, 2048);
-  constexpr std::string_view refusal = "dpbench-worker: --plugin ";
-  if (why.starts_with(refusal)) throw UsageError(why.substr(refusal.find("--plugin")));
+  if (WIFEXITED(captured.status) && WEXITSTATUS(captured.status) == exit_usage) throw_usage_error(said);
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
-      describe_exit(captured.status) + "): " + why);
+      describe_exit(captured.status) + "): " + one_line(said, 2048));
 }
 
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }

@@ -31,12 +31,13 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
   return place.world > 1 && (!workload.probe || workload.thorough);
 }
 
-// Returns the model of a case on a mesh: `model`, with experts if the mesh divides them. Returns nullopt if no model of
-// the workload is known to have experts that the mesh can divide. named: the user gave the model, so nothing is added.
+// Returns the model of a case on a mesh: `model`, with experts added if the mesh has an axis that divides experts.
+// Returns nullopt if no fitting number of experts is known, or if experts must be added and the user gave the model
+// (`named`).
 std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& workload, const std::string& model,
                                     bool named) {
   if (size_of(mesh, &KnownAxis::cuts_experts) == 1) return model;
-  if (workload.drawn_sizes.empty())  // the workload has one model, e.g. probe-experts, which has experts
+  if (workload.drawn_sizes.empty())  // the workload has one model, so experts cannot be added
     return size_of(mesh, &KnownAxis::cuts_layers) == 1 ? std::optional(model) : std::nullopt;
   const std::string experts = named ? "" : sizes_with_experts(workload, mesh);
   if (experts.empty()) return std::nullopt;
@@ -80,9 +81,9 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   if (!draws_worlds(selection, places)) return places;
   const std::string key = std::to_string(selection.seed) + strategy.name;
   const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
-  // Consecutive workloads get consecutive pairs of places, so that each strategy runs in every world. Only every fourth
-  // workload runs in the largest world, which takes longest. Each pair has a world of several ranks that is not the
-  // largest, because only there can backend_matters() be true.
+  // places: worlds of increasing size. A workload runs in two of them, the next workload in the next two, so that each
+  // strategy runs in every world. Only every fourth workload runs in the largest world, which takes longest. Of each
+  // two worlds, one has several ranks and is not the largest, because only there can backend_matters() be true.
   const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
   if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
   return {places[turn % 3], places[(turn + 1) % 3]};

@@ -10,8 +10,8 @@
 
 namespace dpbench {
 
-// Completes the selection for --layouts. If it has no strategies, adds those with the most mesh axes; if it has no
-// workloads, adds those with sizes to draw.
+// Completes the selection for --layouts. If it has no strategies, adds the ones with the most mesh axes; if it has no
+// workloads, adds the ones with model sizes to draw.
 void name_layouts(Selection& selection, const Catalogue& catalogue);
 
 // Passes rows with random layouts (mesh, model and parameter values) to `emit`. They replace all other rows.
@@ -30,12 +30,12 @@ struct Product {
 };
 
 // Returns CPU meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks
-// for them (CheckSelection::products). Returns none if the user named no workload and this workload's model has no
-// layers and blocks to divide. model: the workload's model; on a mesh that divides experts, the case's model has some.
+// for them (CheckSelection::products). Returns none if the user named no workload and this workload has no model sizes
+// to draw. model: the workload's model; experts are added to it on a mesh that divides experts.
 std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
                                  const WorkloadEntry& workload, const std::string& model);
 
-// Returns every backend that fits the place, or only the preferred one if the backend hardly matters there.
+// Returns every backend that fits the place, or only the preferred one if the backend can hardly affect the results.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
                                           const WorkloadEntry& workload);

@@ -10,7 +10,8 @@
 namespace dpbench {
 namespace {
 
-// Replaces each row by one row per value of an axis; keeps the rows if the user chose no values.
+// Replaces each row by one row for each value of a field of CaseSpec (`axis`), such as the batch. Keeps the rows if the
+// user chose no values.
 template <class Value>
 void multiply(std::vector<Row>& rows, const std::vector<Value>& values, std::type_identity_t<Value> CaseSpec::* axis) {
   if (values.empty()) return;

@@ -47,6 +47,8 @@ std::vector<std::string> other_values(const ParamEntry& param) {
   std::vector<std::string> values = param.choices;
   if (param.kind == ParamKind::integer) values = {"1", "2", "3"};
   std::erase(values, param.fallback);
+  // Remove the choice "integer", which allows any number: most numbers do not fit the drawn mesh.
+  std::erase(values, name_of(ParamKind::integer));
   return values;
 }
 
@@ -74,8 +76,8 @@ std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, 
   return join(sizes, ",");
 }
 
-// Returns the model with its size from the group `choices` replaced by the group's first size, the simplest. Returns
-// the model unchanged if it already has that size.
+// model: sizes joined by commas, as --model takes them. choices: alternatives for one of these sizes, the simplest
+// first, e.g. "layers=1", "layers=2". Returns the model with the simplest alternative in place of the one that it has.
 std::string with_first_choice(const std::string& model, const std::vector<std::string>& choices) {
   const std::string text = "," + model + ",";
   for (const std::string& choice : choices)

@@ -17,8 +17,8 @@ inline constexpr int most_drawn_ranks = 8;
 // Stores them in `spec`.
 void draw_layout(std::mt19937_64& random, const StrategyEntry& strategy, const WorkloadEntry& workload, CaseSpec& spec);
 
-// Returns the drawn sizes with the most experts that the mesh can divide, such as "experts=5,top_k=2"; empty if the
-// workload has none.
+// Returns the choice of the workload's drawn_sizes with the most experts that the mesh can divide, such as
+// "experts=5,top_k=2"; empty if there is none.
 std::string sizes_with_experts(const WorkloadEntry& workload, const MeshShape& mesh);
 
 // Returns simpler versions of this case, each changed in one respect: an axis removed or shortened, a smaller model, a

@@ -1,13 +1,12 @@
 #include "harness/front/plan/param_axis.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
-#include <system_error>
 
 #include "harness/front/plan/selection.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
@@ -32,13 +31,6 @@ ParamAxis parse_axis(const std::string& text) {
   return axis;
 }
 
-template <class Number>
-bool parses_as(const std::string& value) {
-  Number number{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc{} && end == value.data() + value.size();
-}
-
 bool is_allowed(const std::string& value, const ParamEntry& param) {
   const auto is_word_of = [&](const std::vector<std::string>& words) {
     return std::ranges::find(words, value) != words.end();
@@ -47,13 +39,14 @@ bool is_allowed(const std::string& value, const ParamEntry& param) {
     case ParamKind::text:
       return true;
     case ParamKind::number:
-      return parses_as<double>(value);
+      return parse_number<double>(value).has_value();
     case ParamKind::integer:
-      return parses_as<int64_t>(value);
+      return parse_number<int64_t>(value).has_value();
     case ParamKind::flag:
       return is_word_of({"on", "off", "true", "false", "1", "0"});
     default:
-      return is_word_of(param.choices);
+      return is_word_of(param.choices) ||
+             (std::ranges::count(param.choices, name_of(ParamKind::integer)) > 0 && parse_number<int64_t>(value));
   }
 }
 

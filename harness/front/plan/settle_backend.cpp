@@ -78,8 +78,8 @@ void choose_backend(Row& row, const Selection& selection, const Catalogue& catal
   }
 }
 
-// Returns a note that names the strategy or backend of a GPU case that has not passed all its checks on GPUs yet; empty
-// if both have passed.
+// Returns a note if a GPU case's strategy or backend has not passed all its checks on GPUs yet; the note names it.
+// Empty if both have passed.
 std::string unproven_part(const Row& row, const Catalogue& catalogue) {
   const CaseSpec& spec = row.spec;
   const BackendEntry* backend = find_entry(catalogue.backends, spec.backend);

@@ -1,6 +1,5 @@
 #include "harness/front/process/oom_kills.h"
 
-#include <cstdlib>
 #include <fstream>
 
 namespace dpbench {
@@ -30,10 +29,11 @@ fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
 
 // Returns the memory limit of the control group `group` or its closest ancestor that has a limit.
 int64_t limit_of(fs::path group, const char* name) {
-  for (std::string text; !group.filename().empty(); group = group.parent_path()) {
-    if (!(std::ifstream(group / name) >> text)) break;
-    const int64_t limit = text == "max" ? no_limit : std::strtoll(text.c_str(), nullptr, 10);
-    if (limit < no_limit) return limit;
+  for (; !group.filename().empty(); group = group.parent_path()) {
+    std::ifstream file(group / name);
+    if (!file) break;
+    int64_t limit = 0;
+    if (file >> limit && limit < no_limit) return limit;  // "max" instead of a number: no limit
   }
   return no_limit;
 }
@@ -47,9 +47,9 @@ OomKills::OomKills(pid_t pid, const fs::path& root) {
   for (std::string line; std::getline(file, line);) {
     const size_t one = line.find(':'), two = line.find(':', one + 1);
     if (two == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(one + 1, two - one - 1) + ",";
-    const bool first = controllers.find(",memory,") != std::string::npos, second = controllers == ",,";
-    if (!first && !second) continue;
+    const std::string controllers = line.substr(one + 1, two - one - 1);
+    const bool first = ("," + controllers + ",").find(",memory,") != std::string::npos;
+    if (!first && !controllers.empty()) continue;
     const Version& version = first ? first_version : second_version;
     const fs::path found = counter_of(root / version.mount, line.substr(two + 1), version.counter);
     if (found.empty()) continue;

@@ -44,7 +44,8 @@ bool kill_marked(const std::string& mark) {
 [[noreturn]] void wait_and_reap(int line, const std::string& mark) {
   ::setsid();  // detach from the terminal: its Ctrl-C and hang-up no longer arrive here
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
-  // Close all inherited descriptors; otherwise the helper would keep dpbench's locks held and its pipes open.
+  // Close all inherited descriptors except the pipe from dpbench; otherwise the helper would keep dpbench's locks held
+  // and its other pipes open.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(nothing, standard);
   ::close_range(3, static_cast<unsigned>(line) - 1, 0);

@@ -1,4 +1,4 @@
-// Chooses the number of threads per replica from the length of a step.
+// Chooses the number of threads per replica from the duration of a step.
 #pragma once
 
 #include "harness/front/run/launcher.h"

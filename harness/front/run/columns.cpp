@@ -136,13 +136,15 @@ std::optional<double> memory_part(const CaseRecord& r) {
   return parts ? std::optional(static_cast<double>(std::invoke(part, *parts))) : std::nullopt;
 }
 
-// Returns the bytes of a part of the memory by the closed formula, or its total. part: a member of MemoryFormula.
+// Returns the bytes that the closed formula gives for one part of the memory, or for all parts. part: pointer to a
+// member of MemoryFormula.
 template <auto part>
 std::optional<double> formula_part(const CaseRecord& r) {
   return r.memory_formula ? std::optional(static_cast<double>(std::invoke(part, *r.memory_formula))) : std::nullopt;
 }
 
-// Formats a measured value, followed by its ratio to the formula's value if that is known and not 0: "3.2 (1.00)".
+// Formats a measured value, followed by its ratio to the value that a closed formula gives, if that is known and not 0:
+// "3.2 (1.00)".
 std::string beside_formula(const char* form, std::optional<double> value, std::optional<double> formula, double unit) {
   const std::string text = number(form, value ? std::optional(*value / unit) : std::nullopt);
   return value && formula.value_or(0) > 0 ? text + number(" (%.2f)", *value / *formula) : text;

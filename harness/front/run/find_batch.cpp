@@ -91,7 +91,7 @@ LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeComman
     if (!ended.usage.empty()) refusal = ended.usage;
   }
   report_.status = RunStatus::complete;
-  // As in `run`: a strategy may refuse some cases, but not all.
+  // As in `run`, a strategy may refuse some cases. Its refusal is a usage error only if no case was measured.
   return {.usage = measured() ? "" : refusal};
 }
 
@@ -115,7 +115,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     if (ended.signal != 0) return BatchTrial::stop;
     const BatchTrial fit = judge(record, ended, found);
     for (LaunchRecord& launch : record.launches) *launch.order += launches_of(report_);
-    report_.env = one.env;  // the environment now has the versions of the loaded libraries
+    report_.env = one.env;  // now with the versions of the libraries that the workers loaded
     report_.cases.push_back(record);
     summarise(report_);
     save(false);
@@ -133,7 +133,7 @@ BatchTrial FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, Foun
     record.reason = found.limit = one_line(why, 200);
     return fit;
   };
-  if (record.out_of_memory()) return refuse(record.reason, BatchTrial::refused);
+  if (record.out_of_memory) return refuse(record.reason, BatchTrial::refused);
   // The worker refuses a batch larger than the data set. If it refuses the first batch, the search ends.
   if (!ended.usage.empty() || record.status == CaseStatus::skipped)
     return refuse(record.reason, found.batch ? BatchTrial::refused : BatchTrial::stop);

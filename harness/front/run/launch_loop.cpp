@@ -94,7 +94,7 @@ void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
 }
 
 // A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, and the
-// user named it or set its parameters, these are wrong: a usage error.
+// user named it or set its parameters, the user's choice is wrong: a usage error.
 void LaunchLoop::judge_refusals() {
   std::set<std::string> accepting;  // strategies that accepted at least one case
   for (size_t i = 0; i < planned_; ++i)
@@ -197,6 +197,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
     if (options_.launches > 1 && row.status == CheckStatus::failed && !row.detail.empty())
       row.detail += ", launch " + std::to_string(index);
   add_checks(record.checks, std::move(outcome.checks));
+  record.refusal = std::max(record.refusal, outcome.refusal);
   set_loaded_versions(report_.env, outcome.versions);
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
@@ -213,6 +214,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       finished_[which] = true;
       record.status = outcome.kind == CaseOutcome::Kind::failed ? CaseStatus::failed : CaseStatus::skipped;
       record.reason = outcome.reason;
+      record.out_of_memory = outcome.out_of_memory;
       return true;
     case CaseOutcome::Kind::ran:
       if (!outcome.means.empty()) record.means = outcome.means;

@@ -9,7 +9,7 @@
 
 #include "harness/front/cli/options.h"
 #include "harness/front/run/launcher.h"
-#include "harness/front/run/progress.h"
+#include "harness/front/run/progress/progress.h"
 #include "harness/report/machine/other_load.h"
 #include "harness/report/record/report.h"
 
@@ -25,8 +25,8 @@ class LaunchLoop {
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
              ProgressLine& progress, MakeCommand make_command, Save save, ReadCpuTimes cpu_times = {}, int cores = 0);
 
-  // Chooses the cases of a launch from the unfinished ones (not failed, not skipped). The loop ends when a launch gets
-  // no case.
+  // Chooses the cases of a launch from the unfinished ones (no failure, no failed check, not skipped). The loop ends
+  // when a launch gets no case.
   using Choose = std::function<std::vector<size_t>(int launch, const std::vector<size_t>& unfinished)>;
   void choose_by(Choose choose) { choose_ = std::move(choose); }
 

@@ -55,7 +55,7 @@ Plan plan_with_data(Prepared& prepared) {
 // has raised the soft limit.
 void require_open_files(int ranks) {
   // This process holds a socket and a pidfd for each rank. A duel runs two groups of ranks at once, so it needs twice
-  // as many. A rank needs at most as many for its peers. The other files are libraries and reports.
+  // as many. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
   constexpr rlim_t files_per_rank = 4, other_files = 64;
   const rlim_t needed = other_files + files_per_rank * static_cast<rlim_t>(ranks);
   rlimit limit{};

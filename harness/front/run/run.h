@@ -10,7 +10,7 @@
 #include "harness/front/launch/exit_code.h"
 #include "harness/front/run/launch_loop.h"
 #include "harness/front/run/prepare.h"
-#include "harness/front/run/progress.h"
+#include "harness/front/run/progress/progress.h"
 #include "harness/report/record/save.h"
 
 namespace dpbench {
@@ -50,14 +50,15 @@ class Run {
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
   virtual bool measured() const = 0;  // true if any case has been measured
-  // Called after the run's directory and progress_ exist, after the last case, and at the end with the exit code.
+  // on_start(): called once the run's directory and progress_ exist. after_cases(): called after the last case.
+  // on_end(): called at the end with the exit code.
   virtual void on_start() {}
   virtual void after_cases() {}
   virtual void on_end(int) {}
   // Functions that a command overrides for report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
-  virtual std::vector<std::string> complaints() const = 0;  // messages on stderr, by default one for each bad case
+  virtual std::vector<std::string> complaints() const = 0;  // messages for stderr, such as one for each bad case
   virtual std::string output() const = 0;
   virtual bool write_extra_files() { return true; }  // returns false if a file could not be written
   virtual std::string closing_line(bool saved) const;

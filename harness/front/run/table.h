@@ -12,8 +12,8 @@ namespace dpbench {
 
 using Cells = std::vector<std::string>;
 
-// Formats rows as text with aligned columns, folded to the width of the terminal or COLUMNS. Columns set in `right` are
-// right-aligned; the last column is never padded.
+// Formats rows as text with aligned columns, folded to the width of the terminal or COLUMNS. right: true for each
+// column that is aligned right; the last column is never padded.
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right);
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);
@@ -23,7 +23,7 @@ std::string report_markdown(const Report& report, const TableView& view = {});
 // Without chosen columns, ends with a column param.NAME for each parameter of any case.
 std::string report_csv(const Report& report, const TableView& view = {});
 
-// Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its groups, as
+// Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its sections, as
 // text or Markdown.
 std::string answer_text(const Answer& answer, Form form);
 // Formats the answer's most important sentences in at most `most` lines, to print below a table. Empty if the answer
@@ -32,7 +32,8 @@ std::string brief_answer(const Answer& answer, size_t most, Form form);
 
 // Formats a complete JSON document, indented by one space.
 std::string json_text(const Json& json);
-// Formats rows as CSV, Markdown or a table, as `form` says. Returns an empty string for other output forms.
+// Formats rows as CSV, Markdown or a table, as `form` says. right: true for each column that a table aligns right.
+// Returns an empty string for other output forms.
 std::string rows_text(const std::vector<Cells>& rows, const std::vector<bool>& right, Form form);
 
 // Formats the rows of a comparison as Markdown or a table, followed by a summary line.

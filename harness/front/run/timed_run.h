@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/front/run/event_lines.h"
+#include "harness/front/run/progress/event_lines.h"
 #include "harness/front/run/run.h"
 
 namespace dpbench {

@@ -12,14 +12,14 @@ namespace {
 using Cells = std::vector<std::string>;
 
 constexpr size_t gap = 2, indent = 2;
-constexpr size_t least_text = 24;  // least width of a wrapped column of text; in less room it moves to the next line
+constexpr size_t least_text = 24;  // least width of a wrapped column; with less room, it moves to the next line
 
 struct Extent {
   size_t full = 0;   // width of the column's widest cell
-  size_t least = 0;  // width to which its cells can be wrapped
+  size_t least = 0;  // smallest width to which its cells can be wrapped
 };
 
-// Where a column stands in each row: the line, and the position and width in it.
+// Position of a column in every row of the table: the line of the folded row, and the start and width in that line.
 struct Place {
   size_t line = 0, start = 0, width = 0;
 };
@@ -36,7 +36,7 @@ std::vector<Extent> extents_of(const std::vector<Cells>& rows, const std::vector
   return extents;
 }
 
-// Places the columns in order, each beside the one before it if it fits there.
+// Places the columns in order, each beside the one before it if it fits there, otherwise on a new line.
 std::vector<Place> places_of(const std::vector<Extent>& extents, size_t width) {
   std::vector<Place> places;
   Place next;
@@ -61,7 +61,7 @@ std::vector<std::string> wrapped(const std::string& text, size_t width) {
 
 std::string row_text(const Cells& row, const std::vector<Place>& places, const std::vector<bool>& right) {
   std::vector<std::string> lines;
-  size_t top = 0;  // first of the lines that the current place's columns share
+  size_t top = 0;  // index of the first line for the columns that stand beside the current one
   for (size_t i = 0; i < row.size(); ++i) {
     const Place& place = places[i];
     if (i > 0 && place.line != places[i - 1].line) top = lines.size();
@@ -97,7 +97,7 @@ std::string folded(const std::string& lines) {
   std::string text;
   for (const auto& line : split(lines, '\n')) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
-    // Every part keeps room for the larger indent, so that one width fits all.
+    // Wrap all lines to one width, that of the continuation lines, which have the larger indent.
     const bool fits = display_width(line) <= width;
     const auto parts =
         fits ? std::vector{line.substr(start)} : wrapped(line.substr(start), width - std::min(width, start + indent));

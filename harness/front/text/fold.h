@@ -1,4 +1,4 @@
-// Folds what is wider than the output: the rows of a table, laid out in aligned columns, and sentences.
+// Folds text that is wider than the output: sentences, and table rows laid out in aligned columns.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@
 namespace dpbench {
 
 // Returns the text of each row, without a newline at its end. Columns set in `right` are right-aligned; the others are
-// text. If the table is wider than `width` (0: no limit), columns that do not fit stand on lines of their own below,
-// indented, and long text wraps under itself. Right-aligned cells, which hold figures, and single words never wrap.
+// left-aligned text. If the table is wider than `width` (0: no limit), columns that do not fit stand on lines of their
+// own below, indented, and long text wraps under itself. Right-aligned cells, which hold figures, and single words
+// never wrap.
 std::vector<std::string> folded_rows(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right,
                                      size_t width);
 
-// Returns the lines of a text, each ended by a newline. Lines wider than fold_width() wrap at spaces; what follows the
-// first of their lines is indented by two more columns. Single words never wrap.
+// Returns the lines of a text, each ended by a newline. Lines wider than fold_width() wrap at spaces; continuation
+// lines are indented by two more columns. Single words never wrap.
 std::string folded(const std::string& lines);
 
 }  // namespace dpbench

@@ -26,7 +26,7 @@ template <>
 inline constexpr auto enum_names<Color> = std::to_array<std::string_view>({"auto", "always", "never"});
 
 // True if the stream `descriptor` may be coloured. --color decides; else NO_COLOR, then FORCE_COLOR, then TERM and
-// whether it is a terminal.
+// whether the stream is a terminal.
 bool coloured(Color color, int descriptor);
 
 }  // namespace dpbench

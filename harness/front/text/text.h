@@ -27,8 +27,8 @@ std::string one_line(std::string_view text, size_t limit);
 
 // Returns the known name closest to a mistyped one, by edit distance, prefix or substring; empty if no name is close.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
-// Returns " (did you mean 'x'?)": the known names that `word` means in other tools, as float32 means f32, else the
-// nearest. Empty if there is none.
+// Returns a suggestion such as " (did you mean 'x'?)". Suggests the known names that `word` means in other tools
+// (float32 means f32), else the nearest known name. Empty if there is none.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace dpbench

@@ -14,8 +14,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the standing of each case of a group by `cost`; lower is better. Two cases are compared only if both have a
-// cost and `compares` returns true for them. A case that is compared with no other is undecided.
+// Returns the standing (best, tied, behind or undecided) of each case of a group by `cost`; a lower cost is better. Two
+// cases are compared only if both have a cost and `compares` returns true for them. A case that is compared with no
+// other is undecided.
 std::vector<Standing> standings(const std::vector<RankedCase>& members,
                                 const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
                                 const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
@@ -121,8 +122,9 @@ AnswerGroup answer_of(const Report& report, const CaseGroup& group) {
   return answer;
 }
 
-// Adds the samples per step to the settings of groups that differ in nothing else. With weak scaling, a rank of ddp has
-// samples of its own, but the ranks of tp share theirs.
+// Appends the number of samples per step to the setting texts of groups that have the same text and world. Such groups
+// exist with weak scaling: each rank of ddp has samples of its own, but the ranks of tp share theirs, so a step of ddp
+// has more samples.
 void tell_apart(std::vector<AnswerGroup>& groups, const std::vector<CaseGroup>& cases) {
   const std::vector<AnswerGroup> plain = groups;
   for (size_t i = 0; i < groups.size(); ++i) {

@@ -6,8 +6,8 @@
 
 namespace dpbench {
 
-// Returns the answer of a report; call summarise(report) first. Ranks only checked cases with status ok and a step that
-// computes the same as the baseline's, in groups of equal settings, world and global batch.
+// Returns the answer of a report; call summarise(report) first. Compares only cases that were checked, have status ok
+// and compute the same step as the baseline, within groups of equal settings, world and global batch.
 Answer answer_of(const Report& report);
 
 }  // namespace dpbench

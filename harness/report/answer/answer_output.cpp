@@ -13,6 +13,7 @@ bool compares(const AnswerGroup& group) {
 
 std::string title_of(const AnswerGroup& group) { return group.setting + " · world " + std::to_string(group.world); }
 
+// Returns the workload and world of a group. The workload's name is the first part of AnswerGroup::setting.
 std::string short_title(const AnswerGroup& group) {
   return group.setting.substr(0, group.setting.find(" · ")) + ", world " + std::to_string(group.world);
 }

@@ -13,8 +13,8 @@ namespace dpbench {
 struct Estimate {
   double middle = 0, low = 0, high = 0;
 };
-// Returns a / b with the interval from a.low / b.high to a.high / b.low. It excludes 1 exactly if the intervals of a
-// and b do not overlap. So its confidence is at least 95 % for independent normal errors.
+// Returns a / b with the interval from a.low / b.high to a.high / b.low. This interval excludes 1 if and only if the
+// intervals of a and b do not overlap, so its confidence is at least 95 % for independent normal errors.
 Estimate quotient(const Estimate& a, const Estimate& b);
 inline bool above(const Estimate& a, const Estimate& b) { return a.low > b.high; }
 
@@ -26,14 +26,14 @@ struct StepParts {
 struct RankedCase {
   const CaseRecord* record = nullptr;
   std::string label;
-  std::optional<Estimate> speed;   // relative throughput; comparable within the group
-  std::optional<Estimate> memory;  // bytes; comparable between members with equal numbers of processes
+  std::optional<Estimate> speed;   // speed-up or samples per second, as CaseGroup::paired says
+  std::optional<Estimate> memory;  // peak bytes; comparable if the numbers of processes are equal
   std::optional<StepParts> parts;
 };
 
 struct CaseGroup {
   std::vector<RankedCase> members;  // sorted by speed, fastest first; members without a speed last
-  bool paired = false;              // true: each speed is a speed-up over one reference case, from pairs of blocks
+  bool paired = false;              // true: speeds are speed-ups over one reference case, from pairs of blocks
   int launches = 0;                 // smallest number of launches of any member
 };
 

@@ -15,7 +15,7 @@ namespace {
 // A part of the step (communication, waiting or computation) explains why a case is slower if it makes up at least this
 // share of the difference in time.
 constexpr double explaining_share = 0.5;
-constexpr double little_overlap = 0.1;  // communication counts as not hidden if less than this share overlaps
+constexpr double little_overlap = 0.1;  // communication counts as not hidden below this share of overlap
 
 // Returns the share of the time difference between `member` and a faster case that one part of the step explains. Times
 // are per sample.
@@ -51,8 +51,8 @@ std::string main_operation(const CaseRecord& record) {
   return "";
 }
 
-// Names the parts by their shares of the difference, largest first. Called only if no part makes `explaining_share` of
-// it; then each share is positive.
+// Returns a text with the shares of the time difference that communication, waiting and computation explain, largest
+// first. Called only if each share is below `explaining_share`; the shares are then all positive.
 std::string shared_text(const GroupFacts& facts, const RankedCase& member) {
   std::vector<std::pair<double, const char*>> parts = {
       {explained(facts, member, communication_in), "communication that nothing hides"},

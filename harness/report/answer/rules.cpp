@@ -105,10 +105,10 @@ bool compares_memory(const GroupFacts& facts) {
                      [&](const RankedCase& m) { return &m != &fastest && memory_compares(m, fastest); });
 }
 
-constexpr double most_of_it = 0.5;  // a part that makes this share of the difference explains it
+constexpr double most_of_it = 0.5;  // a part of the memory is named if it makes up more than this share of a difference
 
-// Returns a sentence on the part of the tensors' memory that makes most of the difference of two cases; empty if no
-// part does, or if the parts are unknown.
+// Returns a sentence that names the part of the memory (parameters, gradients, state, ...) with most of the difference
+// between two cases; empty if there is no such part or the parts are unknown.
 std::string saved_part_text(const CaseRecord& least, const CaseRecord& other) {
   const auto mine = largest_memory(least), theirs = largest_memory(other);
   if (!mine || !theirs || mine->total() >= theirs->total()) return "";
@@ -157,12 +157,12 @@ std::string loss_text(const GroupFacts& facts, const RankedCase& m) {
   if (parts.empty()) return start + "the run cannot tell to what, because it has no parts of its steps.";
   std::vector<std::string> pieces;
   const auto add = [&](const char* name, const char* meaning) {
-    if (parts.at(name) >= 0.005) pieces.push_back(percent_text(parts.at(name)) + " of that is " + meaning);
+    if (parts.at(name) >= 0.005)
+      pieces.push_back(percent_text(parts.at(name)) + (pieces.empty() ? " of that is " : " ") + meaning);
   };
   add("communication", "communication that nothing hides");
   add("waiting", "waiting for other ranks");
   add("computation", "computation that takes longer than on one device");
-  for (size_t i = 1; i < pieces.size(); ++i) pieces[i].replace(pieces[i].find(" of that is "), 12, " ");
   return start + listed(pieces) + ".";
 }
 
@@ -198,9 +198,9 @@ std::string noisy_text(const GroupFacts& facts, const RankedCase&) {
   return "Noise widens the intervals of " + listed(all) + ".";
 }
 
-// Returns the number of launches with which the interval of time_ratio would exclude 1, if the ratio itself stays the
-// same. The width of an interval falls with the square root of the number of launches. 0: the ratio is unknown or
-// exactly 1.
+// Returns the number of launches with which the interval of a case's time_ratio (time per sample / that of the fastest
+// case) would exclude 1, if the ratio itself stays the same. The width of an interval falls with the square root of the
+// number of launches. Returns 0 if the ratio is unknown or exactly 1.
 double launches_needed(const Choice& choice, int launches) {
   if (!choice.time_ratio || *choice.time_ratio == 1) return 0;
   const double half = std::log(*choice.time_high / *choice.time_low) / 2;

@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-// A group of comparable cases and the standing of each case: choices[i] belongs to members[i].
+// A group of comparable cases with their places by speed and memory: choices[i] belongs to members[i].
 struct GroupFacts {
   const Report& report;
   const std::vector<RankedCase>& members;
@@ -24,8 +24,8 @@ struct GroupFacts {
   const RankedCase& fastest() const { return members.front(); }
 };
 
-// Subject of a rule's sentence. group: the rule runs once, with the group's fastest member. member: it runs for each
-// member.
+// Subject of a rule's sentence. group: the rule is applied once to a group, with the group's fastest case. member: the
+// rule is applied to each case of the group.
 enum class RuleSubject { group, member };
 
 struct AnswerRule {
@@ -34,12 +34,12 @@ struct AnswerRule {
   bool (*holds)(const GroupFacts&, const RankedCase&);
   std::string (*text)(const GroupFacts&, const RankedCase&);
 };
-// Returns the fastest case with a speed interval entirely above that of `member`, for rules about slower cases. The
-// group's fastest case can have a wide interval and be tied with `member`. Requires that the standing of `member` is
-// `behind`.
+// Returns the fastest case of the group with a speed interval entirely above that of `member`, for rules about slower
+// cases. The fastest case of all is not returned if its interval is wide and overlaps that of `member`. Requires that
+// the standing of `member` is `behind`.
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member);
 
-// Rules for the sentences about a group, in the order of the sentences. `reason_rules` explain why a member is slower
+// Rules for the sentences about a group, in the order of the sentences. `reason_rules` explain why a case is slower
 // than a faster one; the first rule with a true condition applies.
 const std::vector<AnswerRule>& group_rules();
 const std::vector<AnswerRule>& reason_rules();

@@ -21,8 +21,8 @@ bool is_the_reference(const Report& report, const CaseRecord& record) {
   return reference_of(report, record.spec) == &record;
 }
 
-// True if the case has a speed-up that a sentence may name: one by which its group is ranked, or one without pairs. The
-// reference has none: its 1.00x says nothing.
+// True if sentences name the case's speed-up instead of its throughput: if its group is ranked by speed-ups (`paired`),
+// or if the speed-up has no interval. False for the reference, because its own speed-up is always 1.
 bool speedup_judged(const Report& report, const CaseRecord& record, bool paired) {
   return record.derived.speedup && (paired || !record.derived.speedup_low) && !is_the_reference(report, record);
 }

@@ -14,9 +14,9 @@ std::string range_text_of(double low, double high);         // returns two share
 std::string listed(const std::vector<std::string>& words);  // returns e.g. "a, b and c"
 std::string mebibytes_text(int64_t bytes);                  // returns e.g. "3.4 MiB"
 std::string launches_text(int launches);                    // returns e.g. "1 launch" or "5 launches"
-// Returns the speed-up with its interval, "1.66x (1.61 to 1.71)", or the throughput if the report has no speed-up or
-// the case's group is not ranked by it (`paired`, see CaseGroup). For the reference of the speed-ups: "the reference
-// (158000 samples/s)".
+// Returns a case's speed-up, with its interval if known: "1.66x (1.61 to 1.71)". Returns the throughput if there is no
+// speed-up, or if the speed-up has an interval but the case's group is not ranked by speed-ups (`paired` is false). For
+// the reference of the speed-ups, returns "the reference (158000 samples/s)".
 std::string speed_number(const Report& report, const CaseRecord& record, bool paired);
 // Returns speed_number(), with the name of the reference after a speed-up: "1.66x (1.61 to 1.71) of one device".
 std::string speed_text(const Report& report, const CaseRecord& record, bool paired);

@@ -7,8 +7,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a case's benchmark name. It begins with the strategy, backend and parameters as one word, so that `compare.py
-// filters FILE '^dp/' '^ddp:shm/'` compares strategies within one file.
+// Returns a case's benchmark name. The name begins with the strategy, backend and parameters as one word, so that
+// `compare.py filters FILE '^dp/' '^ddp:shm/'` compares strategies within one file.
 std::string benchmark_name(const CaseSpec& spec) {
   std::string name = spec.strategy;
   if (spec.backend != no_backend) name += ":" + spec.backend;

@@ -8,8 +8,10 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t first_collectives_row = 1'000'000'000;  // larger than all thread ids
+constexpr int64_t first_collectives_row = 1'000'000'000;  // first row number for collectives; above all thread ids
 constexpr int64_t flow_ids_per_rank = 1'000'000'000;      // offset that keeps ids of flow arrows distinct between ranks
+
+constexpr const char* row_name = "thread_name";  // name of the trace events that give a row its name
 
 // Assigns rows of the trace viewer to one rank's events: a row for its process and a row for each GPU. In Kineto's
 // events, the pid field holds the GPU's number for work on a GPU, else a process id.
@@ -30,9 +32,13 @@ class RankRows {
 
  private:
   static void name_one(Json& events, int64_t row, const std::string& name) {
-    events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", row}, {"tid", 0}, {"args", {{"name", name}}}});
     events.push_back(
-        {{"ph", "M"}, {"name", "process_sort_index"}, {"pid", row}, {"tid", 0}, {"args", {{"sort_index", row}}}});
+        {{"ph", metadata_event}, {"name", "process_name"}, {"pid", row}, {"tid", 0}, {"args", {{"name", name}}}});
+    events.push_back({{"ph", metadata_event},
+                      {"name", "process_sort_index"},
+                      {"pid", row},
+                      {"tid", 0},
+                      {"args", {{"sort_index", row}}}});
   }
 
   int64_t rank_;
@@ -64,12 +70,12 @@ void SpanRows::add(const std::string& category, const std::string& span, double 
   const int64_t row = first_row_ + (free - ends_.begin());
   if (free == ends_.end()) {
     events_.push_back(
-        {{"ph", "M"}, {"name", "thread_name"}, {"pid", process_id_}, {"tid", row}, {"args", {{"name", name_}}}});
+        {{"ph", metadata_event}, {"name", row_name}, {"pid", process_id_}, {"tid", row}, {"args", {{"name", name_}}}});
     ends_.push_back(until_us);
   } else {
     *free = until_us;
   }
-  events_.push_back({{"ph", "X"},
+  events_.push_back({{"ph", span_event},
                      {"cat", category},
                      {"name", span},
                      {"pid", process_id_},
@@ -97,7 +103,7 @@ Json merged_trace(const std::vector<Json>& ranks) {
           // Skip Kineto's process names, which name_all() replaces, and Kineto's own spans, which have the text "Spans"
           // as pid.
           if (!event.contains("pid") || !event["pid"].is_number_integer()) return;
-          const bool process_meta = event.value("ph", "") == "M" && event.value("name", "") != "thread_name";
+          const bool process_meta = event.value("ph", "") == metadata_event && event.value("name", "") != row_name;
           if (process_meta) return;
           Json moved = event;
           moved["pid"] = rows.row(event["pid"].get<int64_t>(), on_device(event));

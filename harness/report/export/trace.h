@@ -13,18 +13,21 @@ namespace dpbench {
 // Returns the common prefix of a case's trace file names. Rank 0's file name is this prefix plus ".rank0.json".
 std::string trace_stem(const std::string& case_id);
 
+// Kinds of trace events, in their field "ph": a span, and a name or property of a row.
+inline constexpr const char *span_event = "X", *metadata_event = "M";
+
 // In a merged trace, rank r has the process id r * rows_per_rank, and its GPUs have the ids above it.
 inline constexpr int64_t rows_per_rank = 1000;
 
-// Adds spans of a process to the events of a trace, in rows of one name. Spans that overlap get different rows. Add
-// spans in the order of their starts.
+// Adds spans of a process to the events of a trace, in rows that share one name. Spans that overlap get different rows.
+// Add spans in the order of their starts.
 class SpanRows {
  public:
   // first_row: the first row's number, above the ids of threads.
   SpanRows(Json& events, int64_t process_id, int64_t first_row, std::string name)
       : events_(events), process_id_(process_id), first_row_(first_row), name_(std::move(name)) {}
 
-  // from_us, until_us: times of the trace.
+  // from_us, until_us: start and end on the clock of the trace's field "ts".
   void add(const std::string& category, const std::string& span, double from_us, double until_us, Json args);
 
  private:

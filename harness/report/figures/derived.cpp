@@ -58,7 +58,8 @@ std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
-// Returns the sum of a figure over all entries; nullopt without entries or if an entry lacks the figure.
+// Returns the sum of a field over all entries of the ledger (one entry per collective operation and mesh axis); nullopt
+// if there are no entries or one lacks the field.
 std::optional<double> formula_sum(const std::vector<LedgerEntry>& ledger, std::optional<double> LedgerEntry::* field) {
   std::optional<double> sum;
   for (const LedgerEntry& entry : ledger) {
@@ -219,8 +220,8 @@ void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
   d.speedup_high = interval.high;
 }
 
-// Reports a reference that ran at another speed in the blocks beside this case than in its own row: at most one of the
-// two is its speed.
+// Adds a notice to a case if its reference ran at another speed in the blocks beside the case than in the reference's
+// own row. At most one of the two speeds is right, so the speed-up is doubtful.
 void compare_reference_with_its_row(CaseRecord& record, const CaseRecord& reference) {
   constexpr double limit = 1.25;
   std::vector<double> beside;
@@ -308,7 +309,7 @@ void derive_speedups(Report& report) {
       d.efficiency = *d.speedup / world;
       if (d.speedup_low) d.efficiency_low = *d.speedup_low / world;
       if (d.speedup_high) d.efficiency_high = *d.speedup_high / world;
-      if (above_ideal(record))  // put it first, because a table shows only the beginning of the notices
+      if (above_ideal(record))  // insert this notice first, because a table shows only the beginning of the notices
         record.notices.insert(record.notices.begin(),
                               "efficiency above 100 % by more than its interval: compare with more launches");
       if (world == 1 && baseline != &record) d.wrapper_cost = 1 / *d.speedup - 1;

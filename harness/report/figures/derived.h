@@ -28,11 +28,11 @@ std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const Cas
 // (global for strong scaling, per device for weak), workload, ... Null if the report has none.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
-// Returns the parts of the memory of the rank that needs most, over all launches; nullopt if no rank's profile has
-// parts.
+// Returns the memory of the rank with the largest memory in any launch, by part (parameters, gradients, ...); nullopt
+// if no rank's profile has it.
 std::optional<MemoryParts> largest_memory(const CaseRecord& record);
 
-// True if the case's efficiency is above 100 % by more than its interval.
+// True if the whole 95 % interval of the case's efficiency is above 100 %; false for the baseline.
 bool above_ideal(const CaseRecord& record);
 
 // Returns the Karp-Flatt metric, the serial fraction of a program computed from its speed-up in a world; below 0 for a

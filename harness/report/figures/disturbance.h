@@ -27,7 +27,7 @@ bool profile_starved(const CaseSpec& spec, const std::vector<RankRecord>& ranks,
 void drop_profile_times(std::vector<RankRecord>& ranks);
 
 // True if other programs and a virtual machine's host together took less than 5 % of a core, too little to disturb most
-// blocks. If replicas waited for a core all the same, they waited for each other, and that is a cost of the strategy.
+// blocks. If replicas waited for a core nevertheless, they waited for each other, which is a cost of the strategy.
 // False if the load is unknown.
 bool quiet(const std::optional<OtherLoad>& load);
 
@@ -35,8 +35,8 @@ bool quiet(const std::optional<OtherLoad>& load);
 // the machine's cores, whichever is larger. Lower loads come from daemons and from the resolution of the kernel's
 // clocks.
 double least_load(int cores);
-// True if at least least_load() cores were taken by a virtual machine's host or, from a crowded case, by other
-// programs. Other programs beside a case that is not crowded may use free cores: starved() judges them.
+// True if a virtual machine's host took at least least_load() cores, or if other programs did and the case is
+// crowded(). Beside any other case, programs may use free cores, so starved() judges their effect.
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);
 
 // Number of cores that the run's ranks shared, over all hosts; 0 if unknown.

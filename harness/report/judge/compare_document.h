@@ -30,7 +30,8 @@ struct Table<Difference> {
                                      Field{"new", "-", &D::now, "its value in the new run"}};
 };
 
-// A Judgement in the units of display. Of the two units of a change, percent and points, one is unset.
+// A Judgement in the units in which it is printed. The change is either in percent or in percentage points; the members
+// of the other unit are unset.
 struct JudgedRow {
   std::string case_id, metric, rule, unit;
   std::optional<double> base{}, limit{};

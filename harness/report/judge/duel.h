@@ -40,7 +40,7 @@ struct DuelLook {
   double low = 0, high = 0;           // bounds of the median's confidence interval: at least 95 %, for any distribution
   double noise = 0;                   // robust standard deviation of the log ratios of single pairs
   double p_slower = 1, p_faster = 1;  // one-sided p-values of a slower or faster new build; null hypothesis: no change
-  double p_same = 1;  // p-value of "same"; null hypothesis: a change of at least same_within, either way
+  double p_same = 1;  // p-value of "same"; null hypothesis: a change of at least same_within_percent, either way
   Verdict verdict = Verdict::unclear;
 };
 

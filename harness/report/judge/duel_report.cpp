@@ -60,7 +60,7 @@ Json case_json(const DuelCase& record) {
   return json;
 }
 
-// failed: the word for a gate that does not let the change pass.
+// Returns the gate's result as a word. failed: the word for a failed gate.
 std::string gate_word(const DuelReport& report, const char* failed) {
   if (report.count(DuelStatus::failed) + report.count(DuelStatus::wrong) + report.count(Verdict::slower) > 0)
     return failed;

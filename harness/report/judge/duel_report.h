@@ -79,7 +79,7 @@ struct DuelReport {
   DuelBuild base, now;
   DuelRule rule;
   std::vector<DuelCase> cases;
-  std::vector<std::string> added, gone;  // ids of the cases that only one build has
+  std::vector<std::string> added, gone;  // ids of cases that only the new build (added) or the base build (gone) has
 
   size_t count(Verdict verdict) const;  // returns the number of ok cases with this verdict
   size_t count(DuelStatus wanted) const;

@@ -153,7 +153,8 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // For a metric in percentage points, the change is the change of the log times the metric's value (delta method).
+  // The terms are means of logarithms. For a metric in percentage points, 100 times its value converts a change of the
+  // log to points (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

@@ -27,7 +27,7 @@ struct Metric {
   const char *worse, *better;
   double display_scale;  // factor from a Figure's value to display_unit, e.g. 1e-6 from ns to ms
   const char* display_unit;
-  std::span<const LimitUnit> units;  // units of absolute limits; "" if a limit may have none
+  std::span<const LimitUnit> units;  // units that an absolute limit may have; "": no unit
 };
 
 const std::vector<Metric>& metrics();

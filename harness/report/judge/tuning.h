@@ -1,6 +1,7 @@
 // Chooses the fastest parameter values of a strategy. Each candidate is measured in pairs of blocks with its reference,
-// the same strategy with default values. After each launch, only the faster half of the candidates stays. Only later
-// launches judge the last candidate, because the launches that selected it are biased toward it.
+// the same strategy with default values. After each launch (start of the cases' processes), only the faster half of the
+// candidates stays. Only later launches judge the one that is left, because the launches that selected it are biased
+// toward it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ std::vector<size_t> faster_half(const Report& report, const std::vector<size_t>&
 // True if each setting (workload, devices, ...) has only one candidate left among the cases `which`.
 bool one_is_left(const Report& report, const std::vector<size_t>& which);
 
-// The last candidate of a setting (workload, devices, ...) in the search for a strategy's fastest parameter values.
+// The candidate that is left for a setting (workload, devices, ...) at the end of the search.
 struct Tuned {
   const CaseRecord *best, *reference;
   std::string id;  // id of `best`
@@ -40,8 +41,8 @@ struct Table<Tuned> {
       Field{"high", "1", &T::high, "upper bound of the speed-up's 95 % confidence interval", range::above_zero},
       Field{"launches", "launches", &T::launches, "launches that judged it", range::positive}};
 };
-// Returns the last candidate of each setting (workload, devices, ...), judged only by the launches from number `first`
-// on. Leaves out candidates with fewer than launches_for_t of these launches.
+// Returns for each setting (workload, devices, ...) the candidate that is left, judged only by the launches from number
+// `first` on. Leaves out candidates with too few of these launches for a confidence interval (launches_for_t).
 std::vector<Tuned> tuned(const Report& report, int first);
 // Returns one line that recommends the candidate's parameter values or the default values.
 std::string tuned_text(const Tuned& tuned);

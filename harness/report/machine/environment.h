@@ -33,8 +33,8 @@ EnvBlock read_env(const Json& env);
 Json to_json(const LaunchedHost& host);
 LaunchedHost launched_host_from_json(const Json& json);
 
-// Stores the versions of the libraries that the workers loaded in the env block; the map's keys are those of
-// env.versions.
+// Sets fields of env.versions to the versions of the libraries that the workers loaded. The map's keys are the names of
+// these fields.
 void set_loaded_versions(Json& env, const std::map<std::string, std::string>& loaded);
 
 // Returns JSON pointers to the fields of the env block that must be equal for two runs to be comparable.

@@ -99,7 +99,7 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// The fields of Table<CaseSpec> whose members are in ProcessSettings, and the member that reports leave out.
+// The fields of Table<CaseSpec> for the members of ProcessSettings, and a field for `python`, which is not in reports.
 template <>
 struct Table<ProcessSettings> {
   static constexpr const char* name = "process_settings";
@@ -125,13 +125,13 @@ struct MayDiffer {
   // The cases may differ in strategy, parameters, backend and scaling, as a case and the baseline of its speed-up do.
   bool strategy = false;
   bool world = false;
-  bool batch = false;  // samples of all devices (strong scaling) or per device (weak)
+  bool batch = false;  // true: the cases may differ in batch, global (strong scaling) or per device (weak)
 };
 // True if the two cases have the same settings. Not compared: the settings that `may_differ` selects (with
 // `may_differ.world` also the mesh), seed, processes and oversubscribe.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
-// The cases against which speed-ups are measured.
+// Selects the cases against which speed-ups are measured.
 struct Reference {
   // Strategy of the reference, which has default parameters and the case's world; empty: the baseline.
   std::string strategy = {};
@@ -302,6 +302,11 @@ struct Table<LaunchRecord> {
 enum class CheckStatus { passed, failed, skipped };
 template <>
 inline constexpr auto enum_names<CheckStatus> = std::to_array<std::string_view>({"passed", "failed", "skipped"});
+
+// What a strategy refused to run in the checks of a case: nothing, at least one scenario, or the case's kind of model.
+enum class Refusal { none, scenario, model };
+template <>
+inline constexpr auto enum_names<Refusal> = std::to_array<std::string_view>({"none", "scenario", "model"});
 
 struct CheckRow {
   std::string name{};

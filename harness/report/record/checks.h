@@ -16,7 +16,7 @@ struct CheckMeaning {
   std::string_view name, summary;
   Effect effect = Effect::cause;
   bool proves_gradient = false;  // true if a pass proves a gradient or an update right
-  bool usual = false;            // true if the scenario `even` of the conformance suite judges it
+  bool usual = false;            // true if the scenario `even` of the conformance suite includes this check
 };
 
 namespace check_table {
@@ -32,7 +32,7 @@ constexpr CheckMeaning usual(CheckMeaning check) {
 }
 
 // In the descriptions of checks, "replayed" means: computed again in the dtype of the case, from the strategy's own
-// state before the step. The counterparts without "-replay", such as loss-value of loss-replay, compare with the
+// state before the step. The counterparts without "-replay", such as loss-value for loss-replay, compare with the
 // float64 oracle (reference computation).
 inline constexpr auto all = std::to_array<CheckMeaning>(
     {usual({"run-completes", "every rank completes every step without an exception", Effect::explains_all}),

@@ -29,7 +29,7 @@ struct MapOf : std::false_type {};
 template <class T>
 struct MapOf<std::map<std::string, T>> : std::true_type {};
 
-// --- writing of structs as JSON
+// The functions below write structs as JSON.
 
 template <class T>
 Json write_value(const T& value) {
@@ -59,7 +59,8 @@ Json write_value(const T& value) {
   }
 }
 
-// Returns a whole document: its kind, dpbench.NAME, and version, then the fields of its table.
+// Returns a whole JSON document: its kind ("dpbench." and the table's name), its schema version, then the fields of its
+// table.
 template <class T>
 Json write_document(const T& document) {
   Json json = {{"schema", std::string("dpbench.") + Table<T>::name},
@@ -68,7 +69,7 @@ Json write_document(const T& document) {
   return json;
 }
 
-// --- reading of structs from JSON: throws a UsageError that names the wrong key
+// The functions below read structs from JSON and throw a UsageError that names the wrong key.
 
 template <class T>
 T read_value(const Json& json, const std::string& path);
@@ -79,7 +80,7 @@ void read_fields(const Json& json, const std::string& path, T& value) {
   const auto take = [&](const auto& field) {
     using Member = std::remove_reference_t<decltype(value.*field.member)>;
     const Json* found = fields.find(field.key);
-    // The key of a list or map may be absent if it is empty.
+    // An empty list or map may be absent from the JSON.
     constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;
     if (!field.required && (!found || found->is_null())) return;
     if (may_be_absent && !found) return;
@@ -118,7 +119,7 @@ T read_value(const Json& json, const std::string& path) {
   }
 }
 
-// --- JSON Schema: each struct becomes one definition
+// The functions below generate the JSON Schema, in which each struct is one definition.
 
 inline void limit(Json& type, const NumberRange& range) {
   const auto number = [](double value) {

@@ -7,13 +7,17 @@
 //                           after the last block: profiles the case and answers with the record of these blocks,
 //                           numbered from 0; retake: repeats a profile that other programs disturbed
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0,"dump":"DIR"}
+//                           checks the case with this number of seeds; whole_worlds: largest world with costly
+//                           scenarios on all workloads; dump: directory for the ranks' tensors; empty: none
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
 //                                                                                         CUDA and NCCL libraries
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..],"means":".."}
 //                                                                                         checks: only from rank 0
-//                         {"event":"checked","case":"ID","checks":[..]}                   checks: only from rank 0
+//                         {"event":"checked","case":"ID","checks":[..],"refused":"none|scenario|model"}
+//                                                                                         checks: only from rank 0
+//                           "means" in "ran": what a step does with the gradient, e.g. "batch mean"
 //                           "untimed":true in "ran": the checks failed, so nothing was timed
 //                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was
 //                           timed; the next case needs new processes
@@ -131,19 +135,19 @@ struct alignas(64) Progress {
 };
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 
-// Collectives that a rank called in one group.
+// Number and hash of the collectives that a rank called in one process group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // hash of all these calls, in their order
+  uint64_t hash = 0;  // hash of all the calls, in their order
 
   bool operator==(const CallDigest&) const = default;
 };
 
 // Log entry of one collective call of a rank. Other processes may read it while it is being written: `number` is 0
-// until the entry is complete, and before its first use.
+// while the entry is unused or incomplete.
 struct alignas(64) CallSlot {
   static constexpr size_t words = 5;
-  std::atomic<int64_t> number{0};  // number of the call in its group, from 1
+  std::atomic<int64_t> number{0};  // number of the call in its process group, from 1
   std::atomic<uint64_t> group{0};  // hash of the group's name; 0: all ranks
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.

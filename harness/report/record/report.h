@@ -123,9 +123,11 @@ struct CaseRecord {
   std::optional<Summary> step_time_ns;
   Derived derived;
   std::optional<TrainingRecord> training{};       // results of training; set only by `dpbench train`
-  std::optional<MemoryFormula> memory_formula{};  // set only for a measured case; unset: there is no formula
+  std::optional<MemoryFormula> memory_formula{};  // unset if the case was not measured or has no formula
   std::vector<std::string> warnings;              // warnings raised while the case ran
   std::vector<std::string> notices;               // findings about the timed blocks: outliers, trends
+  bool out_of_memory = false;                     // true if a rank ran out of memory; not in run.json
+  Refusal refusal = Refusal::none;                // what the strategy refused to run in the checks; not in run.json
   double elapsed_s = 0;                           // time of all launches, with starts and checks; not in run.json
 
   bool ok() const { return status == CaseStatus::ok; }
@@ -133,7 +135,6 @@ struct CaseRecord {
   // comparable.
   bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
-  bool out_of_memory() const { return reason.starts_with("out of memory"); }
 };
 
 enum class RunStatus { complete, interrupted };
@@ -146,10 +147,11 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string started{}, ended{};  // UTC, as utc_text() writes it; empty: unknown, or not ended
-  // Default values of the strategies' parameters, by strategy and parameter. A case has only other values.
+  std::string started{}, ended{};  // UTC, in the form of utc_text(); empty: unknown, or the run has not ended
+  // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
+  // differ from these.
   std::map<std::string, std::map<std::string, std::string>> defaults{};
-  std::string disturbance{};  // disturbance_line() of the run, about cores that replicas lacked; empty: none
+  std::string disturbance{};  // result of disturbance_line(): the cores that replicas lacked; empty: none
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
   std::optional<Answer> answer{};
@@ -159,7 +161,7 @@ struct Report {
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
 
-// Returns the number of recorded launches of all cases.
+// Returns the number of recorded launches (starts of a case's processes), summed over all cases.
 int launches_of(const Report& report);
 // Returns the time per step of the slowest rank, for each block (timed run of steps) of a launch (start of the case's
 // processes).
@@ -191,8 +193,9 @@ const CheckRow* root_failure(const std::vector<CheckRow>& checks);
 // parameters. Returns nullopt if neither exists.
 std::optional<CheckRow> failing_check(const CaseRecord& record);
 
-// Values of the key "schema" in run.json and duel.json.
-inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
+// Values of the key "schema" in run.json, duel.json and the comparison of two runs.
+inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel",
+                            *compare_document = "dpbench.compare";
 inline constexpr int report_minor_version = 10;
 Json to_json(const Report& report);
 Json to_json(const CaseRecord& record);  // a case as in run.json

@@ -43,9 +43,9 @@ Interval log_t_interval(std::span<const double> values);
 // distribution. With fewer than six values, the interval is their whole range and the confidence is lower.
 Interval median_interval(std::span<const double> values);
 
-// The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
-// launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,
-// because there are fewer than three launches and each has only one block.
+// The variation that a confidence interval covers. launches: variation between launches (starts of the case's
+// processes), by Student's t on the logs of launch medians. samples: only between timed blocks, by a bootstrap with the
+// launches fixed. none: no interval, because there are fewer than three launches and each has only one block.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});
@@ -81,7 +81,8 @@ struct Table<Summary> {
       Field{"launches", "launches", &S::launches, "number of launches with at least one block", range::positive}};
 };
 
-// Returns the median of each launch that has at least one timed block.
+// Returns the median over the blocks of each launch (start of the case's processes). Launches without blocks are left
+// out.
 std::vector<double> launch_medians(const std::vector<std::vector<double>>& samples);
 // Summarises step times, samples[launch][block]. With 3 or more launches the confidence interval covers the variation
 // between launches, else only between the blocks of the given launches.

@@ -30,7 +30,8 @@ enum class Verdict { slower, unclear, faster, same };
 template <>
 inline constexpr auto enum_names<Verdict> = std::to_array<std::string_view>({"SLOWER", "unclear", "faster", "same"});
 
-// Minimum number of launches per run for a verdict. With 3 launches against 3, no rank test can be significant.
+// Minimum number of launches (starts of a case's processes) per run for a verdict. With 3 launches against 3, no rank
+// test can be significant.
 inline constexpr int64_t launches_to_judge = 4;
 
 // Returns the verdict on a change by the first rule that applies. Too few launches: unclear. Estimate above the limit

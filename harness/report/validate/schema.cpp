@@ -138,7 +138,7 @@ constexpr const char* duel_skeleton = R"json({
   "$defs": {}
 })json";
 
-// The part of a schema that all documents with a table of their own (document_schema()) share.
+// Outer structure of the schemas that document_schema() generates from a document's field table.
 constexpr const char* document_skeleton = R"json({
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "",

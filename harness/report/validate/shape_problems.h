@@ -10,8 +10,8 @@ namespace dpbench {
 
 // Returns the structural problems of one case of the report, one line each; empty if there are none.
 std::vector<std::string> shape_problems(const Report& report, const CaseRecord& record);
-// Returns the problems of the report's own id and of duplicate case ids, one line each. The other function checks a
-// case.
+// Returns the structural problems of a report that concern no single case, one line each: in its id, its start and end,
+// and in case ids or launch orders that appear twice.
 std::vector<std::string> shape_problems(const Report& report);
 
 }  // namespace dpbench

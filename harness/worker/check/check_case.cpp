@@ -25,8 +25,9 @@ class Failures {
 
   void observe(const Scenario& scenario, const Evidence& evidence) {
     std::string& kind = evidence.echo ? peer_mismatch : exception;
-    if (!evidence.error.empty() && !evidence.refused && kind.empty())
+    if (!evidence.error.empty() && !evidence.refused() && kind.empty())
       kind = first_line(evidence.error) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
+    refusal = std::max(refusal, evidence.refusal);
     const bool intended = scenario.poison || scenario.huge;
     for (size_t step = 0; step < evidence.steps.size() && !intended && when == never; ++step)
       check_finite(scenario, evidence.steps[step], static_cast<int64_t>(step));
@@ -34,8 +35,10 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // Number of the first non-finite value, counting scenarios (test runs of the strategy), steps and kinds of value. The
-  // numbers of different ranks are comparable, because all ranks run the same scenarios.
+  Refusal refusal = Refusal::none;  // the most that the strategy refused: a scenario, or the model
+  // Position of the first non-finite value in the order of scenarios (test runs of the strategy), their steps, and the
+  // kinds of value (loss, gradient, parameter). The positions on different ranks are comparable, because all ranks run
+  // the same scenarios.
   int64_t when = never;
 
  private:
@@ -77,25 +80,25 @@ int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, 
   return std::stoi(broadcast_text(store, key + ".first", rank, std::to_string(first)));
 }
 
-// Returns the request to check a case with the seed `spec.seed`; without store and `show`.
+// Returns the request to check a case with the seed `spec.seed`. Its members `store` and `show` are left empty.
 CheckRequest request_of(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                         const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const WorkloadInfo& workload = workload_registry().at(spec.workload);
   const bool ranks = strategy.parallelism == Parallelism::ranks;
-  const int64_t own_rows = std::max<int64_t>(1, spec.global_batch() / (spec.replicas() * spec.accumulate));
+  const int64_t own_samples = std::max<int64_t>(1, spec.global_batch() / (spec.replicas() * spec.accumulate));
   return {.strategy = strategy,
           .workload = workload,
           .options = workload_options(spec, shared_dir),
           .rank = group.rank(),
           .world = spec.world,
           .store = {},
-          .mesh = group.mesh(spec.mesh),
+          .mesh = mesh_of(spec, strategy, group),
           .devices = group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
           .dtype = scalar_type(spec.dtype),
           .params = spec.params,
           .seed = spec.seed,
-          .own_rows = workload.probe ? 0 : own_rows,
+          .own_samples = workload.probe ? 0 : own_samples,
           .own_micros = workload.probe ? 0 : spec.accumulate,
           .own_clip = spec.clip_norm,
           .unwatched_s = options.unwatched_s,
@@ -182,8 +185,11 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
       : failures.when == Failures::never ? -1
                                          : 0;
   const bool sound = decided_by_rank0(".right", !any_failed(rows.all())) && whole && first < 0;
-  return {
-      .rows = rows.all(), .group_whole = whole, .sound = sound, .failure = failure_of(failures, group.rank(), first)};
+  return {.rows = rows.all(),
+          .group_whole = whole,
+          .sound = sound,
+          .refusal = failures.refusal,
+          .failure = failure_of(failures, group.rank(), first)};
 }
 
 }  // namespace dpbench

@@ -15,11 +15,11 @@ struct SuiteOptions {
   std::string filter = {};                  // regular expression on check names; empty: run all checks
   std::vector<std::string> scenarios = {};  // names of the scenarios to run; empty: all that the case has
   int seeds = 1;
-  // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
-  // worlds run them only on workloads marked as thorough.
+  // Largest world that runs costly scenarios (slow test runs of the strategy) on all workloads; larger worlds run them
+  // only on workloads marked as thorough (WorkloadInfo::thorough).
   int whole_worlds = 0;
   bool brief = false;      // true: most scenarios run at most two steps, see CheckRequest
-  double unwatched_s = 1;  // time limit for the expected results of the scenario `unwatched`
+  double unwatched_s = 1;  // time limit of the oracle for the scenario `unwatched`, which runs as many steps as fit
   std::string dump = {};   // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
   std::function<void(size_t number, size_t of)> begins = {};
@@ -30,8 +30,8 @@ struct SuiteOptions {
 // reads tensors only after its last step. A case with micro-batches or clipping also runs their scenarios. All use
 // batches like the timed ones, so an exception of the timed steps usually occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
-// Returns a regular expression on the names of the checks to pass before timing: all checks of these scenarios except
-// those that need a second run of a scenario.
+// Returns a regular expression that matches the names of the checks before timing: those of scenarios_before_timing().
+// Checks that run a scenario a second time are left out.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {
@@ -44,6 +44,7 @@ struct CheckedCase {
   // True if every rank completed the checks, so that the process group is still usable; equal on every rank.
   bool group_whole = true;
   bool sound = true;  // true if group_whole is set, no check failed and all values are finite; equal on every rank
+  Refusal refusal = Refusal::none;  // what the strategy refused to run on this rank
   // Set if this rank's timed steps would fail as well: the strategy threw (kind `failure`), this rank produced the
   // first non-finite loss, gradient or parameter (`nan`), or its collectives differ from another rank's (`peer`).
   std::optional<CheckFailure> failure = {};

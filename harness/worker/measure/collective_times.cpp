@@ -11,7 +11,7 @@ namespace dpbench {
 namespace {
 
 using Calls = std::deque<CollectiveLog::Call>;
-constexpr size_t max_collectives = 200000;  // a profile with more has no communication times, to limit memory
+constexpr size_t max_collectives = 200000;  // with more, a profile has no communication times, to limit memory
 
 // Returns, for each element, the largest value of any rank of the group.
 at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group, at::Device device) {

@@ -24,9 +24,10 @@ struct StepTimes {
   Spans blocked = {};  // spans in which the thread that runs the steps was in the communication phase
 };
 
-// Fills the record's figures of the collectives that this rank called in the profiled steps, and charges waiting to its
-// own phase. mesh: its process groups do not log collectives. common_clock: all ranks share a clock. Collective: every
-// rank must call it.
+// Fills the record's figures of the collectives that this rank called in the profiled steps, and moves the time that it
+// waited in them for other ranks from the phase `communication` to the phase `waiting`. mesh: the case's mesh, with
+// process groups that do not log this function's own collectives. common_clock: all ranks share a clock. Collective:
+// every rank must call it.
 void describe_collectives(const std::deque<CollectiveLog::Call>& seen, const StepTimes& times, const Mesh& mesh,
                           at::Device device, bool common_clock, RankRecord& record);
 

@@ -1,20 +1,26 @@
 #include "harness/worker/measure/ledger.h"
 
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include "strategies/api/parts/block_runs.h"
 
 namespace dpbench {
 
 Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first,
-                   const std::vector<int64_t>& samples) {
+                   const std::vector<std::vector<int64_t>>& micro) {
   const StrategyInfo info = promised(strategy_registry().at(spec.strategy), setup.params);
   if (!info.traffic) return std::nullopt;
   const auto model = setup.workload.model(setup.init_seed);
   const MeshShape mesh = setup.mesh.shape();
+  const auto block_runs = runs_at_first_call(setup.workload);
   std::vector<Traffic> all;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const int64_t step = first + static_cast<int64_t>(i);
+  std::vector<int64_t> earlier;
+  for (size_t i = 0; i < micro.size(); earlier.insert(earlier.end(), micro[i].begin(), micro[i].end()), ++i) {
+    const auto step = static_cast<int64_t>(i);
+    if (step < first) continue;
     const auto one = info.traffic({.model = *model,
                                    .dtype = setup.dtype,
                                    .params = setup.params,
@@ -24,7 +30,10 @@ Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t f
                                    .accumulate = setup.accumulate,
                                    .taken = step,
                                    .clips = setup.clip_norm.has_value(),
-                                   .samples = samples[i]});
+                                   .samples = std::accumulate(micro[i].begin(), micro[i].end(), int64_t{0}),
+                                   .micro = micro[i],
+                                   .earlier = earlier,
+                                   .block_runs = block_runs});
     if (!one) return std::nullopt;
     all.insert(all.end(), one->begin(), one->end());
   }

@@ -16,10 +16,11 @@ namespace dpbench {
 // The formula's traffic of all profiled steps; nullopt if the strategy has no formula.
 using Formula = std::optional<std::vector<Traffic>>;
 
-// Returns the formula's traffic of the profiled steps. first: number of the first step. samples: number of this rank's
-// samples in each of the steps. Builds the workload's model.
+// Returns the profiled steps' traffic by the strategy's formula. first: number of the first profiled step. micro:
+// number of this rank's samples in each micro-batch, for all steps from step 0 to the last profiled one. Builds the
+// workload's model.
 Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t first,
-                   const std::vector<int64_t>& samples);
+                   const std::vector<std::vector<int64_t>>& micro);
 
 // Returns one entry per collective operation and mesh axis, with means over the steps.
 std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls, const Formula& formula, int64_t steps);

@@ -40,7 +40,7 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // not counted, because ranks share it
+    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // memory that ranks share
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
   }
@@ -81,7 +81,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // the tensor is older than this object
+  if (known == blocks_.end()) return;  // the tensor is older than this MemoryWatch
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

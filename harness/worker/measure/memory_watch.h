@@ -12,10 +12,11 @@
 
 namespace dpbench {
 
-// Make it before the strategy, call begin() before the watched step and end() after it, and let it listen to the step's
-// phases. A tensor that exists at the beginning belongs to the part in which Strategy::kept_tensors() lists it, or to
-// the buffers. A tensor that the step allocates is a gradient if kept_tensors() lists it as one after the step.
-// Otherwise its part follows from the phase: activations in a forward pass, buffers in communication, else temporary.
+// Construct a MemoryWatch before the strategy, call begin() before the watched step and end() after it, and register it
+// as the listener of the step's phases. A tensor that exists at begin() belongs to the part in which
+// Strategy::kept_tensors() lists it; if it is not listed, to the buffers. A tensor that the step allocates is a
+// gradient if kept_tensors() lists it as one after the step. Otherwise its part follows from the phase: activations in
+// a forward pass, buffers in communication, else temporary.
 class MemoryWatch : public TensorWatcher, public PhaseListener {
  public:
   MemoryWatch() { watch_tensors(this); }
@@ -47,7 +48,7 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
 
   void keep(const NamedTensors& tensors, Part part);
   Peak peak();
-  // Moves the tensor's block from its part of the peak to the gradients, if the step had allocated it by then.
+  // Counts a tensor's memory at the peak as gradients, if the step had allocated the tensor before the peak.
   void move_to_gradients(const at::Tensor& tensor, Peak& peak);
   void enter_part(Part part);
 
@@ -56,8 +57,8 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   MemoryParts live_;
   Peak peak_;
   int64_t allocations_ = 0, first_ = 0;  // first_: number of allocations before the watched step
-  Part part_ = &MemoryParts::buffers;    // part of tensors that are allocated now
-  bool copies_ = false;                  // true if the strategy lists copies
+  Part part_ = &MemoryParts::buffers;    // part to which new allocations belong
+  bool copies_ = false;                  // true if kept_tensors() returned copies
 };
 
 }  // namespace dpbench

@@ -75,7 +75,7 @@ bool replays(const CaseSpec& spec, const Setup& setup) {
   return promised(strategy_registry().at(spec.strategy), setup.params).recorded;
 }
 
-// True if the profile takes a step to divide the memory of CPU tensors into parts.
+// True if the profile has an extra step in which the memory of CPU tensors is divided into parts.
 bool watches_memory(const CaseSpec& spec, const Setup& setup) {
   return setup.devices.at(0).is_cpu() && !replays(spec, setup);
 }
@@ -221,13 +221,11 @@ int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;
 }
 
-// Returns the number of this rank's samples in each of the steps.
-std::vector<int64_t> samples_of(const StepSource& source, int64_t first, int64_t steps) {
-  std::vector<int64_t> samples;
-  for (int64_t step = first; step < first + steps; ++step) {
-    samples.push_back(0);
-    for (const at::Tensor& ids : source.ids(step)) samples.back() += ids.numel();
-  }
+// Returns the number of this rank's samples in each micro-batch of the first `steps` steps.
+std::vector<std::vector<int64_t>> samples_of(const StepSource& source, int64_t steps) {
+  std::vector<std::vector<int64_t>> samples(static_cast<size_t>(steps));
+  for (int64_t step = 0; step < steps; ++step)
+    for (const at::Tensor& ids : source.ids(step)) samples[static_cast<size_t>(step)].push_back(ids.numel());
   return samples;
 }
 
@@ -242,7 +240,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   record.phases_ns.clear();
   record.profile.emplace();
   const Formula formula =
-      formula_of(spec, setup, group.rank(), before_profile, samples_of(source, before_profile, steps));
+      formula_of(spec, setup, group.rank(), before_profile, samples_of(source, before_profile + steps));
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {

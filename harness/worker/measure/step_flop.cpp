@@ -10,7 +10,7 @@ void StepFlop::begin() {
 void StepFlop::end(std::span<const Batch> micro) {
   Shape shape;
   for (const Batch& batch : micro) {
-    shape.push_back(batch.rows());
+    shape.push_back(batch.samples());
     if (batch.input.defined()) shape.insert(shape.end(), batch.input.sizes().begin(), batch.input.sizes().end());
   }
   const int64_t counted = count_.flop() - before_;

@@ -22,8 +22,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the number of untimed steps before each block. They refill the caches after a block of the other case or
-// build; one long step is enough. If the user sets the steps per block, the number must not depend on the measured
+// Returns the number of untimed steps before each block, which refill the caches after a block of another case or
+// build. One long step is enough. If the user sets the steps per block, the number must not depend on the measured
 // time.
 int64_t rewarm_steps(const Sampling& sampling, double step_ns) { return sampling.steps == 0 && step_ns > 5e6 ? 1 : 2; }
 
@@ -83,8 +83,8 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   if (audit_) audit_->look();
 }
 
-// Runs untimed steps in pieces. Returns the time of a step in the fastest piece: a piece that waited for its cores
-// would make blocks too short to show such waits.
+// Runs untimed steps in pieces and returns the time of a step in the fastest piece. Steps of a piece that waited for
+// CPU cores seem longer, so a block planned with their time would have too few steps.
 double TimedCase::warm_step_ns(int64_t steps) {
   constexpr int64_t pieces = 4;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -105,7 +105,7 @@ RankRecord TimedCase::block(const Sampling& sampling) {
     rewarm(steps_);
   }
   gpus_.start();
-  rows_ += source_.rows(timer_.step_index(), steps_);
+  samples_ += source_.samples(timer_.step_index(), steps_);
   timed_steps_ += steps_;
   call_accessors();
   restart_tensor_peak();
@@ -132,14 +132,15 @@ void TimedCase::rewarm(int64_t coming_steps) {
   timer_.block(rewarm_steps_);
 }
 
-// Reads gradients and parameters, as after every block. Throws if one is not finite: the last step's loss was computed
-// before its update. Returns the parameters' hash, or an empty text if each rank has its own parameters.
+// Reads gradients and parameters, as after every block. Throws if one is not finite, which the last step's loss does
+// not show, because it was computed before the update. Returns the parameters' hash, or an empty text if each rank has
+// its own parameters.
 std::string TimedCase::read_results() {
   require_finite(*strategy_, timer_.step_index() - 1);
   return info_of(spec_).gradient == Gradient::local ? "" : fingerprint(strategy_->parameters(), own_);
 }
 
-// Calls the accessors that audits call, so that a strategy cannot distinguish an audited block by these calls.
+// Calls parameters(), buffers() and state(), as audits do, so that a strategy cannot recognize an audit by these calls.
 void TimedCase::call_accessors() {
   if (!audit_) return;
   const UncountedMemory uncounted;
@@ -153,7 +154,7 @@ RankRecord TimedCase::figures() const {
   record.rank = group_.rank();
   record.threads = at::get_num_threads();
   record.steps_per_sample = steps_;
-  if (timed_steps_ > 0) record.rows_per_step = static_cast<double>(rows_) / static_cast<double>(timed_steps_);
+  if (timed_steps_ > 0) record.rows_per_step = static_cast<double>(samples_) / static_cast<double>(timed_steps_);
   record.tokens_per_sample = workload_->tokens_per_sample();
   record.flop_per_sample = workload_->flop_per_sample();
   record.first_loss = first_loss_;
@@ -196,6 +197,10 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   const bool by_engine = profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
   if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
+  const bool divides_blocks = info_of(spec_).live_parameters && spec_.world > 1;
+  // Check models in Python only, because building a large model again takes seconds.
+  if (divides_blocks && workload_registry().at(spec_.workload).python && workload_->model(0)->blocks().empty())
+    record.warnings.emplace_back("the model is one unit, communicated whole: model() does not return an nn.Sequential");
   const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;
   if (retake && time_left && profile_lacked_cores(record))
     profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/report/machine/gpu_watch.h"
-#include "harness/worker/measure/audit.h"
+#include "harness/worker/measure/audit/audit.h"
 #include "harness/worker/steps/step_timer.h"
 
 namespace dpbench {
@@ -19,9 +19,9 @@ class TimedCase {
   const std::string& case_id() const { return spec_.id; }
   // Returns the results of the audits on rank 0; no rows without audits.
   std::vector<CheckRow> audits() const;
-  // Times one block of steps, after one or two untimed steps and, by chance, an audit with such steps of its own. If
-  // sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about the minimum block time or
-  // longer.
+  // Times one block of steps, after one or two untimed steps. By chance, an audit with untimed steps of its own comes
+  // first. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about the minimum block
+  // time or longer.
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
@@ -45,7 +45,7 @@ class TimedCase {
   Pulse& pulse_;
   std::unique_ptr<Workload> workload_;
   StepSource source_;
-  int64_t tensors_before_;  // bytes of tensors that do not belong to this case
+  int64_t tensors_before_;  // bytes of the tensors that exist before the strategy is created
   Setup setup_;
   std::unique_ptr<Strategy> strategy_;
   StepTimer timer_;
@@ -53,7 +53,7 @@ class TimedCase {
   GpuWatch gpus_;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
-  int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
+  int64_t steps_ = 0, timed_steps_ = 0, samples_ = 0;  // steps of a block; steps and samples of all blocks
   int64_t step_tensor_bytes_ = 0;
   std::vector<std::vector<int64_t>> readings_;  // times of single steps, per block
 };

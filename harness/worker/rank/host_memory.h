@@ -9,11 +9,10 @@
 
 namespace dpbench {
 
-// Makes malloc keep freed memory in the process. By default, what the process has allocated before decides whether
-// glibc returns the pages of a step's tensors to the kernel and gets them back, zeroed, in every step. With the fast
-// runtime, also caches small tensors by size (small_blocks.h). A no-op if the environment variable
-// MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call it before starting
-// other threads.
+// Makes malloc keep freed memory in the process. By default, the process's earlier allocations decide whether glibc
+// returns the pages of a step's tensors to the kernel and gets them back, zeroed, in every step. With the fast runtime,
+// also caches small tensors by size (small_blocks.h). A no-op if the environment variable MALLOC_MMAP_THRESHOLD_,
+// MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call it before starting other threads.
 void retain_freed_memory(Runtime runtime);
 
 // Records the memory in use before the process's first case, so that reset_peak_memory() can tell how much memory

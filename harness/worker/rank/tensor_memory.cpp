@@ -13,7 +13,8 @@ namespace dpbench {
 namespace {
 
 // Tensors of at most most_uncounted bytes are not counted, because counting would slow down steps of many small
-// tensors. malloc may return a larger block than requested, so blocks count only from least_counted bytes.
+// tensors. When a block is freed, only malloc's block size is known, which may exceed the requested size, so blocks
+// count only from least_counted bytes.
 constexpr size_t most_uncounted = 4096;
 
 std::atomic<int64_t> allocated = 0, peak = 0;

@@ -20,8 +20,8 @@ int64_t tensor_bytes();
 int64_t tensor_peak_bytes();
 void restart_tensor_peak();
 
-// Returns the counted bytes of a storage; 0 if it is too small; nullopt if another allocator made it, such as one of
-// memory that ranks share.
+// Returns the counted bytes of a storage; 0 if it is too small; nullopt if it is from another allocator, e.g. the one
+// for memory that ranks share.
 std::optional<int64_t> counted_bytes(const c10::Storage& storage);
 
 // Observer of all tensors that count. It is called on the thread that allocates or frees.
@@ -31,7 +31,7 @@ class TensorWatcher {
   virtual void allocated(const void* block, int64_t bytes) = 0;
   virtual void freed(const void* block, int64_t bytes) = 0;
 };
-// Sets the only observer; null: none. When it returns, no call to the former observer is in progress.
+// Sets the only observer; null: none. When watch_tensors() returns, no call to the former observer is in progress.
 void watch_tensors(TensorWatcher* watcher);
 
 }  // namespace dpbench

@@ -1,15 +1,14 @@
 #include "harness/worker/rank/variables.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <system_error>
 
 #include "harness/report/record/case.h"
 #include "harness/report/record/protocol.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
@@ -22,12 +21,11 @@ std::string text(const char* name, const char* fallback = "") {
 int number(const char* name, std::optional<int> fallback, int low, int high) {
   const std::string value = text(name);
   if (value.empty() && fallback) return *fallback;
-  int parsed = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-  if (error != std::errc{} || end != value.data() + value.size() || parsed < low || parsed > high)
+  const auto parsed = parse_number<int>(value);
+  if (!parsed || *parsed < low || *parsed > high)
     throw UsageError(std::string(name) + "='" + value + "' must be a whole number from " + std::to_string(low) +
                      " to " + std::to_string(high));
-  return parsed;
+  return *parsed;
 }
 
 std::vector<std::string> split(const std::string& joined, char separator) {

@@ -36,16 +36,22 @@ std::vector<std::string> own_parameters(const CaseSpec& spec) {
   return promised(info, Params(info.params, spec.params, spec.strategy)).own;
 }
 
+const Mesh& mesh_of(const CaseSpec& spec, const StrategyInfo& info, const Group& group) {
+  const Params params(info.params, spec.params, spec.strategy);
+  return group.mesh(effective_mesh(info, params, spec.mesh, spec.world));
+}
+
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {
   return {.workload = workload,
           .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
-          .mesh = group.mesh(spec.mesh),
+          .mesh = mesh_of(spec, info, group),
           .init_seed = init_seed_of(spec.seed, group.rank()),
           .step_seed = step_seed_of(spec.seed),
           .dtype = scalar_type(spec.dtype),
           .params = Params(info.params, spec.params, spec.strategy),
           .accumulate = spec.accumulate,
-          .clip_norm = spec.clip_norm};
+          .clip_norm = spec.clip_norm,
+          .allows_idle = workload_registry().at(spec.workload).probe};
 }
 
 }  // namespace dpbench

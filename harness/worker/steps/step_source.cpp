@@ -18,15 +18,15 @@ constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is ca
 constexpr int64_t until_replayed = 4;
 
 // Returns a replica's share of a step's samples: with n replicas every n-th sample, as DistributedSampler assigns them.
-at::Tensor share(const at::Tensor& rows, const DataPlace& place) {
-  return rows.slice(0, place.replica, std::nullopt, place.replicas).contiguous();
+at::Tensor share(const at::Tensor& samples, const DataPlace& place) {
+  return samples.slice(0, place.replica, std::nullopt, place.replicas).contiguous();
 }
 
 }  // namespace
 
 StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
                        at::Device device)
-    : workload_(workload), ids_only_(strategy.loads_rows) {
+    : workload_(workload), ids_only_(strategy.loads_samples) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
   // Smallest batch: one sample per micro-batch and replica; for a single process, one per micro-batch.
@@ -39,22 +39,22 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     throw UsageError("a global batch of " + std::to_string(batch) + " samples is too small for " +
                      std::to_string(least) + " micro-batches. Use a larger --batch or a smaller world.");
   const at::Tensor order = epoch_order(samples, spec.seed, /*epoch=*/0, /*shuffle=*/true);
-  int64_t row_bytes = 0;
+  int64_t step_bytes = 0;
   for (int64_t from = 0; from < samples; from += batch) {
-    const int64_t rows = std::min(batch, samples - from);
+    const int64_t taken = std::min(batch, samples - from);
     // Weak scaling drops a shorter last batch; strong scaling keeps it if every micro-batch gets a sample.
-    if (rows < batch && (spec.scaling == Scaling::weak || rows < least)) break;
-    const at::Tensor all = order.narrow(0, from, rows);
+    if (taken < batch && (spec.scaling == Scaling::weak || taken < least)) break;
+    const at::Tensor all = order.narrow(0, from, taken);
     ids_.push_back((ranks ? share(all, place) : all).chunk(spec.accumulate));
-    global_rows_.push_back(rows);
+    global_samples_.push_back(taken);
   }
   prepare(0, 1);
   for (const Batch& one : load(ids_[0]))
-    row_bytes += static_cast<int64_t>(one.input.nbytes() + one.target.nbytes() + one.ids.nbytes());
-  if (row_bytes * steps_per_epoch() > cache_bytes) return;
+    step_bytes += static_cast<int64_t>(one.input.nbytes() + one.target.nbytes() + one.ids.nbytes());
+  if (step_bytes * steps_per_epoch() > cache_bytes) return;
   prepare(0, steps_per_epoch());
   for (const auto& micros : ids_) cached_.push_back(load(micros));
-  // Keep the cache on the host if one process drives all replicas: it splits batches there.
+  // If one process drives all replicas, it splits each batch on the host: the cached batches stay there.
   if (strategy.parallelism != Parallelism::replicas) move_cache_to(device);
 }
 
@@ -88,20 +88,20 @@ std::span<const Batch> StepSource::at(int64_t step) {
   return current_;
 }
 
-int64_t StepSource::rows(int64_t first_step, int64_t count) const {
-  int64_t rows = 0;
+int64_t StepSource::samples(int64_t first_step, int64_t count) const {
+  int64_t samples = 0;
   for (int64_t step = first_step; step < first_step + count; ++step)
-    rows += global_rows_[static_cast<size_t>(step % steps_per_epoch())];
-  return rows;
+    samples += global_samples_[static_cast<size_t>(step % steps_per_epoch())];
+  return samples;
 }
 
 std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& source) {
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   if (!promised(info, Params(info.params, spec.params, spec.strategy)).recorded) return {};
   std::vector<int64_t> steps;
-  std::set<int64_t> sizes;  // batch sizes over all ranks seen so far; they determine each rank's batch size
+  std::set<int64_t> sizes;  // global batch sizes seen so far; each determines every rank's batch size
   for (int64_t step = 0; step < source.steps_per_epoch(); ++step)
-    if (sizes.insert(source.rows(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
+    if (sizes.insert(source.samples(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
   return steps;
 }
 

@@ -25,7 +25,7 @@ class StepSource {
   // Returns the sample ids of each micro-batch of a step.
   const std::vector<at::Tensor>& ids(int64_t step) const { return ids_[static_cast<size_t>(step % steps_per_epoch())]; }
   // Returns the number of samples over all ranks in steps first_step .. first_step + count - 1.
-  int64_t rows(int64_t first_step, int64_t count) const;
+  int64_t samples(int64_t first_step, int64_t count) const;
 
  private:
   std::vector<Batch> load(const std::vector<at::Tensor>& micros) const;
@@ -34,7 +34,7 @@ class StepSource {
   const Workload& workload_;
   bool ids_only_;  // true: batches hold sample ids only, because the strategy loads the samples itself
   std::vector<std::vector<at::Tensor>> ids_;  // sample ids, indexed by [step of the epoch][micro-batch]
-  std::vector<int64_t> global_rows_;
+  std::vector<int64_t> global_samples_;
   std::vector<std::vector<Batch>> cached_;  // all batches of a small epoch; empty for a large one
   std::vector<Batch> current_;
 };

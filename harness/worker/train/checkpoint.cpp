@@ -1,13 +1,12 @@
 #include "harness/worker/train/checkpoint.h"
 
-#include <charconv>
 #include <filesystem>
 #include <map>
-#include <system_error>
 
 #include <ATen/ATen.h>
 
 #include "harness/worker/train/train_lines.h"
+#include "workloads/base/number.h"
 #include "workloads/data/tensor_file.h"
 
 namespace dpbench {
@@ -71,11 +70,9 @@ class Reader {
   template <class T>
   T number(const std::string& key) const {
     const std::string value = text(key);
-    T parsed{};
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
-    if (error != std::errc{} || end != value.data() + value.size() || !(parsed >= 0))
-      refuse("has an invalid " + key + ": '" + value.substr(0, 40) + "'");
-    return parsed;
+    const auto parsed = parse_number<T>(value);
+    if (!parsed || !(*parsed >= 0)) refuse("has an invalid " + key + ": '" + value.substr(0, 40) + "'");
+    return *parsed;
   }
 
   NamedTensors all(const std::string& prefix) const {

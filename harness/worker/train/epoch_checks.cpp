@@ -21,7 +21,7 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
   int64_t right = 0, classes = 0;
   const int64_t world = group.world(), most = (samples + world - 1) / world;
   for (int64_t first = 0; first < most; first += test_batch_size) {
-    // A rank that has no samples left evaluates one of them again, because forward() may be collective.
+    // A rank that has no samples left evaluates sample 0 and ignores the result, because forward() may be collective.
     const int64_t from = first * world + group.rank(), until = std::min(samples, (first + test_batch_size) * world);
     const at::Tensor ids = from < until ? at::arange(from, until, world) : at::zeros({1}, at::kLong);
     const Batch batch = workload.test_batch(ids);

@@ -46,7 +46,10 @@ class Trainer {
   TrainResult run() {
     validate();
     reset_peak_memory();
-    strategy_ = job_.info.make(setup_of(job_.spec, job_.info, workload_, job_.group));
+    const Setup setup = setup_of(job_.spec, job_.info, workload_, job_.group);
+    if (job_.options.show_shapes && setup.mesh.axis("pp").size > 1)
+      throw UsageError("--show-shapes: no rank of the axis pp runs the whole model");
+    strategy_ = job_.info.make(setup);
     if (auto resumed = files_.resume(*strategy_)) {
       state_ = std::move(*resumed);
       losses_ = state_.running[static_cast<size_t>(job_.group.rank())];
@@ -125,12 +128,12 @@ class Trainer {
                               python_float(loss));
     losses_.push_back(loss);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const int64_t rows = source_.rows(state_.step);
+    const int64_t samples = source_.samples(state_.step);
     state_.seconds += seconds;
-    tally_.add(loss, rows, seconds);
+    tally_.add(loss, samples, seconds);
     ++state_.step;
     job_.pulse.step();
-    if (job_.options.show_shapes) output_.shapes(shape_log_, micro, result.output, rows);
+    if (job_.options.show_shapes) output_.shapes(shape_log_, micro, result.output, samples);
     if (output_.progress_due()) output_.progress(place());
   }
 
@@ -141,7 +144,7 @@ class Trainer {
             .step = state_.step,
             .steps = source_.steps_per_epoch(),
             .loss = tally_.last_loss,
-            .samples_per_s = static_cast<double>(tally_.rows) / tally_.seconds,
+            .samples_per_s = static_cast<double>(tally_.samples) / tally_.seconds,
             .left_s = static_cast<double>(left) * tally_.seconds / static_cast<double>(tally_.steps)};
   }
 

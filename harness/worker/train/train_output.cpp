@@ -60,7 +60,8 @@ double TrainOutput::epoch(const EpochLoss& loss, bool shapes_shown) const {
   return loss.*document_.printed;
 }
 
-void TrainOutput::shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const {
+void TrainOutput::shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output,
+                         int64_t samples) const {
   std::vector<at::Tensor> ids;
   for (const Batch& batch : micro) ids.push_back(batch.ids);
   std::string own_lines;
@@ -70,7 +71,7 @@ void TrainOutput::shapes(ShapeLog& log, const std::vector<Batch>& micro, const a
     for (std::string text; std::getline(lines, text);) line(text);
   }
   auto input = micro.front().input.sizes().vec(), result = output.sizes().vec();
-  input[0] = result[0] = rows;
+  input[0] = result[0] = samples;
   line(outside_line(input, result));
 }
 

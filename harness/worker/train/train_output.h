@@ -30,9 +30,9 @@ class TrainOutput {
   // Prints an epoch's line. Returns the printed loss, which is the total over ranks or the mean, depending on the
   // tutorial program.
   double epoch(const EpochLoss& loss, bool shapes_shown) const;
-  // Prints a line with the input and output shapes of each replica, in rank order, then the tutorial's "Outside" line
-  // for all `rows` samples of the step. Every rank must call it.
-  void shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const;
+  // Prints, for each replica in rank order, a line with its input and output shapes, then the tutorial's "Outside" line
+  // for all `samples` samples of the step. Every rank must call it.
+  void shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t samples) const;
   // True if a progress event is due (at most 10 per second, rank 0 only). If it is, restarts the interval.
   bool progress_due();
   void progress(const TrainingPlace& place) const;

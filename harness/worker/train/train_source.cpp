@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the replica that selects the samples of this process. A single process gets all samples, even if it has
-// several replicas.
+// Returns the number of the replica, which determines the samples of this process. A single process gets all samples,
+// even if it has several replicas.
 DataPlace place_of(const CaseSpec& spec, int rank) {
   return spec.processes == 1 ? DataPlace{} : data_place(parse_mesh(spec.mesh), spec.world, rank);
 }
@@ -20,8 +20,8 @@ TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const R
     : workload_(workload),
       replicas_(place_of(spec, rank).replicas),
       accumulate_(spec.accumulate),
-      // Round the local batch up if the ranks do not divide the global batch, so that all ranks take the same number of
-      // steps.
+      // Round the local batch up if the replicas cannot divide the global batch evenly, so that all ranks take the same
+      // number of steps.
       local_batch_((spec.global_batch() + replicas_ - 1) / replicas_),
       sampler_({.samples = workload.samples(),
                 .world = place_of(spec, rank).replicas,
@@ -47,6 +47,6 @@ std::vector<Batch> TrainSource::at(int64_t step) const {
   return micros;
 }
 
-int64_t TrainSource::rows(int64_t step) const { return ids(step).numel() * replicas_; }
+int64_t TrainSource::samples(int64_t step) const { return ids(step).numel() * replicas_; }
 
 }  // namespace dpbench

@@ -20,7 +20,7 @@ class TrainSource {
   // Returns this rank's micro-batches of a step; a short last batch may have fewer of them.
   std::vector<Batch> at(int64_t step) const;
   // Returns the number of samples in a step over all ranks.
-  int64_t rows(int64_t step) const;
+  int64_t samples(int64_t step) const;
   // Generates or unpacks this rank's samples, so that at() is fast. Not called while steps are timed.
   void prepare() const { workload_.prepare(sampler_.indices()); }
 

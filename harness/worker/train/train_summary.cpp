@@ -19,7 +19,7 @@ RankRecord rank_record(const TrainJob& job, const TrainTally& tally, const Phase
   record.rank = job.group.rank();
   record.threads = at::get_num_threads();
   record.steps_per_sample = std::max<int64_t>(tally.steps, 1);
-  record.rows_per_step = tally.steps > 0 ? static_cast<double>(tally.rows) / steps : 0;
+  record.rows_per_step = tally.steps > 0 ? static_cast<double>(tally.samples) / steps : 0;
   for (size_t i = 0; i < phase_names.size(); ++i)
     if (const auto ns = phases.total_ns()[i]; ns != 0)
       record.phases_ns[std::string(phase_names[i])] = static_cast<double>(ns) / steps;
@@ -38,11 +38,11 @@ std::optional<double> data_fraction(const Phases& phases) {
 
 }  // namespace
 
-void TrainTally::add(double loss, int64_t step_rows, double step_seconds) {
+void TrainTally::add(double loss, int64_t step_samples, double step_seconds) {
   if (steps == 0) first_loss = loss;
   last_loss = loss;
   ++steps;
-  rows += step_rows;
+  samples += step_samples;
   seconds += step_seconds;
 }
 
@@ -58,8 +58,9 @@ TrainResult summary_of(const TrainJob& job, const TrainTally& tally, const Train
                      .steps = steps,
                      .resumed_at = steps - tally.steps,
                      .seconds = state.seconds,
-                     .samples_per_s = tally.seconds > 0 ? std::optional(static_cast<double>(tally.rows) / tally.seconds)
-                                                        : std::nullopt,
+                     .samples_per_s = tally.seconds > 0
+                                          ? std::optional(static_cast<double>(tally.samples) / tally.seconds)
+                                          : std::nullopt,
                      .data_fraction = data_fraction(phases),
                      .epoch_losses = state.epoch_losses,
                      .loss_curve = state.loss_curve,

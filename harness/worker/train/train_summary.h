@@ -10,11 +10,11 @@ namespace dpbench {
 
 // Totals over the steps that this process has run; steps before a --resume are not included.
 struct TrainTally {
-  int64_t steps = 0, rows = 0;
+  int64_t steps = 0, samples = 0;
   double seconds = 0;
   double first_loss = 0, last_loss = 0;
 
-  void add(double loss, int64_t step_rows, double step_seconds);
+  void add(double loss, int64_t step_samples, double step_seconds);
 };
 
 TrainResult summary_of(const TrainJob& job, const TrainTally& tally, const TrainSource& source,

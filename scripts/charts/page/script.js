@@ -1,6 +1,6 @@
 "use strict";
-// The page works without this script. The script only sorts and filters tables, opens rows, shows values, switches
-// series off and zooms.
+// The page works without this script, which sorts and filters tables, opens rows, shows values, switches series off,
+// zooms and changes the colour theme.
 (() => {
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 

@@ -27,7 +27,7 @@ namespace dpbench {
 enum class Spread { invariant, replicated, varying, partial };
 
 // The kind of an operation: nonlinear in a tensor, a sum of tensors, a product of tensors, or a contraction over the
-// dimension that the axis cuts, as in a row-parallel layer.
+// dimension that is cut among the ranks, as in a row-parallel layer.
 enum class Rule { nonlinear, sum, product, contraction };
 
 inline const char* text_of(Spread spread) {

@@ -13,7 +13,7 @@
 //   varying_to_invariant     all-gather      slice           gather_from
 //   partial_to_varying       reduce-scatter  all-gather      reduce_scatter_to_sequence
 //   invariant_to_varying     slice           all-gather      scatter_to
-//   replicate_to_varying     slice           zeros around it
+//   replicate_to_varying     slice           zero padding
 //   varying_to_varying       all-to-all      all-to-all
 //   rows_to_ranks            all-to-all      all-to-all
 //

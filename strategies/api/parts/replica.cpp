@@ -35,7 +35,7 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
       storage_(dtype == at::kBFloat16 ? at::kFloat : dtype),
       autocast_(dtype == at::kBFloat16),
       step_seed_(step_seed),
-      copies_(device.is_cpu() ? nullptr : std::make_unique<RowCopies>(device_, storage_)) {
+      copies_(device.is_cpu() ? nullptr : std::make_unique<BatchCopies>(device_, storage_)) {
   model_->to(device_);
   if (storage_ != at::kFloat) cast_floating(*model_, storage_);
   model_->train();

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/api/parts/batch_copies.h"
 #include "strategies/api/parts/optimizer.h"
-#include "strategies/api/parts/row_copies.h"
 #include "strategies/api/strategy.h"
 
 namespace dpbench {
 
-// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: this rank's exchanges under
-// tensor and context parallelism.
+// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: objects through which this
+// rank exchanges activations with other ranks under tensor and context parallelism.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
                       const ModelSplit& split = {});
 
@@ -35,8 +35,8 @@ class Replica {
   // Returns the whole batch, including ids, on the device, with floating-point tensors in the dtype storage(). Host
   // samples are copied to a GPU asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
-  // Runs a forward pass, under autocast if the dtype is bfloat16. The output is then float32. split: this rank's
-  // exchanges under tensor, context and expert parallelism.
+  // Runs a forward pass, under autocast if the dtype is bfloat16. The output is then float32. split: objects through
+  // which this rank exchanges activations with other ranks under tensor, context and expert parallelism.
   at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
   // Same as forward(), for the model's blocks first .. last - 1. x: the output of the block before them, or the
   // samples.
@@ -73,7 +73,7 @@ class Replica {
   at::ScalarType storage_;  // dtype in which parameters and inputs are stored
   bool autocast_, onednn_ = false;
   uint64_t step_seed_;
-  std::unique_ptr<RowCopies> copies_;  // host-to-device copies of samples; null on the CPU
+  std::unique_ptr<BatchCopies> copies_;  // host-to-device copies of samples; null on the CPU
   std::vector<Parameter> trainable_;
 };
 

@@ -1,6 +1,6 @@
-// A wrapper class that logs the collectives called on a c10d backend, because c10d's backends do not detect ranks that
-// call different collectives. It does not log all-to-alls, nor coalesced all-gathers and reduce-scatters. Implemented
-// by inheritance, not forwarding, so timing is unaffected apart from the log.
+// A class template that derives from a c10d backend and logs the collectives called on it, except coalesced all-gathers
+// and reduce-scatters. The log serves to find ranks that call different collectives, which c10d's backends do not
+// detect.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ struct NamedCall {
 // Returns a description of a call, such as "allreduce of 12 Float (sum)". The shm backend describes its calls
 // similarly.
 std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors);
-// Returns the tensors that describe a call: the tensors of all ranks if `lists` is not empty, otherwise `own`. One
-// rank's tensor alone would not do, because its size may differ between ranks.
+// Returns the tensors to pass to describe(): the first of `lists`, which has a tensor for each rank, or `own` if
+// `lists` is empty. Sizes of `own` may differ between ranks, but the description of a call must be the same on all
+// ranks.
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own);
 

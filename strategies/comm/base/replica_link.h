@@ -14,7 +14,7 @@ struct ReplicaLink {
   void (*reduce)(std::vector<at::Tensor>& buffers);  // sums all replicas' buffers into the first replica's buffer
 };
 
-// The NCCL implementation of this interface. dpbench_cuda sets it when it is loaded; it is null before that.
+// The NCCL implementation of ReplicaLink; null until the library dpbench_cuda is loaded, which sets it.
 const ReplicaLink*& nccl_replica_link();
 
 }  // namespace dpbench

@@ -48,7 +48,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   leaders.world = static_cast<int>(hosts);
   leaders.local_rank = 0;
   leaders.local_world = 1;
-  leaders.note = {};  // internal collectives between the leaders are not logged
+  leaders.note = {};  // the strategy did not call the collectives between the hosts' leaders: do not log them
   return leaders;
 }
 
@@ -319,7 +319,8 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
     const Tensors to = shm::pieces_of_ranks(output, output_sizes, size_);
     const Tensors from = shm::pieces_of_ranks(input, input_sizes, size_);
     shm::require_own_piece(to, from, rank_);
-    const Tensors none(size_, input.flatten().narrow(0, 0, 0));  // a call without sizes: they differ between ranks
+    // The call that ranks compare describes empty tensors, because the real sizes may differ between ranks.
+    const Tensors none(size_, input.flatten().narrow(0, 0, 0));
     return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call, to, from, options);
   }
   TORCH_CHECK_VALUE(input.dim() > 0 && input.size(0) % size_ == 0 && input.sizes() == output.sizes() &&

@@ -14,14 +14,14 @@ namespace dpbench::shm {
 // reference.
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options);
 
-// Returns the block and offset of these bytes in this process's shared memory. The block number is 0 if the bytes are
-// not in shared memory.
+// Returns the block (allocation in shared memory) of this process that holds these bytes, and their offset in it. The
+// block number is 0 if the bytes are not in shared memory.
 Place find_place(const void* data, size_t bytes);
 
-// The other ranks' blocks that this rank has mapped.
+// The other ranks' blocks (allocations in shared memory) that this rank has mapped.
 class PeerBlocks {
  public:
-  // Returns the address in this process of the tensor that `rank` announced. Maps the tensor's block if necessary.
+  // Returns the address in this process of the tensor that `rank` announced. Maps the tensor's memory if necessary.
   char* view(const HostGroup& group, int rank, const Place& place);
 
  private:

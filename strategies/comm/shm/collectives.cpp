@@ -14,7 +14,7 @@ namespace {
 // In an allreduce of up to this many bytes, each rank reduces the whole array: that is faster than a second barrier.
 constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
-// Copies below this size use ordinary stores, which are faster there than streaming stores.
+// Copies of fewer bytes use ordinary stores, which are faster for small copies than streaming stores.
 constexpr size_t kStreamed = 4096;
 constexpr size_t kWord = 16;
 

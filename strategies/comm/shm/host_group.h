@@ -54,12 +54,13 @@ class HostGroup {
   std::string how_gone(int rank);
   std::string name_of(int rank) const;
 
-  // Returns the mailbox of messages from one rank to another. A rank that changes the mailbox rings the other rank's
-  // bell.
+  // Returns the mailbox of messages from one rank to another. A rank that changes the mailbox calls ring() to wake the
+  // other rank.
   Mailbox& mailbox(int from, int to) const { return segment_.mailbox(from, to); }
   uint32_t bell() const { return seat(rank_).bell.load(); }
   void ring(int rank);
-  // Sleeps until this rank's bell differs from `seen`, at most until the next check for dead peers.
+  // Sleeps until this rank's bell (a counter that ring() raises) differs from `seen`, at most until the next check for
+  // dead peers.
   void wait_for_bell(uint32_t seen);
 
   // Leaves the group. Other ranks that wait for this rank fail, and so do this rank's own pending waits.

@@ -1,4 +1,5 @@
-// A group's segment as one rank maps it: the first rank creates it and publishes it in the store, the others map it.
+// A group's segment (shared memory) as one rank maps it. The first rank creates the segment and publishes it in the
+// rendezvous store; the other ranks map it.
 #pragma once
 
 #include <memory>

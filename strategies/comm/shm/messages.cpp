@@ -51,7 +51,8 @@ void Messages::serve() {
     try {
       if (move_all()) continue;
       require_peers();
-    } catch (...) {
+    } catch (const std::exception& error) {
+      break_group(error.what());
       fail_all(std::current_exception());
       continue;
     }
@@ -76,15 +77,24 @@ bool Messages::move_out(int to) {
   const auto first = std::find_if(sends_.begin(), sends_.end(), [to](const Message& one) { return one.peer == to; });
   Mailbox& box = group_.mailbox(group_.rank(), to);
   if (first == sends_.end() || box.written.load() != box.read.load(std::memory_order_acquire)) return false;
-  if (first->posted) {
+  const bool lends =
+      group_.home() == Home::processes && first->letter.bytes > sizeof box.chunk && box.refused.load() == 0;
+  if (first->posted && first->lent == lends) {
     finish(sends_, first);
     return true;
   }
-  const size_t bytes = std::min(first->letter.bytes - first->moved, sizeof box.chunk);
+  const auto* const data = static_cast<const char*>(first->tensor.const_data_ptr());
   box.letter = first->letter;
-  std::memcpy(box.chunk, static_cast<const char*>(first->tensor.const_data_ptr()) + first->moved, bytes);
-  first->moved += bytes;
-  first->posted = first->moved == first->letter.bytes;
+  box.address = lends ? data : nullptr;
+  if (lends) {
+    first->posted = true;
+  } else {
+    const size_t bytes = std::min(first->letter.bytes - first->moved, sizeof box.chunk);
+    std::memcpy(box.chunk, data + first->moved, bytes);
+    first->moved += bytes;
+    first->posted = first->moved == first->letter.bytes;
+  }
+  first->lent = lends;
   box.written.fetch_add(1, std::memory_order_release);
   group_.ring(to);
   return true;
@@ -108,9 +118,9 @@ bool Messages::move_in(int from) {
   }
   char* const target =
       arriving.aside ? arriving.early.bytes.data() : static_cast<char*>(arriving.taker->tensor.mutable_data_ptr());
-  const size_t bytes = std::min(letter.bytes - arriving.moved, sizeof box.chunk);
-  if (bytes > 0) std::memcpy(target + arriving.moved, box.chunk, bytes);
-  arriving.moved += bytes;
+  const std::optional<size_t> bytes = take(from, letter, arriving.moved, target);
+  if (!bytes) return false;
+  arriving.moved += *bytes;
   box.read.fetch_add(1, std::memory_order_release);
   group_.ring(from);
   if (arriving.moved < letter.bytes) return true;
@@ -120,6 +130,24 @@ bool Messages::move_in(int from) {
   else
     finish(receives_, arriving.taker);
   return true;
+}
+
+// Copies the next chunk of a message, or the whole message out of the sender's tensor. Returns the number of bytes: 0
+// if the tensor cannot be read, so that the sender sends chunks; nullopt if the sender has left or died.
+std::optional<size_t> Messages::take(int from, const Letter& letter, size_t moved, char* target) {
+  Mailbox& box = group_.mailbox(from, group_.rank());
+  if (!box.address) {
+    const size_t bytes = std::min(letter.bytes - moved, sizeof box.chunk);
+    if (bytes > 0) std::memcpy(target + moved, box.chunk, bytes);
+    return bytes;
+  }
+  const bool copied = copy_from_process(group_.pid(from), box.address, target, letter.bytes);
+  // A sender breaks or leaves the group before it releases a tensor. If it has done neither, the copied bytes are
+  // valid.
+  group_.require_sound();
+  if (!group_.how_gone(from).empty()) return std::nullopt;
+  if (!copied) box.refused.store(1);
+  return copied ? letter.bytes : 0;
 }
 
 // Gives one message that arrived early to the first recv of its sender and tag. Returns false if there is none.
@@ -158,6 +186,15 @@ void Messages::require_peers() {
       group_.fail(gone.empty() ? me + " timed out waiting for " + peer + " in " + waited
                                : peer + " " + gone + " while " + me + " waited in " + waited);
     }
+}
+
+// Breaks the group before fail_all() releases tensors, because other ranks may be reading them.
+void Messages::break_group(const std::string& reason) {
+  try {
+    group_.fail(reason);
+  } catch (const std::exception&) {
+    // fail() always throws, and the caller has the error.
+  }
 }
 
 void Messages::fail_all(std::exception_ptr error) {

@@ -1,5 +1,7 @@
 // Messages between two ranks of a group: send and recv with a tag. One mailbox for each ordered pair of ranks carries
-// one chunk of a message at a time, and a thread moves the chunks of all messages of this rank in both directions.
+// one chunk of a message at a time, and a thread moves the chunks of all messages of this rank in both directions. The
+// receiver copies a message of several chunks out of the sender's tensor instead, if the kernel lets it read the memory
+// of the sender's process.
 //
 // A send ends when its receiver has taken the message. Messages that no recv has asked for yet are kept aside if the
 // receiver waits for another tag of the same sender.
@@ -9,6 +11,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,7 +41,8 @@ class Messages {
     Clock::time_point deadline;
     WorkPtr work;
     size_t moved = 0;     // bytes moved so far
-    bool posted = false;  // true if a send has put its last chunk into the mailbox
+    bool posted = false;  // true if a send has put its last chunk, or its address, into the mailbox
+    bool lent = false;    // true if the receiver reads the tensor of this send
   };
   using List = std::list<Message>;
   // A message that has arrived before its recv.
@@ -62,9 +66,11 @@ class Messages {
   bool move_all();
   bool move_out(int to);
   bool move_in(int from);
+  std::optional<size_t> take(int from, const Letter& letter, size_t moved, char* target);
   bool take_early();
   void require_same_size(const Message& taker, const Letter& letter);
   void require_peers();
+  void break_group(const std::string& reason);
   void fail_all(std::exception_ptr error);
   std::string describe(const Message& message) const;
   static void finish(List& list, List::iterator message);

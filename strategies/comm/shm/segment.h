@@ -83,7 +83,11 @@ struct Letter {
 // Carries the messages of one rank to another, chunk by chunk. The mailbox is empty if `written` and `read` are equal.
 struct alignas(64) Mailbox {
   std::atomic<uint32_t> written{0}, read{0};
+  // Nonzero once the receiver could not read the sender's memory. Messages then travel as chunks.
+  std::atomic<uint32_t> refused{0};
   Letter letter;
+  // Address of the whole message in the sender's process, from which the receiver copies it; null: the chunk is below.
+  const char* address = nullptr;
   alignas(64) char chunk[64 << 10];
 };
 

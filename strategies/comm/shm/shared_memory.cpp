@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <system_error>
@@ -49,6 +50,16 @@ Descriptor create_memory(const std::string& label, size_t bytes) {
   if (!memory) throw_errno("creating shared memory");
   if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) throw_errno("sizing shared memory");
   return memory;
+}
+
+bool copy_from_process(pid_t pid, const char* from, char* to, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const iovec here{to + done, bytes - done}, there{const_cast<char*>(from) + done, bytes - done};
+    const ssize_t count = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    if (count <= 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
 }
 
 Mapping map_memory_of(pid_t pid, int fd, size_t bytes) {

@@ -9,10 +9,11 @@
     $ dpbench check --plugin ./mine.py --strategy mine
 """
 from dpbench.checking import Checks, Wrong, check, frame, run
-from dpbench.errors import UsageError
+from dpbench.errors import UnsuitableModel, UsageError
 from dpbench.registration import strategy, workload
 
-__all__ = ["Batch", "Checks", "Setup", "Strategy", "UsageError", "Wrong", "check", "frame", "phase", "run", "strategy", "workload"]
+__all__ = ["Batch", "Checks", "Setup", "Strategy", "UnsuitableModel", "UsageError", "Wrong", "check", "frame", "phase",
+           "run", "strategy", "workload"]
 
 
 def __getattr__(name):

@@ -9,7 +9,7 @@ import traceback
 import torch
 
 from dpbench import registration
-from dpbench.errors import PACKAGE, UsageError, line_of
+from dpbench.errors import PACKAGE, UnsuitableModel, UsageError, line_of
 
 native = None  # dpbench's library
 files = []     # the user's plug-in files
@@ -40,18 +40,19 @@ def answer(tensors, names=()):
 
 @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 def call(request, number, argument):
-    """Answers a request of the library. number: the strategy, model or workload; argument: such as the step. Returns a
-    value of Outcome (strategies/python/call.h). The checks try in a step below 0 whether a model accepts one sample."""
+    """Answers a request of the library. number: number of the strategy, model or workload. argument: depends on the
+    request: the step, a seed, or 0. Returns a value of Outcome (strategies/python/call.h). A forward pass with a step
+    below 0 only finds out whether the model accepts a batch of one sample: its error is not printed."""
     try:
         handlers[request](number, argument)
         return 0
     except BaseException as error:  # SystemExit and KeyboardInterrupt must be reported too
         usage = isinstance(error, UsageError)
-        if not usage and not (request == b"model_forward" and argument < 0):
+        if not usage and not (request in (b"model_forward", b"block_forward") and argument < 0):
             traceback.print_exc()  # prints to the rank's log
         native.dpbench_set_error((str(error) if usage else line_of(error, files)).encode(errors="replace"))
         if usage:
-            return 2
+            return 4 if isinstance(error, UnsuitableModel) else 2
         return 3 if isinstance(error, MemoryError) or "can't allocate memory" in str(error) else 1
 
 

@@ -31,7 +31,7 @@ class Report(Record):
     """A report of dpbench (results/schema). Every object in it is a Record."""
 
     def failures(self):
-        """Returns each failed check in a line."""
+        """Returns one line of text for each failed check."""
         return [words_of(case, row) for case in self.cases for row in case.get("checks", []) if row.status == "failed"]
 
     def frame(self, rows="cases"):
@@ -48,7 +48,7 @@ def rows_of(case, kind):
 
 
 def words_of(case, row):
-    """Returns a failed check in a line: its case, name, detail and the mistake that it looks like."""
+    """Returns one line of text for a failed check: its case, name, detail and the mistake that it looks like."""
     likely = f"; looks like: {row['likely']}" if row.get("likely") else ""
     return f"{case['id']}: {row['name']}: {row.get('detail', '')}{likely}"
 

@@ -10,6 +10,10 @@ class UsageError(Exception):
     workload that a strategy refuses."""
 
 
+class UnsuitableModel(UsageError):
+    """Raised by a strategy that cannot train this kind of model, such as one without blocks."""
+
+
 def line_of(error, files):
     """Returns the exception's type, the first line of its text, and the innermost line of the user's files (or, if it
     passed through none, outside of this package)."""

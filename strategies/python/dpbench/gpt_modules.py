@@ -19,9 +19,11 @@ def read(setup):
     model = setup.model()
     weights = dict(model.named_parameters())
     if not isinstance(model, models.Model) or "model.embed_tokens.weight" not in weights or setup.sum_loss:
-        raise dpbench.UsageError(f"{setup.strategy} divides the model of the workload gpt alone: use --workload gpt")
+        raise dpbench.UnsuitableModel(
+            f"{setup.strategy} divides the model of the workload gpt alone: use --workload gpt")
     if "model.layers.0.mlp.router.weight" in weights:
-        raise dpbench.UsageError(f"{setup.strategy} does not divide a model with experts: use --model with experts=0")
+        raise dpbench.UnsuitableModel(
+            f"{setup.strategy} does not divide a model with experts: use --model with experts=0")
     if ops.recompute.default(model._number):
         raise dpbench.UsageError(f"{setup.strategy} recomputes nothing: leave out --recompute")
     seq, heads, kv_heads, layers = ops.sequence_plan.default(model._number)

@@ -8,7 +8,7 @@ import traceback
 
 def main():
     package = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(package)  # replaces this folder: its modules would hide others
+    sys.path[0] = os.path.dirname(package)  # replaces this package's folder: its modules would hide others
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
@@ -46,12 +46,12 @@ def require_torch(built_with):
     try:
         import torch
     except ImportError as error:
-        print(f"dpbench-worker: {sys.executable} cannot import torch ({error}). {remedy}", file=sys.stderr)
+        print(f"dpbench-worker: --python: {sys.executable} cannot import torch ({error}). {remedy}", file=sys.stderr)
         os._exit(2)
     found = torch.__version__.split("+")[0]
     if found != built_with:
-        print(f"dpbench-worker: {sys.executable} has torch {found}, but dpbench was built with {built_with}. {remedy}, or build "
-              f"dpbench with DPBENCH_TORCH={os.path.dirname(torch.__file__)}", file=sys.stderr)
+        print(f"dpbench-worker: --python: {sys.executable} has torch {found}, but dpbench was built with {built_with}. "
+              f"{remedy}, or build dpbench with DPBENCH_TORCH={os.path.dirname(torch.__file__)}", file=sys.stderr)
         os._exit(2)
 
 

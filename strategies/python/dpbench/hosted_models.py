@@ -79,16 +79,31 @@ class HostedModel(nn.Module):
     def __init__(self, module, workload):
         super().__init__()
         object.__setattr__(self, "module", module)  # not registered as a submodule, so that parameters keep their names
-        self.workload = workload
+        self.workload, self._blocks = workload, blocks_of(module)
         self._modules, self._parameters, self._buffers = module._modules, module._parameters, module._buffers
         self.step, self._seed, self._lent = 0, 0, None
 
     def forward(self, input, ids=None):
         context.step, context.seed, context.ids = self.step, self._seed, ids
-        dtype = next((tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point()), torch.float32)
-        value = self.workload.input.unpack(input, dtype)
+        value = self.unpacked(input)
         called = self.module(**value) if isinstance(value, dict) else self.module(*value) if isinstance(value, tuple) else self.module(value)
         return self.workload.output.pack(called)
+
+    def block_forward(self, number, x, ids):
+        context.step, context.seed, context.ids = self.step, self._seed, ids
+        x = self.unpacked(x) if number == 0 else x
+        for name in self._blocks[number]:
+            x = self._modules[name](x)
+        if number + 1 == len(self._blocks):
+            return self.workload.output.pack(x)
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"the child {self._blocks[number][-1]} of the nn.Sequential returned a {type(x).__name__}: "
+                            "a strategy that divides the model needs a tensor")
+        return x
+
+    def unpacked(self, input):
+        dtype = next((tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point()), torch.float32)
+        return self.workload.input.unpack(input, dtype)
 
     def train(self, mode=True):
         self.module.train(mode)
@@ -98,6 +113,21 @@ class HostedModel(nn.Module):
     def __del__(self):
         if self._lent is not None:
             ops.drop_model.default(self._lent)
+
+
+def blocks_of(module):
+    """Returns the names of the children in each block of an nn.Sequential: each block has one child with parameters.
+    Other modules have no blocks, because dpbench does not know in which order they call their children."""
+    if getattr(module.forward, "__func__", None) is not nn.Sequential.forward or module._parameters or module._buffers:
+        return []
+    blocks, learns = [[]], False
+    for name, child in module._modules.items():
+        if next(child.parameters(), None) is not None:
+            if learns:
+                blocks.append([])
+            learns = True
+        blocks[-1].append(name)
+    return blocks if blocks[0] else []
 
 
 context = threading.local()  # step, seed and sample ids of this thread's forward pass
@@ -138,7 +168,8 @@ def prepared(module, smooth):
 
 
 def lend(own, number, seed):
-    """Returns the hosted model `own`, which dpbench's library holds under `number`."""
+    """Returns the model `alive[own]` for a strategy in Python. number: the number of this model in dpbench's library,
+    which drops it when the strategy's model is deleted. seed: that of its dropout masks."""
     model = alive[own]
     model._lent, model._seed = number, seed
     return model
@@ -155,11 +186,12 @@ def model(workload, seed):
         number = last
     if not isinstance(module, nn.Module):
         raise TypeError(f"model() must return an nn.Module, not {type(module).__name__}")
-    alive[number] = HostedModel(module, instance_of(workload))
+    hosted = alive[number] = HostedModel(module, instance_of(workload))
     parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = dict(module.named_buffers(remove_duplicate=False))
     bridge.answer([*parameters.values(), *buffers.values()], [*parameters, *buffers])
-    ops.answer_numbers.default([number, len(parameters)])
+    ops.answer_numbers.default([number, len(parameters), *map(len, hosted._blocks)])
+    ops.answer_texts.default([name for block in hosted._blocks for name in block])
 
 
 @bridge.handler
@@ -173,6 +205,14 @@ def model_forward(number, step):
     hosted = alive[number]
     hosted.step, (hosted._seed,) = step, ops.given_numbers.default()
     bridge.answer([hosted(input, ids)])
+
+
+@bridge.handler
+def block_forward(number, step):
+    x, ids = bridge.given()
+    hosted = alive[number]
+    hosted.step, (hosted._seed, block) = step, ops.given_numbers.default()
+    bridge.answer([hosted.block_forward(block, x, ids)])
 
 
 @bridge.handler

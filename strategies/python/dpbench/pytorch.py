@@ -55,7 +55,8 @@ class Zero1(Ddp):
     """PyTorch's DistributedDataParallel with ZeroRedundancyOptimizer"""
 
     def make_optimizer(self):
-        from torch.distributed.optim import ZeroRedundancyOptimizer  # its import takes a second, which py-ddp need not
+        # Imported here, because the import takes a second and py-ddp does not need it.
+        from torch.distributed.optim import ZeroRedundancyOptimizer
         setup = self.setup
         trained = [tensor for tensor in self.model.parameters() if tensor.requires_grad]
         if setup.optimizer_kind == "sgd":

@@ -34,7 +34,8 @@ class Fsdp2(DividedStrategy):
         options = {"mesh": setup.device_mesh(), "mp_policy": policy}
         for layer in layers:
             fully_shard(layer, reshard_after_forward=setup.flag("reshard"), **options)
-        # If layers are units, the root unit stays gathered until the backward pass: fully_shard's default, and fsdp's.
+        # If each layer is a unit, the root unit stays gathered between forward and backward pass, as by default in
+        # fully_shard and as in the strategy fsdp.
         fully_shard(self.model, reshard_after_forward=setup.flag("reshard") and not layers, **options)
         self.optimizer = setup.optimizer(self.model.parameters(),
                                          **({"fused": False} if setup.optimizer_kind == "adam" else {}))
@@ -48,7 +49,7 @@ class Fsdp2(DividedStrategy):
                 return model, list(model.model.layers.values())
             except dpbench.UsageError as error:
                 if unit == "layer":
-                    raise dpbench.UsageError(f"py-fsdp2.unit=layer: {error}, or py-fsdp2.unit=model") from None
+                    raise type(error)(f"py-fsdp2.unit=layer: {error}, or py-fsdp2.unit=model") from None
         return self.setup.model(replaceable=True), []
 
     def step(self, step, micro):

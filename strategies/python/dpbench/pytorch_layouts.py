@@ -61,7 +61,7 @@ class TensorParallel(DividedStrategy, OneReplica):
             if name.endswith(("o_proj", "down_proj")):
                 plan[name] = RowwiseParallel()
         parallelize_module(self.model, setup.device_mesh(), plan)
-        if shape.tied:  # one tensor again: parallelize_module has divided the tied weight into two
+        if shape.tied:  # parallelize_module has made two tensors of the tied weight: make it one again
             self.model.lm_head.weight = self.model.model.embed_tokens.weight
         self.optimizer = setup.optimizer(self.model.parameters(), fused=False, foreach=False)
 
@@ -126,8 +126,8 @@ class Pipeline(OneReplica):
         several = {"interleaved": self.positive("stages"), "zbv": 2}
         self.count = count = world * several.get(self.kind, 1)
         if count > self.shape.layers:
-            raise dpbench.UsageError(f"py-pp: {count} stages need {count} layers, and the model has "
-                                     f"{self.shape.layers}: use --model with layers={count} or more")
+            raise dpbench.UnsuitableModel(f"py-pp: {count} stages need {count} layers, and the model has "
+                                          f"{self.shape.layers}: use --model with layers={count} or more")
         if self.shape.tied and count > 1:
             raise dpbench.UsageError("py-pp: the head is in the last stage and cannot share the weight of the "
                                      "embedding, which is in the first: use --model with tied=off")
@@ -172,7 +172,7 @@ class Pipeline(OneReplica):
                                                input_args=words if number == 0 else hidden,
                                                output_args=logits if number == self.count - 1 else hidden)
                       for number, stage in self.stages.items()]
-            for stage in stages:  # the first messages of zbv are from a rank to itself, which gloo does not carry
+            for stage in stages:  # the first messages of zbv are from a rank to itself, which gloo cannot send
                 stage._get_init_p2p_neighbors_ops = list
             several = self.kind in ("interleaved", "zbv")
             self.schedules[batches, rows] = SCHEDULES[self.kind](

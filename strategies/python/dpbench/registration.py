@@ -30,7 +30,7 @@ def fields_of(cls, name, summary, promises):
 
 def strategy(name, summary="", *, params=(), settings=None, promise=None, **promises):
     """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of each parameter that
-    --param can set. promises: the fields of strategies/proving.md, such as gradient="mean_of_means", buffers="rank0".
+    --param can set. promises: the fields of strategies/demands.md, such as gradient="mean_of_means", buffers="rank0".
     promise: a function that takes the parameter values and returns the fields that depend on them. settings: parameter
     values with which the checks reach non-default behaviour, such as {"revealing": {"bucket_mb": 0.0001}}."""
     promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})

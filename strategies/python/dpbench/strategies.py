@@ -6,6 +6,7 @@ from collections import namedtuple
 import torch
 
 from dpbench import bridge, groups, hosted_models, models, registration
+from dpbench.errors import UsageError
 
 ops = torch.ops.dpbench
 DTYPES = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}  # {value of at::ScalarType: dtype}
@@ -86,6 +87,8 @@ class Setup:
         fully_shard does; such a model otherwise computes with its original tensors."""
         number = ops.model.default(self._number)
         if own := ops.number_in_python.default(number):
+            if ops.recompute.default(number):  # only strategies in C++ call the model block by block
+                raise UsageError(f"{self.strategy} recomputes nothing: leave out --recompute")
             return hosted_models.lend(own, number, self.step_seed)
         return (models.ReplaceableModel if replaceable else models.Model)(number, self.step_seed)
 

@@ -1,5 +1,5 @@
-// The built-in pipeline schedules. Each has a generator, and the limits and the closed formula of its paper. A new
-// schedule needs one generator and one entry in families().
+// The built-in pipeline schedules. Each has a generator, and from its paper the limits on ranks and micro-batches and
+// the closed formula of the idle time (bubble). A new schedule needs one generator and one entry in families().
 #pragma once
 
 #include <optional>
@@ -29,14 +29,14 @@ struct Family {
   // Bubble formula. P, M and V: the numbers of ranks, micro-batches and chunks. F, B, W: times of forward, input
   // gradient and weight gradient of 1/P of the model.
   std::string bubble_text = {};
-  std::string exact_text = {};  // condition under which the formula is exact; empty: always
+  std::string exact_text = {};  // condition under which bubble_text is exact; empty: always
   BubbleOf bubble_of = BubbleOf::step;
   int least_chunks = 1, most_chunks = 1;
 
   // Returns the requirement on ranks and micro-batches that this request does not meet; empty if it meets all.
   std::string (*refusal)(const Request&) = nullptr;
   Schedule (*make)(const Request&) = nullptr;
-  // Returns the closed formula's bubble for the costs of one stage, or nullopt outside the formula's range.
+  // Returns the idle time by the closed formula for the costs of one stage, or nullopt outside the formula's range.
   std::optional<double> (*bubble)(const Request&, const Costs&) = nullptr;
 };
 
@@ -46,8 +46,8 @@ const Family* find_family(const std::string& name);
 // Returns the schedule of a family. Throws UsageError if the family has no schedule for this request.
 Schedule make_schedule(const Family& family, const Request& request);
 
-// Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the live
-// activations of its ranks.
+// Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the highest
+// number of live activations of each rank.
 Schedule make_gpipe(const Request& request);
 Schedule make_1f1b(const Request& request);
 Schedule make_interleaved(const Request& request);

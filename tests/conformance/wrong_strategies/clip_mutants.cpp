@@ -110,11 +110,11 @@ std::vector<Mutant> clip_mutants() {
            if (run.dtype == at::kDouble) right(run);
          };
        })},
-      {"clipped-by-the-norm-of-its-own-gradient", "clip", "this rank's own gradient", clipping_by(squares_of_own)},
-      {"squares-added-over-ranks-that-have-the-same", "clip", "once for each rank", clipping_by(squares_of_all_ranks)},
-      {"squares-of-a-tied-parameter-added-twice", "clip", "encoder was counted 2 times",
-       clipping_by(squares_of_all_names), "probe-tied"},
-      {"clipped-by-the-norm-of-the-sum", "clip", "sum of the ranks' gradients",
+      {"clipped-by-the-norm-of-its-own-gradient", "clip", "own gradient", clipping_by(squares_of_own)},
+      {"squares-added-over-ranks-that-have-the-same", "clip", "added once", clipping_by(squares_of_all_ranks)},
+      {"squares-of-a-tied-parameter-added-twice", "clip", "encoder|2 times", clipping_by(squares_of_all_names),
+       "probe-tied"},
+      {"clipped-by-the-norm-of-the-sum", "clip", "norm of the sum",
        clipping_by([](Run& run) { return squares_of(run.gradients) * run.world * run.world; })},
       {"clipped-by-the-largest-element", "clip", "largest element", clipping_by([](Run& run) {
          double largest = 0;

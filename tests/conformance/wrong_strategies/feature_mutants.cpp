@@ -42,7 +42,7 @@ Change compressed(at::ScalarType type, double divisor_of_world) {
 
 void synchronised(StrategyInfo& info) {
   info.buffers = Buffers::synchronised;
-  info.allows_no_rows = false;
+  info.allows_no_samples = false;
 }
 
 using ReduceSums =
@@ -86,7 +86,7 @@ void use_local_sgd(StrategyInfo& info) {
   info.gradient = Gradient::local;
   info.buffers = Buffers::local;
   info.average_every = 2;
-  info.allows_no_rows = false;
+  info.allows_no_samples = false;
 }
 
 Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {

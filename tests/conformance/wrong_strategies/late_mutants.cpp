@@ -28,12 +28,12 @@ std::function<StrategyInfo()> resuming(const std::function<void(Run&, Snapshot&)
 void pad_the_rest(Parts& parts) {
   const auto first = std::make_shared<std::map<int, int64_t>>();
   const auto guard = std::make_shared<std::mutex>();
-  parts.rows = [=](Run& run, const Batch& batch) {
+  parts.batch = [=](Run& run, const Batch& batch) {
     const std::lock_guard lock(*guard);
-    int64_t& rows = (*first)[run.rank];
-    if (run.micro == 0) rows = batch.rows();
-    if (batch.rows() >= rows) return batch;
-    const at::Tensor padded = at::arange(rows).remainder(batch.rows());
+    int64_t& samples = (*first)[run.rank];
+    if (run.micro == 0) samples = batch.samples();
+    if (batch.samples() >= samples) return batch;
+    const at::Tensor padded = at::arange(samples).remainder(batch.samples());
     return Batch{batch.input.index_select(0, padded), batch.target.index_select(0, padded),
                  batch.ids.index_select(0, padded)};
   };
@@ -69,6 +69,14 @@ void resume_from_memory(Parts& parts) {
     for (auto& [name, tensor] : snapshot.state)
       if (name.ends_with(".momentum") && i < mine.size()) tensor = mine[i++];
   };
+}
+
+// Keeps its own momentum if it has taken a step before load().
+void load_momentum_into_a_fresh_object_only(Run& run, Snapshot& snapshot) {
+  if (run.gradients.empty()) return;
+  size_t i = 0;
+  for (auto& [name, tensor] : snapshot.state)
+    if (name.ends_with(".momentum")) tensor = run.momenta[i++];
 }
 
 Batch reuse_batch_memory(Run&, const Batch& batch) {
@@ -149,6 +157,8 @@ std::vector<Mutant> late_mutants() {
        }),
        adam},
       {"momentum-resumed-from-the-memory-of-the-process", "load-other-state", "load()", with(resume_from_memory), adam},
+      {"momentum-loaded-into-a-fresh-object-only", "load-other-state", "load()",
+       resuming(load_momentum_into_a_fresh_object_only), adam},
       {"rank-1-does-not-resume", "ranks-agree-parameters", "rank 1, step 1, scenario reload",
        resuming([](Run& run, Snapshot& snapshot) {
          if (run.rank != 1) return;
@@ -189,7 +199,7 @@ std::vector<Mutant> late_mutants() {
        }),
        norm},
       {"one-step-more-at-the-end", "finish", "changed", with([](Parts& parts) { parts.finish = parts.update; })},
-      {"batch-memory-reused", "rows-untouched", "input", with([](Parts& parts) { parts.rows = reuse_batch_memory; })},
+      {"batch-memory-reused", "rows-untouched", "input", with([](Parts& parts) { parts.batch = reuse_batch_memory; })},
       {"evaluated-with-the-first-weights", "evaluation", "index", with([](Parts& parts) {
          parts.evaluate = [right = parts.evaluate](Run& run, const Batch& batch) {
            const auto first = run.workload.model(1);

@@ -15,7 +15,7 @@ namespace dpbench::wrong {
 struct Mutant {
   std::string name;
   std::string killed_by;
-  std::string key_term = {};  // text that the failed check's message must contain
+  std::string key_term = {};  // what the failed check's message must contain; '|' separates several texts
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
   int world = 3;  // number of ranks; ignored if there is a mesh
@@ -93,15 +93,16 @@ std::vector<Mutant> mesh_mutants();
 std::vector<Mutant> traffic_mutants();
 std::vector<Mutant> sharded_mutants();
 std::vector<Mutant> sharded_gradient_mutants();
+std::vector<Mutant> reshard_mutants();
 std::vector<Mutant> pipeline_mutants();
 std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> context_mutants();
 std::vector<Mutant> expert_mutants();
-// Wrong parts, each in a layout that is drawn at random, and a layout without one. The seed does not change the names.
+// Layouts drawn at random, each with one wrong part, and one without. Their names do not depend on the seed.
 std::vector<Mutant> composed_mutants(uint64_t seed);
-// Wrong strategies that a check catches for some of the seeds from 1 to Mutant::seed, and a right one that passes for
-// all. World 0: the largest world that the short form draws with the seed.
+// Wrong strategies that a check catches with some of the seeds 1 to Mutant::seed, and a right one that passes with all.
+// World 0: each seed draws the world, as in `dpbench check`.
 std::vector<Mutant> rare_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check

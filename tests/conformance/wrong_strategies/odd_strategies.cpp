@@ -3,6 +3,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -89,15 +90,15 @@ void scale_loss(Parts& parts) {
 void weight_by_samples(Parts& parts) {
   parts.clear = [right = parts.clear](Run& run) {
     right(run);
-    run.rows = 0;
+    run.samples = 0;
   };
-  parts.rows = [](Run& run, const Batch& batch) {
-    run.rows += batch.rows();
-    run.parts.micro_scale = [rows = static_cast<double>(batch.rows())](Run&) { return rows; };
+  parts.batch = [](Run& run, const Batch& batch) {
+    run.samples += batch.samples();
+    run.parts.micro_scale = [rows = static_cast<double>(batch.samples())](Run&) { return rows; };
     return batch;
   };
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
-    at::Tensor rows = at::full({1}, run.rows, at::kLong);
+    at::Tensor rows = at::full({1}, run.samples, at::kLong);
     run.all_reduce(rows);
     run.all_reduce(flat);
     flat.div_(rows.item<int64_t>());
@@ -247,6 +248,29 @@ Reduce ring_of(int hops_left_out) {
   };
 }
 
+// Starts the reductions of all buckets before it waits for each of them. It is a mistake to wait for the last one only,
+// because another one may end after it.
+Change reduce_all_at_once(bool waits_for_each) {
+  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+  const auto works = std::make_shared<std::map<int, Works>>();
+  const auto guard = std::make_shared<std::mutex>();
+  const auto of_rank = [=](int rank) -> Works& {
+    const std::lock_guard lock(*guard);
+    return (*works)[rank];
+  };
+  return [=](Parts& parts) {
+    parts.reduce = [=](Run& run, at::Tensor& flat, size_t) {
+      std::vector<at::Tensor> tensors = {flat.div_(run.world)};
+      of_rank(run.rank).push_back(run.group->allreduce(tensors));
+    };
+    parts.after_reduce = [=](Run& run) {
+      const Works started = std::exchange(of_rank(run.rank), {});
+      for (size_t i = waits_for_each || started.empty() ? 0 : started.size() - 1; i < started.size(); ++i)
+        started[i]->wait();
+    };
+  };
+}
+
 // Finishes each step on another thread. The accessors and the next step wait for this thread.
 class EndsInAThread : public Strategy {
  public:
@@ -306,7 +330,7 @@ std::vector<Mutant> odd_strategies() {
                in_float16 = in_working_dtype(&Parts::reduce, sum_in(at::kHalf)),
                mean_of_means =
                    in_working_dtype<decltype(Parts::reduce)>(&Parts::reduce, [](Run& run, at::Tensor& flat, size_t) {
-                     flat.div_(run.rows);
+                     flat.div_(run.samples);
                      run.all_reduce(flat);
                      flat.div_(run.world);
                    });
@@ -345,6 +369,9 @@ std::vector<Mutant> odd_strategies() {
       {"each-micro-batch-reduced-undeclared", "collective-count", "declare reduces_each_micro_batch",
        with(reduce_each_micro_batch)},
       {"only-used-parameters-sent", "", "", with(send_only_what_was_used), "probe-branch", 3, {}, at::kFloat, 9},
+      {"all-reductions-started-at-once", "", "", with(reduce_all_at_once(true))},
+      {"all-reductions-started-at-once-and-the-last-waited-for", "late-collectives", "scenario late",
+       with(reduce_all_at_once(false))},
       {"step-ends-in-a-thread", "", "", ending_in_a_thread([](Parts&) {})},
       {"step-ends-in-a-thread-that-reduces-twice", "collective-count", "found 6",
        ending_in_a_thread(reduce_twice_if_accumulating)},

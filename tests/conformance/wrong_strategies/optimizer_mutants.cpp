@@ -136,13 +136,10 @@ std::function<StrategyInfo()> updating_by(const std::function<void(Run&)>& updat
 std::vector<Mutant> optimizer_mutants() {
   const std::string adamw_model = "probe-mlp", momentum_model = "probe-batch-norm", zero_model = "probe-frozen";
   return {
-      {"biases-decay-too", "optimizer-replay", "parameters of fewer than two dimensions have none",
-       updating_by(decay_every_parameter), adamw_model},
-      {"norms-decay-too", "optimizer-replay", "parameters of fewer than two dimensions have none",
-       updating_by(decay_every_parameter), "gpt"},
-      {"weight-decay-added-to-the-gradient", "optimizer-replay", "added to the gradient (L2)",
-       updating_by(decay_the_gradient), adamw_model},
-      {"pieces-of-a-shard-decay-like-their-neighbours", "optimizer-replay", "1 of 54 elements have no weight decay",
+      {"biases-decay-too", "optimizer-replay", "two dimensions", updating_by(decay_every_parameter), adamw_model},
+      {"norms-decay-too", "optimizer-replay", "two dimensions", updating_by(decay_every_parameter), "gpt"},
+      {"weight-decay-added-to-the-gradient", "optimizer-replay", "(L2)", updating_by(decay_the_gradient), adamw_model},
+      {"pieces-of-a-shard-decay-like-their-neighbours", "optimizer-replay", "1 of 54|no weight decay",
        updating_by(decay_of_the_next_piece), adamw_model},
       {"never-decayed", "optimizer-replay", "no weight decay", with([](Parts& parts) {
          parts.update = [](Run& run) {
@@ -154,7 +151,7 @@ std::vector<Mutant> optimizer_mutants() {
        adamw_model},
       {"tied-parameter-stepped-under-each-name", "optimizer-replay", "parameter encoder", updating_by(step_each_name),
        "probe-tied"},
-      {"schedule-one-step-late", "optimizer-replay", "the schedule is one step late", with([](Parts& parts) {
+      {"schedule-one-step-late", "optimizer-replay", "schedule|late", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            const int64_t now = run.step;
            run.step = std::max<int64_t>(now - 1, 0);
@@ -169,7 +166,7 @@ std::vector<Mutant> optimizer_mutants() {
          };
        }),
        momentum_model},
-      {"momentum-applied-in-every-micro-batch", "optimizer-replay", "in every micro-batch, not once a step",
+      {"momentum-applied-in-every-micro-batch", "optimizer-replay", "every micro-batch",
        with(momentum_of_micro_batches), momentum_model},
       {"gradients-of-zero-not-applied", "optimizer-replay", "aside", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {

@@ -98,7 +98,8 @@ void reduce_without_waiting(Run& run, at::Tensor& flat, size_t) {
   run.group->allreduce(tensors);
 }
 
-// A mistake: waits for as long as one rank is late (2 ms in the scenario `late`), not as long as two are.
+// A mistake: waits at most 3 ms for the allreduce. This suffices in the scenario `late`, in which a rank is late by 2
+// ms, but not if two ranks are late.
 void wait_for_one_late_rank(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
   std::vector<at::Tensor> tensors = {flat};
@@ -171,9 +172,9 @@ std::vector<Mutant> reduction_mutants() {
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); })},
       {"averaged-twice", "gradient-meaning", "averaged over 3",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world * run.world); })},
-      {"divided-by-one-too-few", "gradient-meaning", "one rank too few",
+      {"divided-by-one-too-few", "gradient-meaning", "too few",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world - 1); })},
-      {"divided-by-two-always", "gradient-meaning", "one rank too few",
+      {"divided-by-two-always", "gradient-meaning", "too few",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, 2); })},
       {"last-bucket-not-reduced", "gradient-meaning", "bucket",
        skipping([](size_t b, size_t n) { return b + 1 == n; })},
@@ -229,10 +230,10 @@ std::vector<Mutant> reduction_mutants() {
          parts.micro_scale = [](Run& run) {  // only unequal sample counts reveal this mistake
            return 1.0 / static_cast<double>(run.micros);
          };
-         parts.rows = [](Run& run, const Batch& batch) {
-           at::Tensor rows = at::full({1}, batch.rows(), at::kDouble), all = rows.clone();
+         parts.batch = [](Run& run, const Batch& batch) {
+           at::Tensor samples = at::full({1}, batch.samples(), at::kDouble), all = samples.clone();
            run.all_reduce(all);
-           const double share = rows.item<double>() * run.world / all.item<double>();
+           const double share = samples.item<double>() * run.world / all.item<double>();
            run.parts.micro_scale = [share](Run& r) { return share / static_cast<double>(r.micros); };
            return batch;
          };

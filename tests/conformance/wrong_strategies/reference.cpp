@@ -177,7 +177,7 @@ class Reference : public Strategy {
 
  private:
   void run_micro_batch(const Batch& batch, StepResult& result) {
-    const Batch mine = cast_for(run_.dtype, run_.parts.rows(run_, batch));
+    const Batch mine = cast_for(run_.dtype, run_.parts.batch(run_, batch));
     const at::Tensor output = wrong::forward(run_, mine, run_.step);
     const at::Tensor loss = run_.parts.loss(run_, mine, output);
     (loss * run_.parts.micro_scale(run_)).backward();
@@ -194,7 +194,7 @@ class Reference : public Strategy {
 Parts right_parts() {
   return {.start = start,
           .sync_buffers = sync_buffers,
-          .rows = [](Run&, const Batch& batch) { return batch; },
+          .batch = [](Run&, const Batch& batch) { return batch; },
           .clear = clear,
           .loss = [](Run& run, const Batch& batch,
                      const at::Tensor& output) { return run.workload.loss(output, batch.target); },
@@ -295,7 +295,7 @@ StrategyInfo strategy_of(Parts parts, Gradient gradient, Buffers buffers) {
             return std::make_unique<Reference>(setup, parts);
           },
           .allows_unused = true,
-          .allows_no_rows = true};
+          .allows_no_samples = true};
 }
 
 std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query) {

@@ -11,10 +11,10 @@ struct Run;
 
 // The exchangeable parts of a training step, in the order of their calls.
 struct Parts {
-  std::function<void(Run&)> start;                // broadcasts rank 0's parameters and buffers, once
-  std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers before a step
-  std::function<Batch(Run&, const Batch&)> rows;  // returns the samples that this rank trains on
-  std::function<void(Run&)> clear;                // clears the gradients before a step
+  std::function<void(Run&)> start;                 // broadcasts rank 0's parameters and buffers, once
+  std::function<void(Run&)> sync_buffers;          // broadcasts rank 0's buffers before a step
+  std::function<Batch(Run&, const Batch&)> batch;  // returns the samples that this rank trains on
+  std::function<void(Run&)> clear;                 // clears the gradients before a step
   std::function<at::Tensor(Run&, const Batch&, const at::Tensor& output)> loss;  // returns a micro-batch's loss
   std::function<double(Run&)> micro_scale;  // returns the factor on a micro-batch's loss
   std::function<void(Run&)> after_micro;    // called after each micro-batch's backward pass
@@ -60,7 +60,7 @@ struct Run {
   std::vector<at::Tensor> momenta, variances, counts;
   std::vector<at::Tensor> kept;  // for wrong strategies: gradients of another step or of this rank
   int64_t step = 0, micro = 0, micros = 1;
-  int64_t rows = 0;        // for a mean over all samples: number of samples that this rank has seen in the step
+  int64_t samples = 0;     // for a mean over all samples: number of samples that this rank has seen in the step
   bool own_finite = true;  // for wrong strategies: true if this rank's gradients were finite before the reduction
 };
 

@@ -57,7 +57,7 @@ class ReplicaReference : public Strategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases&) override {
-    const auto active = parts_.cut(micro[0].rows(), static_cast<int>(replicas_.models.size())).size();
+    const auto active = parts_.cut(micro[0].samples(), static_cast<int>(replicas_.models.size())).size();
     for (size_t r = 0; r < replicas_.models.size(); ++r)
       if (r == 0 || (parts_.zero_replicas && (r < active || parts_.zero_idle_replicas)))
         replicas_.models[r]->zero_grad();
@@ -119,7 +119,7 @@ class ReplicaReference : public Strategy {
   }
 
   void run_micro_batch(int64_t step, const Batch& batch, double micros, StepResult& result) {
-    const auto sizes = parts_.cut(batch.rows(), static_cast<int>(replicas_.models.size()));
+    const auto sizes = parts_.cut(batch.samples(), static_cast<int>(replicas_.models.size()));
     const auto inputs = cast(batch.input).split_with_sizes(sizes), ids = batch.ids.split_with_sizes(sizes),
                targets = cast(batch.target).split_with_sizes(sizes);
     std::vector<at::Tensor> outputs, losses;
@@ -179,7 +179,7 @@ std::vector<int64_t> cut_evenly(int64_t rows, int replicas) {
 
 std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
-  check(static_cast<int>(sizes.size()) == replicas, "a replica has no rows");
+  check(static_cast<int>(sizes.size()) == replicas, "no rows");
   return sizes;
 }
 
@@ -187,7 +187,7 @@ std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
 // least 7 of them, but a batch of 10 samples reaches only 5.
 std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
-  check(static_cast<int>(sizes.size()) >= replicas - 1, "a replica has no rows");
+  check(static_cast<int>(sizes.size()) >= replicas - 1, "no rows");
   return sizes;
 }
 
@@ -232,12 +232,11 @@ std::vector<Mutant> replica_mutants() {
       {"cut-evenly", "chunk-tables", "chunk", replicas([](auto& p) { p.cut = cut_evenly; })},
       {"every-replica-must-have-rows", "run-completes", "no rows",
        replicas([](auto& p) { p.cut = cut_if_all_have_samples; })},
-      {"every-replica-of-8-must-have-rows", "run-completes", "a replica has no rows",
+      {"every-replica-of-8-must-have-rows", "run-completes", "no rows",
        replicas([](auto& p) { p.cut = cut_if_most_have_samples; }), "probe-mlp-sgd", 8},
-      {"one-loss-per-replica", "gradient-uneven", "a loss for each replica",
-       replicas([](auto& p) { p.one_loss = false; })},
-      {"one-loss-per-replica-llama", "gradient-meaning", "a loss for each replica",
-       replicas([](auto& p) { p.one_loss = false; }), "probe-llama"},
+      {"one-loss-per-replica", "gradient-uneven", "each replica", replicas([](auto& p) { p.one_loss = false; })},
+      {"one-loss-per-replica-llama", "gradient-meaning", "each replica", replicas([](auto& p) { p.one_loss = false; }),
+       "probe-llama"},
       {"replicas-never-refreshed", "gradient-meaning", "forward", replicas([](auto& p) { p.refreshed_steps = 0; })},
       {"replicas-refreshed-in-4-steps-only", "gradient-later", "forward",
        replicas([](auto& p) { p.refreshed_steps = 4; })},

@@ -107,21 +107,20 @@ std::vector<Mutant> state_mutants() {
       {"counter-cast-to-floating-point", "initial-broadcast", " cast", with(cast_counters), norm},
       {"stepped-twice", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) { right(run), right(run); })},
-      {"adam-stepped-twice-after-the-first-step", "optimizer-replay", "updated twice with the reported gradient",
+      {"adam-stepped-twice-after-the-first-step", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) {
          right(run);
          if (run.step > 0) right(run);
        }),
        adam},
-      {"stepped-with-the-gradient-before", "optimizer-replay", "gradient of the step before",
-       updating([](Run& run, const auto& right) {
+      {"stepped-with-the-gradient-before", "optimizer-replay", "step before", updating([](Run& run, const auto& right) {
          const auto now = run.gradients;
          if (run.step > 0) run.gradients = run.kept;
          right(run);
          run.gradients = now;
          run.kept = copies(now);
        })},
-      {"stepped-with-its-own-gradient", "optimizer-replay", "gradient of this rank's samples", with([](Parts& p) {
+      {"stepped-with-its-own-gradient", "optimizer-replay", "this rank's samples", with([](Parts& p) {
          p.before_reduce = [right = p.before_reduce](Run& run) {
            right(run);
            run.kept = copies(run.gradients);

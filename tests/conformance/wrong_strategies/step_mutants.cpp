@@ -11,15 +11,15 @@
 namespace dpbench::wrong {
 namespace {
 
-Batch take_rows_of_rank_0(Run& run, const Batch& batch) {
+Batch take_samples_of_rank_0(Run& run, const Batch& batch) {
   at::Tensor ids = batch.ids.clone();
   run.broadcast(ids);
   return run.workload.batch(ids);
 }
 
 Batch drop_last_row(Run&, const Batch& batch) {
-  const int64_t rows = std::max<int64_t>(batch.rows() - 1, 1);
-  return {batch.input.narrow(0, 0, rows), batch.target.narrow(0, 0, rows), batch.ids.narrow(0, 0, rows)};
+  const int64_t samples = std::max<int64_t>(batch.samples() - 1, 1);
+  return {batch.input.narrow(0, 0, samples), batch.target.narrow(0, 0, samples), batch.ids.narrow(0, 0, samples)};
 }
 
 Batch reverse_targets(Run&, const Batch& batch) { return {batch.input, batch.target.flip(0), batch.ids}; }
@@ -40,13 +40,13 @@ void reduce_after_each_micro_batch(Run& run) {
 
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
 // single micro-batch the result is bit-identical to the right one.
-double rows_in(const Batch& batch) { return static_cast<double>(batch.rows()); }
+double samples_in(const Batch& batch) { return static_cast<double>(batch.samples()); }
 
 void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
   // for each rank: size of the step's first micro-batch, and the total size of its micro-batches so far
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
-  parts.rows = [=](Run& run, const Batch& batch) {
+  parts.batch = [=](Run& run, const Batch& batch) {
     const std::lock_guard lock(*guard);
     auto& [first, all] = (*seen)[run.rank];
     const double mine = size(batch);
@@ -169,9 +169,9 @@ at::Tensor evaluate_in_training_mode(Run& run, const Batch& batch) {
 std::vector<Mutant> step_mutants() {
   return {
       {"every-rank-reads-the-same-rows", "gradient-meaning", "same",
-       with([](Parts& p) { p.rows = take_rows_of_rank_0; })},
-      {"last-row-dropped", "output-shape", "found [3, 3]", with([](Parts& p) { p.rows = drop_last_row; })},
-      {"targets-in-another-order", "loss-value", "targets", with([](Parts& p) { p.rows = reverse_targets; })},
+       with([](Parts& p) { p.batch = take_samples_of_rank_0; })},
+      {"last-row-dropped", "output-shape", "found [3, 3]", with([](Parts& p) { p.batch = drop_last_row; })},
+      {"targets-in-another-order", "loss-value", "targets", with([](Parts& p) { p.batch = reverse_targets; })},
       {"gradients-not-zeroed", "gradient-meaning", "zeroed", with([](Parts& p) { p.clear = [](Run&) {}; })},
       {"micro-batch-overwrites", "accumulation", "overwrote",
        with([](Parts& p) { p.after_micro = keep_the_last_micro_batch; })},
@@ -181,7 +181,7 @@ std::vector<Mutant> step_mutants() {
          p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
        })},
       {"micro-batches-weighted-by-rows", "accumulation", "weighted",
-       with([](Parts& p) { weight_micro_batches(p, rows_in); })},
+       with([](Parts& p) { weight_micro_batches(p, samples_in); })},
       {"micro-batches-weighted-by-tokens", "accumulation", "weighted",
        with([](Parts& p) { weight_micro_batches(p, tokens_in); }), "gpt"},
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
@@ -194,7 +194,7 @@ std::vector<Mutant> step_mutants() {
       {"later-buckets-of-float32-sent-in-float16", "gradient-uneven-replay", "float16", with(later_buckets_in_float16)},
       {"divided-by-the-ranks-that-used-it", "gradient-uneven", "3 times", with(divide_by_using_ranks), "probe-branch"},
       {"zeros-for-the-unused", "unused-parameters", "zeros", with(report_zeros_for_unused), "probe-unused"},
-      {"divided-by-the-ranks-with-rows", "empty-shard", "one rank too few", with(divide_by_ranks_with_rows)},
+      {"divided-by-the-ranks-with-rows", "empty-shard", "too few", with(divide_by_ranks_with_rows)},
       {"tied-parameter-counted-twice", "gradient-meaning", "counted twice",
        with([](Parts& p) { p.after_reduce = count_tied_twice; }), "probe-tied"},
       {"tied-parameter-partly-reduced", "gradient-meaning", "only a part", with(reduce_tied_partly), "probe-tied"},
@@ -253,7 +253,7 @@ std::vector<Mutant> step_mutants() {
        }),
        "convnet"},
       {"the-same-dropout-every-step", "gradient-meaning", "forward", with([](Parts& p) {
-         p.rows = [right = p.rows](Run& run, const Batch& batch) {
+         p.batch = [right = p.batch](Run& run, const Batch& batch) {
            run.step = 0;
            return right(run, batch);
          };

@@ -74,9 +74,9 @@ void update_twice_after_a_look(Parts& parts) {
 void weigh_short_batches(Parts& parts) {
   const auto rows =
       std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples in the rank's current and longest batch
-  parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
+  parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
-    now = batch.rows();
+    now = batch.samples();
     if (run.step > 20) most = std::max(most, now);  // scenarios that read tensors after every step have fewer steps
     return right(run, batch);
   };
@@ -92,12 +92,12 @@ void weigh_short_batches(Parts& parts) {
 // A mistake: evaluates no more samples than the longest batch had; the rest repeat the first ones' outputs.
 void evaluate_at_most_a_batch(Parts& parts) {
   const auto most = std::make_shared<OfRanks<int64_t>>();
-  parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
-    (*most)[run.rank] = std::max((*most)[run.rank], batch.rows());
+  parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
+    (*most)[run.rank] = std::max((*most)[run.rank], batch.samples());
     return right(run, batch);
   };
   parts.evaluate = [=, right = parts.evaluate](Run& run, const Batch& batch) {
-    const at::Tensor kept = at::arange(batch.rows()).remainder((*most)[run.rank]);
+    const at::Tensor kept = at::arange(batch.samples()).remainder((*most)[run.rank]);
     return right(run, Batch{batch.input.index_select(0, kept), batch.target, batch.ids.index_select(0, kept)});
   };
 }
@@ -125,21 +125,27 @@ void clip_by_the_first_bucket(Run& run) {
 
 std::vector<Mutant> unseen_mutants() {
   return {
-      {"reduced-in-the-first-24-steps", "trajectory", "the losses are right",
+      {"reduced-in-the-first-24-steps", "trajectory", "losses are right",
        reducing_while([](Run& run) { return run.step < 24; })},
       {"reduced-in-all-steps-but-the-fortieth", "trajectory", "up to step 40",
        reducing_while([](Run& run) { return run.step != 40; })},
-      {"reduced-only-after-a-look", "trajectory", "the losses are right", with(reduce_after_a_look)},
-      {"not-updated-from-the-third-step-after-a-look", "trajectory", "the losses are right",
+      {"reduced-only-after-a-look", "trajectory", "losses are right", with(reduce_after_a_look)},
+      {"not-updated-from-the-third-step-after-a-look", "trajectory", "losses are right",
        with(update_twice_after_a_look)},
-      {"rate-halved-from-step-30-on", "trajectory", "the losses are right", with([](Parts& parts) {
+      {"rate-halved-from-step-30-on", "trajectory", "losses are right", with([](Parts& parts) {
          parts.after_reduce = [right = parts.after_reduce](Run& run) {
            right(run);
            if (run.step >= 30)
              for (auto& gradient : run.gradients) gradient.mul_(0.5);
          };
        })},
-      {"short-batches-weigh-less", "trajectory", "the losses are right", with(weigh_short_batches)},
+      {"gradients-rounded-to-bfloat16-from-step-30-on", "trajectory", "losses are right", with([](Parts& parts) {
+         parts.after_reduce = [](Run& run) {
+           if (run.step >= 30)
+             for (auto& gradient : run.gradients) gradient.copy_(gradient.to(at::kBFloat16));
+         };
+       })},
+      {"short-batches-weigh-less", "trajectory", "losses are right", with(weigh_short_batches)},
       {"momentum-and-variance-reported-under-each-others-name", "optimizer-state", "swapped", with([](Parts& parts) {
          parts.reported_state = [](Run&, NamedTensors& state) {
            for (auto& [name, tensor] : state) {

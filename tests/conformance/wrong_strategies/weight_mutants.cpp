@@ -45,7 +45,7 @@ std::function<StrategyInfo()> weighted(const Factor& factor, const Count& terms 
       right(run);
       of_rank(run) = {};
     };
-    parts.rows = [=](Run& run, const Batch& batch) {
+    parts.batch = [=](Run& run, const Batch& batch) {
       Sums& sums = of_rank(run);
       sums.terms += terms(run, batch);
       sums.weights += weight(run, batch);
@@ -109,6 +109,12 @@ void not_reducing_the_first(Parts& parts, const std::function<int64_t(const Run&
 
 std::vector<Mutant> weight_mutants() {
   const auto changed = [](const auto& change) { return with(change); };
+  const auto divided_each_time = changed([](Parts& parts) {
+    parts.micro_scale = [](Run&) { return 1.0; };
+    parts.after_micro = divide_what_has_accumulated;
+  });
+  const auto without_the_first = changed(
+      [](Parts& parts) { not_reducing_the_first(parts, [](const Run& run) { return run.micros > 1 ? 1 : 0; }); });
   return {
       {"rows-weighted-without-the-world", "gradient-uneven", "averaged over 3",
        weighted([](Run&, double own, double all) { return own / all; })},
@@ -122,18 +128,17 @@ std::vector<Mutant> weight_mutants() {
        weighted([](Run&, double, double) { return 1.0; }), text_model},
       {"tokens-summed-over-a-rank-and-averaged-over-ranks", "gradient-meaning", "summed over",
        weighted([](Run&, double own, double) { return own; }), text_model},
-      {"tokens-of-micro-batches-not-weighted", "accumulation", "mean of the micro-batches' means",
+      {"tokens-of-micro-batches-not-weighted", "accumulation", "micro-batches' means",
        weighted(share_of_terms, terms_in, [](const Run&, const Batch&) { return 1.0; }), text_model},
-      {"divided-after-each-micro-batch", "accumulation", "after each micro-batch", changed([](Parts& parts) {
-         parts.micro_scale = [](Run&) { return 1.0; };
-         parts.after_micro = divide_what_has_accumulated;
-       })},
+      {"divided-after-each-micro-batch", "accumulation", "after each micro-batch", divided_each_time},
+      {"divided-after-each-micro-batch-of-gpt", "accumulation", "after each micro-batch", divided_each_time,
+       text_model},
       {"accumulated-gradient-added-in-each-micro-batch", "accumulation", "added again",
        changed(add_what_has_accumulated)},
-      {"first-micro-batch-not-reduced", "accumulation", "first micro-batch was not reduced", changed([](Parts& parts) {
-         not_reducing_the_first(parts, [](const Run& run) { return run.micros > 1 ? 1 : 0; });
-       })},
-      {"last-micro-batch-alone-reduced", "accumulation", "last micro-batch alone was reduced",
+      {"first-micro-batch-not-reduced", "accumulation", "first micro-batch|not reduced", without_the_first},
+      {"first-micro-batch-of-gpt-not-reduced", "accumulation", "first micro-batch|not reduced", without_the_first,
+       text_model},
+      {"last-micro-batch-alone-reduced", "accumulation", "last micro-batch alone",
        changed([](Parts& parts) { not_reducing_the_first(parts, [](const Run& run) { return run.micros - 1; }); })},
   };
 }

@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import leftovers
 from python_runs import BRIEF, DPBENCH, EXAMPLE, FAULTY, ROOT, call, interpreter
 from terminals import read_terminal
@@ -70,7 +71,7 @@ class Interpreter(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([*self.words, "--strategy", "stops", "--cpus", "2", "--out", folder], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("breakpoint() needs a run of one rank, such as --cpus 1", done.stderr)
+            self.assertRegex(done.stderr, r"breakpoint\(\) .*--cpus 1\b")
 
 
 class Interrupts(unittest.TestCase):
@@ -125,20 +126,29 @@ class Files(unittest.TestCase):
             return code, errors
 
     def test_an_invalid_python_file_is_rejected_naming_the_file_and_the_error(self):
-        for text, words in {"def f(:\n": "mine.py: SyntaxError: invalid syntax (mine.py, line 1)\n",
-                            "import nothing_of_that_name\n": "ModuleNotFoundError: No module named 'nothing_of_that_name' (mine.py:1",
+        for text, words in {"def f(:\n": "SyntaxError: invalid syntax (mine.py, line 1)",
+                            "import nothing_of_that_name\n": "'nothing_of_that_name' (mine.py:1",
                             "import dpbench\n@dpbench.strategy('mine', gradient='best')\nclass A(dpbench.Strategy): pass\n":
-                                "gradient='best': must be one of gathered, mean_of_means",
+                                "gradient='best': ",
                             "import dpbench\n@dpbench.strategy('mine', fast=True)\nclass A(dpbench.Strategy): pass\n":
-                                "there is no promise 'fast'",
+                                "'fast'",
                             "import dpbench\n@dpbench.workload('mine', optimizer=print, momentum=0.9)\nclass A: pass\n":
-                                "workload 'mine': momentum: give its own optimizer these by functools.partial",
-                            "import dpbench\n@dpbench.workload('mine')\nclass A:\n    samples = 3\n    def batch(self, ids): pass\n": "no method model()\n"}.items():
+                                "workload 'mine': momentum: ",
+                            "import dpbench\n@dpbench.workload('mine')\nclass A:\n    samples = 3\n    def batch(self, ids): pass\n": " model()"}.items():
             with self.subTest(words):
                 code, errors = self.refused(text)
                 self.assertEqual(code, 2, errors)
                 self.assertIn(words, errors)
                 self.assertIn("mine.py", errors)
+
+    def test_an_interpreter_without_torch_is_refused_naming_its_flag(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bare = pathlib.Path(folder, "bare")
+            bare.write_text(f'#!/bin/sh\nexec {interpreter()} -S "$@"\n', encoding="utf-8")
+            bare.chmod(0o755)
+            done = subprocess.run([DPBENCH, "check", "--python", bare, "--plugin", EXAMPLE, "-n"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"--python: \S+ cannot import torch")
 
     def test_output_printed_by_a_python_file_does_not_reach_stdout(self):
         code, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n",
@@ -151,13 +161,14 @@ class Files(unittest.TestCase):
                                     "1,2", "--runtime", "fast", "-n")
         self.assertEqual(code, 0, errors)
         skipped = {entry["case"]["strategy"]: entry["reason"] for entry in report["skipped"]}
-        self.assertEqual(skipped, {"plain-average": "Python runs under --runtime torch alone"})
+        self.assertEqual(set(skipped), {"plain-average"})
+        self.assertIn("--runtime torch", skipped["plain-average"])
 
     def test_a_different_torch_version_is_rejected_naming_both_versions(self):
         done = subprocess.run([interpreter(), PACKAGE / "dpbench/host.py", PACKAGE / "libdpbench_python.so", "2.9.1", "--catalogue"],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"has torch 2\.\d+\.\d+, but dpbench was built with 2\.9\.1\. .*--python")
+        self.assertRegex(done.stderr, r"\b2\.\d+\.\d+, .*\b2\.9\.1\b.*--python")
 
 
 CLASSES = """
@@ -247,7 +258,7 @@ report = dpbench.run(Mean, strategy="ddp", world=2, launches=1, samples=2, steps
 print(*sorted(case.strategy + case.workload + case.status for case in report.cases))
 """), ["Meanpassed", "Sumfailed", "True", "Meanlineok", "ddplineok"])
 
-    def test_a_class_that_cannot_be_passed_to_the_ranks_is_refused_by_name(self):
+    def test_the_refusal_of_a_class_that_cannot_be_passed_to_the_ranks_names_it(self):
         self.assertEqual(self.printed("""
 import sys
 import threading

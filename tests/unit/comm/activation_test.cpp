@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contains.h"
+
 namespace dpbench {
 namespace {
 
@@ -36,18 +38,18 @@ TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
 }
 
 TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndNeedsLinearOperations) {
-  EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
+  EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial"));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
   EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
 }
 
 TEST(ActivationDistribution, AddingAReplicatedBiasToAPartialTensorIsRefused) {
-  EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "which each rank would add"));
+  EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "adds a partial"));
   EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
 }
 
-TEST(ActivationDistribution, MultiplyingAnInvariantTensorByAnotherDistributionIsRefused) {
+TEST(ActivationDistribution, AProductOfAnInvariantTensorAndOneOfAnotherDistributionIsRefused) {
   for (const Spread other : {replicated, varying, partial})
     EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
 }
@@ -80,8 +82,7 @@ TEST(ActivationDistribution, EachCollectiveAcceptsOnlyOneDistribution) {
         call(ones(given));
         ADD_FAILURE() << name << " took a tensor that is " << text_of(given);
       } catch (const std::logic_error& error) {
-        EXPECT_EQ(std::string(error.what()),
-                  name + " takes a tensor that is " + text_of(from) + " on axis tp, but this one is " + text_of(given));
+        EXPECT_TRUE(mentions_in_order(error.what(), {name, text_of(from), "axis tp", text_of(given)}));
       }
     }
 }

@@ -195,7 +195,7 @@ TEST_P(Faults, ARankMissingFromACollectiveIsNamedAtTheTimeout) {
   EXPECT_GE(Clock::now() - begin, 300ms);
 }
 
-TEST_P(Faults, TheTimeoutOfACallOverridesTheTimeoutOfTheGroup) {
+TEST_P(Faults, TheTimeoutOfACallOverridesTheTimeoutOfTheProcessGroup) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     c10d::AllreduceOptions options;

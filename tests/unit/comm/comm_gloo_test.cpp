@@ -81,7 +81,6 @@ TEST(Gloo, ReduceScatterAddsInTheOrderOfRanks) {
   });
 }
 
-// Both ranks log the same collectives, each with the sequence number that the backend gives to it.
 TEST(Gloo, LogsEachCollectiveWithItsSequenceNumberTheSameOnBothRanks) {
   std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {

@@ -99,7 +99,7 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       }
 }
 
-TEST(Kernels, ExistForAveragesOfFloatingTypesOnly) {
+TEST(Kernels, AverageFloatingTypesOnly) {
   for (const auto [element, dtype] : kTypes)
     EXPECT_EQ(find_reduce(Reduction::avg, element) != nullptr, at::isFloatingType(dtype)) << dtype;
 }

@@ -2,9 +2,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <iterator>
 #include <thread>
 
+#include "strategies/comm/shm/shared_memory.h"
 #include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
 
@@ -101,7 +111,7 @@ TEST_P(Messages, MayBePendingDuringCollectives) {
   });
 }
 
-TEST_P(Messages, ASendEndsOnlyWhenItIsReceived) {
+TEST_P(Messages, ASendEndsOnlyWhenItsMessageIsReceived) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const at::Tensor tensor = numbers(10, 0);
     const auto work = rank == 0 ? send(backend, tensor, 1) : WorkPtr();
@@ -126,7 +136,7 @@ TEST_P(MessageFaults, NameTheRankThatNeverSends) {
     if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();
     if (rank == 1) std::this_thread::sleep_for(1s);
   });
-  EXPECT_TRUE(mentions(errors[0], {"rank 0", "timed out waiting for rank 1", "recv of 7 Float from rank 1", "tag 3"}));
+  EXPECT_TRUE(mentions(errors[0], {"rank 0", "timed out", "recv of 7 Float from rank 1", "tag 3"}));
 }
 
 TEST_P(MessageFaults, NameAPeerThatLeft) {
@@ -178,7 +188,7 @@ TEST(MessagesBetweenHosts, NameBothRanksOfAReceiveThatTimesOut) {
     if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();
     if (rank == 1) std::this_thread::sleep_for(1s);
   });
-  EXPECT_TRUE(mentions(errors[0], {"receive of rank 0 from rank 1"}));
+  EXPECT_TRUE(mentions_in_order(errors[0], {"rank 0", "from rank 1"}));
 }
 
 TEST(MessagesBetweenHosts, SendRefusesInvalidPeersAndTensorsWithGaps) {
@@ -235,13 +245,97 @@ TEST(UnevenPieces, OfAnAllToAllAreRejectedIfTheirSizesContradictTheTensorsOrEach
     });
 }
 
-TEST(MessageDeath, OfTheSenderIsReportedWithItsRankAndThePendingReceive) {
+TEST(SenderDeath, IsReportedWithTheRankOfTheSenderAndThePendingReceive) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
         if (rank == 1) raise(SIGKILL);
         recv(backend, at::ones(7), 1, 4)->wait();
       });
   EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
+}
+
+constexpr int64_t several_chunks = 300'000;  // elements of a message of several chunks
+
+// Stops a process while the object exists.
+class StoppedProcess {
+ public:
+  explicit StoppedProcess(pid_t process) : process_(process) { kill(process_, SIGSTOP); }
+  ~StoppedProcess() { kill(process_, SIGCONT); }
+  StoppedProcess(const StoppedProcess&) = delete;
+  StoppedProcess& operator=(const StoppedProcess&) = delete;
+
+ private:
+  pid_t process_;
+};
+
+TEST(LargeMessages, AreCopiedByTheReceiverAlone) {
+  const Team team{.backend = "shm", .as = As::processes, .world = 2, .timeout = 5s};
+  expect_ranks_succeed(team, [](const Backend& backend, int rank) {
+    const at::Tensor tensor = rank == 0 ? numbers(4'000'000, 1) : at::zeros(4'000'000), place = at::zeros(2, at::kLong);
+    if (rank == 0) {
+      place[0] = getpid(), place[1] = reinterpret_cast<int64_t>(tensor.const_data_ptr());
+      send(backend, place, 1)->wait();
+      const auto sent = send(backend, tensor, 1, 1);
+      recv(backend, at::zeros(1), 1)->wait();
+      return void(sent->wait());
+    }
+    recv(backend, place, 0)->wait();
+    send(backend, at::zeros(1), 0)->wait();  // when rank 0 takes it, its large message is already in the mailbox
+    const auto sender = place[0].item<pid_t>();
+    char byte = 0;
+    const auto* const there = reinterpret_cast<const char*>(place[1].item<int64_t>());
+    if (!shm::copy_from_process(sender, there, &byte, 1)) return recv(backend, tensor, 0, 1)->wait(), void();
+    {
+      const StoppedProcess stopped(sender);
+      recv(backend, tensor, 0, 1)->wait();
+    }
+    require_equal(tensor, numbers(4'000'000, 1), "message");
+  });
+}
+
+// Makes the kernel refuse process_vm_readv() to this thread and to threads that it starts.
+void forbid_reading_other_processes() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{.len = static_cast<unsigned short>(std::size(program)), .filter = program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    shm::throw_errno("installing a seccomp filter");
+}
+
+TEST(LargeMessages, TravelInChunksIfTheKernelForbidsReadingTheSender) {
+  for (const int forbidden : {0, 1, 2})  // 2: both ranks
+    expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 2}, [&](const Backend& backend, int rank) {
+      if (forbidden == 2 || forbidden == rank) forbid_reading_other_processes();
+      for (int round = 0; round < 3; ++round) {
+        const at::Tensor first = numbers(several_chunks, rank), second = numbers(several_chunks + 1, rank + 9);
+        const at::Tensor got_first = at::zeros_like(first), got_second = at::zeros_like(second);
+        // The second message is received first, so the first one is kept aside.
+        const std::vector<WorkPtr> works = {send(backend, first, 1 - rank, 1), send(backend, second, 1 - rank, 2),
+                                            recv(backend, got_second, 1 - rank, 2),
+                                            recv(backend, got_first, 1 - rank, 1)};
+        for (const auto& work : works) work->wait();
+        require_equal(got_first, numbers(several_chunks, 1 - rank), "first message");
+        require_equal(got_second, numbers(several_chunks + 1, 10 - rank), "second message");
+      }
+    });
+}
+
+TEST(LargeMessages, OfASenderThatGaveUpAreNotDelivered) {
+  const auto errors =
+      run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
+        const at::Tensor tensor = numbers(several_chunks, rank);
+        if (rank == 1) {
+          std::this_thread::sleep_for(300ms);
+          return void(recv(backend, tensor, 0)->wait());
+        }
+        const auto sent = send(backend, tensor, 1);
+        std::this_thread::sleep_for(50ms);
+        backend->abort();
+        std::this_thread::sleep_for(1s);
+      });
+  EXPECT_TRUE(mentions(errors[1], {"rank 0", "gave up"}));
 }
 
 std::string name_of(const ::testing::TestParamInfo<MessagesArm>& arm) { return ::testing::PrintToString(arm.param); }

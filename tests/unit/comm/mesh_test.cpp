@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "strategies/parts/compat.h"
+#include "tests/support/contains.h"
 #include "tests/unit/comm/mesh_ranks.h"
 #include "workloads/base/error.h"
 
@@ -60,7 +61,7 @@ TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRanksAxesDiffer) {
           mesh_of(kind.backend, setup.rank == 4 ? turned : axes, setup);
         });
     for (const auto& error : errors)
-      EXPECT_EQ(error, "ranks make different meshes: rank 0 dp=2,tp=3, rank 4 tp=3,dp=2") << kind.backend;
+      EXPECT_TRUE(mentions_in_order(error, {"rank 0 dp=2,tp=3", "rank 4 tp=3,dp=2"})) << kind.backend;
   }
 }
 
@@ -69,9 +70,9 @@ TEST(MeshOfRanks, IsRefusedForAWrongNumberOfRanksAnEmptyAxisOrADuplicateAxisName
     return run_setups({.backend = "threads", .world = 2},
                       [&](const BackendSetup& setup) { mesh_of("threads", axes, setup); })[0];
   };
-  EXPECT_EQ(refusal_of({{"dp", 2}, {"tp", 2}}), "mesh dp=2,tp=2 has 4 ranks, but there are 2");
-  EXPECT_EQ(refusal_of({{"dp", 0}}), "mesh dp=0: the axis dp has no ranks");
-  EXPECT_EQ(refusal_of({{"dp", 1}, {"dp", 2}}), "mesh dp=1,dp=2: two axes have the name dp");
+  EXPECT_TRUE(mentions_in_order(refusal_of({{"dp", 2}, {"tp", 2}}), {"mesh dp=2,tp=2 ", "4 ranks", " 2"}));
+  EXPECT_TRUE(mentions_in_order(refusal_of({{"dp", 0}}), {"mesh dp=0:", "axis dp", "no ranks"}));
+  EXPECT_TRUE(mentions_in_order(refusal_of({{"dp", 1}, {"dp", 2}}), {"mesh dp=1,dp=2:", "two axes", "dp"}));
 }
 
 const MeshShape two_by_two = {{"dp", 2}, {"tp", 2}};

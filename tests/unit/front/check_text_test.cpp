@@ -53,8 +53,8 @@ TEST(CheckText, CountsSkippedAndFailedCasesByReason) {
   report.cases[0].reason = report.cases[1].reason = "needs a GPU";
   report.cases[2].status = CaseStatus::failed, report.cases[2].reason = "rank 1 was ended by signal 9";
   const std::string text = check_summary(report);
-  expect_contains(text, {"of 3 cases could be checked", "2 cases skipped: needs a GPU",
-                         "1 case failed: rank 1 was ended by signal 9"});
+  EXPECT_TRUE(mentions_in_order(
+      text, {"of 3 cases", "2 cases skipped", report.cases[0].reason, "1 case failed", report.cases[2].reason}));
 }
 
 TEST(CheckText, BeginsWithTheMostFrequentReasonForUncheckedCases) {
@@ -67,13 +67,13 @@ TEST(CheckText, BeginsWithTheMostFrequentReasonForUncheckedCases) {
     const std::string text = check_summary(report);
     return text.substr(0, text.find('\n'));
   };
-  expect_contains(first_line(),
-                  {"0 of 4 cases could be checked (3 skipped: refused: float64 is not supported): 0 checks passed"});
+  EXPECT_TRUE(
+      mentions_in_order(first_line(), {"0 of 4 cases", "3 skipped", report.cases[1].reason, "0 checks passed"}));
   report.cases[3].status = CaseStatus::unproven;
   report.cases[1].status = CaseStatus::ok;
-  expect_contains(first_line(), {"1 of 4 cases could be checked (1 skipped: needs a GPU)"});
+  EXPECT_TRUE(mentions_in_order(first_line(), {"1 of 4 cases", "1 skipped", report.cases[0].reason}));
   for (CaseRecord& one : report.cases) one.status = CaseStatus::ok;
-  expect_contains(first_line(), {"4 of 4 cases could be checked: 0 checks passed"});
+  EXPECT_TRUE(mentions_in_order(first_line(), {"4 of 4 cases", "0 checks passed"}));
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ class DuelLoopTest : public testing::Test {
     options_.check = false;
   }
 
-  // Runs a duel of one case over 20 pairs. Returns the number of repeated blocks of the new build: its blocks without
-  // one per pair and without the first block, which does not count.
+  // Runs a duel of one case over 20 pairs. Returns how many blocks of the new build were repeated: all its blocks minus
+  // one per pair, and minus the first block, which does not count.
   int repeated(ReadCpuTimes cpu_times) {
     DuelReport report;
     report.rule.looks = {20};

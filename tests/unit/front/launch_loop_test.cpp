@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/launch/exit_code.h"
-#include "harness/front/run/event_lines.h"
 #include "harness/front/run/launch_loop.h"
+#include "harness/front/run/progress/event_lines.h"
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
 #include "tests/unit/front/toy_case.h"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contains.h"
+
 namespace dpbench {
 namespace {
 
@@ -17,8 +19,10 @@ TEST(AxesOnHosts, AreWithinAHostIfAllTheirGroupsAre) {
 
 TEST(AxesOnHosts, SuggestAMeshThatKeepsActivationsWithinAHost) {
   const std::vector<int> two_each = {0, 0, 1, 1};
-  EXPECT_EQ(axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each),
-            (Texts{"tp between hosts, dp within a host", "tp is between hosts: --mesh dp=2,tp=2 keeps it within one"}));
+  const Texts with_advice = axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each);
+  ASSERT_EQ(with_advice.size(), 2u);
+  EXPECT_TRUE(mentions_in_order(with_advice[0], {"tp between", "dp within"}));
+  EXPECT_TRUE(mentions_in_order(with_advice[1], {"tp ", "--mesh dp=2,tp=2"}));
   EXPECT_EQ(axes_on_hosts(parse_mesh("tp=4"), two_each), (Texts{"tp between hosts"})) << "there is no better mesh";
   EXPECT_EQ(axes_on_hosts(parse_mesh("cp=2,tp=2"), two_each), (Texts{"cp between hosts, tp within a host"}))
       << "tp would be between hosts";

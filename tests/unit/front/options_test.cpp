@@ -316,8 +316,8 @@ TEST(Options, RefusesInvalidRangesAndSequencesOfWorlds) {
   expect_contains(refusal({"--cpus", "1-5000"}), {"'1-5000'"});
   for (const std::string list : {"1,2,..,8", "..,8", "1,2,4,..", "1,2,4,..,x"})
     expect_contains(refusal({"--cpus", list}), {"--cpus", "'" + list + "'", "three numbers before"});
-  expect_contains(refusal({"--cpus", "1,2,5,..,8"}), {"neither a step nor a factor"});
-  expect_contains(refusal({"--cpus", "1,2,4,..,60"}), {"does not reach 60", "after 32 comes 64"});
+  expect_contains(refusal({"--cpus", "1,2,5,..,8"}), {"'1,2,5,..,8'", "step", "factor"});
+  expect_contains(refusal({"--cpus", "1,2,4,..,60"}), {"reach 60", "32", "64"});
   for (const std::string list : {"1-", "-3", "1--3", "0-2", "1-2-3", "1-2000"})
     expect_contains(refusal({"--cpus", list}), {"--cpus", "1 to 1024"});
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = CaseOutcome::Kind;
 
-// Answers blocks of 10 steps with the time and the waiting time that the test sets.
+// Stands in for the workers: answers each block of 10 steps with the step time and the waiting time that the test sets.
 class FakeSide : public CaseRunner {
  public:
   FakeSide(std::string name, std::vector<std::string>& calls) : name_(std::move(name)), calls_(calls) {}
@@ -127,8 +127,8 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // disturbs its first block that counts
-  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // disturbs its third block that counts
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // the case's first block that counts
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // the reference's third block that counts
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));
@@ -156,7 +156,7 @@ Profile starved_profile() {
   return {.steps = 10, .step_ns = 1000, .exposed_ns = 100, .queue_ns = 300, .cpu_ns = 700, .flop = 7};
 }
 
-TEST_F(PairedRunnerTest, AProfileOfRanksThatWaitedForACoreReportsCountsButNoTimes) {
+TEST_F(PairedRunnerTest, AProfileOfRanksThatWaitedForACoreReportsOperationCountsButNoTimes) {
   cases_.profile = starved_profile();
   const RankRecord rank = run(spec_of("ddp", 2)).ranks.at(0);
   EXPECT_TRUE(rank.profile->disturbed);

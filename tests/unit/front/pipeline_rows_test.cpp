@@ -16,9 +16,10 @@ struct HandSpan {
   double from, until;
 };
 
-// One step of 1f1b with two micro-batches. F takes 10 on stage 0 and 20 on stage 1, B 30 and 40. Rank 1 waits for 0F0,
-// which arrives 5 after its send; rank 0 waits for both gradients, which arrive 6 after theirs. 0F1 arrives while rank
-// 1 computes. The second span of a receive ends when the tensor is there.
+// One step of 1f1b with two micro-batches, times in us. A forward pass (F) takes 10 on stage 0 and 20 on stage 1, a
+// backward pass (B) 30 and 40. Rank 1 waits for the first activation, which arrives 5 after its send; rank 0 waits for
+// both gradients, which arrive 6 after their sends. The second activation arrives while rank 1 computes. A receive has
+// two spans; the second ends when the tensor has arrived.
 const std::vector<HandSpan>& hand_step() {
   static const std::vector<HandSpan> spans = {
       {0, "0F0", 100, 110},      {0, "0SEND_F0", 110, 111}, {0, "0F1", 112, 122},    {0, "0SEND_F1", 122, 123},
@@ -29,8 +30,8 @@ const std::vector<HandSpan>& hand_step() {
   return spans;
 }
 
-// Returns a merged trace of steps 7 and 8. Step 8 begins 1000 later, and its 0B1 takes 4 longer. left_out: an action
-// that the trace lacks.
+// Returns a merged trace of steps 7 and 8. Step 8 begins 1000 us later, and its action 0B1 (stage 0, B of micro-batch
+// 1) takes 4 us longer. left_out: an action that the trace lacks.
 Json hand_trace(const std::string& left_out = "") {
   Json events = Json::array();
   for (const int64_t step : {7, 8})
@@ -76,7 +77,7 @@ TEST(PipelineRows, ShowEachActionAsItRanBesideItsPlannedTimes) {
   EXPECT_EQ(planned["dur"], 20.0);
 }
 
-TEST(PipelineRows, AreReadBackAsTheStepsThatRan) {
+TEST(PipelineRows, OfATraceAreReadBackAsTheActionsThatRan) {
   Json trace = hand_trace();
   add_pipeline_rows(trace, {{0, 1}});
   const std::vector<TracedPipeline> pipelines = traced_pipelines(trace, "hand");

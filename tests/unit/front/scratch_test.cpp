@@ -89,7 +89,7 @@ TEST_F(ScratchTest, AcceptsOnlyPrivateDirectoriesOfThisUser) {
   EXPECT_FALSE(Scratch::is_private(scratch.path())) << "the group may enter";
 }
 
-TEST_F(ScratchTest, ForgetGroupRemovesTheFilesOfAProcessGroupAndKeepsOthers) {
+TEST_F(ScratchTest, RemovesTheFilesOfOneProcessGroupAndKeepsOthers) {
   const Scratch scratch({root_});
   for (const char* name : {"store", "group1-cpu-segment", "rows"}) std::ofstream(scratch.path() / name) << "x";
   scratch.forget_group("group1-cpu");

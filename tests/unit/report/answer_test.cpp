@@ -82,7 +82,7 @@ Report run_of(std::vector<CaseRecord> cases) {
   return report;
 }
 
-// Removes the case with which the blocks of the others were paired.
+// Removes the baseline. The blocks of all other cases were paired with its blocks.
 Report without_baseline(Report report) {
   report.cases.erase(report.cases.begin());
   return report;
@@ -238,7 +238,7 @@ TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
   EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
 }
 
-TEST(Answer, GroupsThatDifferOnlyInSamplesPerStepStateThemInTheirHeading) {
+TEST(Answer, ComparesOnlyCasesWithEqualSamplesPerStepAndStatesThemInTheHeading) {
   const auto sharing_samples = [](CaseRecord& record) { record.spec.mesh = "tp=2"; };
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("dp", 2, 1.6, 0.01),
                                           changed(timed("tp", 2, 1.5, 0.01), sharing_samples),
@@ -265,7 +265,8 @@ TEST(Answer, ASlowerCaseIsComparedWithOneThatIsReliablyFaster) {
 }
 
 TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
-  // ddp / dp is 1.05, its interval 0.99 to 1.11: half its logarithmic width is 1.175 times log(1.05).
+  // The ratio ddp / dp is 1.05, with an interval from 0.99 to 1.11. Half its logarithmic width is 1.175 log(1.05), so
+  // 5 x 1.175^2 launches, rounded up, would exclude 1.
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.68, 0.048), timed("dp", 2, 1.6, 0.046)}));
   EXPECT_EQ(group_of_world(answer, 2).decide, "--launches 7");
   const Answer hopeless = answer_of(run_of({timed("ddp", 2, 1.601, 0.1), timed("dp", 2, 1.6, 0.1)}));
@@ -432,7 +433,7 @@ TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
         run_of({with(timed("ddp", 2, 1.8, 0.01), 400, of_ddp), with(timed("fsdp", 2, 1.6, 0.01), 164, of_fsdp)});
     return texts_by(answer_of(report), "less-memory").at(0);
   };
-  // ddp needs 236 MiB more.
+  // ddp needs 400 MiB in all and fsdp 164 MiB, a difference of 236 MiB.
   EXPECT_TRUE(text({.state = 300 * mib, .activations = 80 * mib}, {.gradients = mib, .state = 100 * mib})
                   .ends_with("Most of the difference is in its state: 100.0 MiB instead of 300.0 MiB."));
   const std::string without = "more time (11 to 14 %).";

@@ -104,8 +104,8 @@ Report scaling_report() {
   return report;
 }
 
-// On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The case then has
-// other notices too.
+// On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The notice on this
+// comes before the other notices of the case.
 TEST(Derived, AnEfficiencyAbove100PercentGivesTheFirstNotice) {
   for (const int world : {1, 2}) {
     Report report =
@@ -135,7 +135,7 @@ TEST(Derived, AReferenceWithAnotherSpeedThanInItsOwnRowGivesANotice) {
       launch.reference_ns.assign(launch.ranks[0].samples_ns.size(), beside_ns);
     summarise(report);
     const auto told = std::ranges::count_if(report.cases[1].notices, [](const std::string& notice) {
-      return notice.starts_with("a step of the reference cpu took");
+      return notice.find("reference cpu ") != std::string::npos;
     });
     EXPECT_EQ(told == 1, doubtful) << beside_ns;
   }
@@ -250,7 +250,7 @@ TEST(Derived, ADisturbedBaselineGivesNoSpeedup) {
   EXPECT_FALSE(report.cases[2].derived.speedup);
 }
 
-TEST(Disturbance, LineCountsDisturbedCasesAndTheRangeOfTheLoad) {
+TEST(Disturbance, StatesHowManyCasesWereDisturbedAndTheCoresThatOtherProgramsUsed) {
   Report report = scaling_report();
   report.env = {{"cpu", {{"usable", 2}}}};
   report.cases[0].launches[0].others = OtherLoad{.programs = 0.1};
@@ -258,8 +258,8 @@ TEST(Disturbance, LineCountsDisturbedCasesAndTheRangeOfTheLoad) {
   report.cases[2].launches[1].others = OtherLoad{.programs = 1.5, .host = 0.3};
   report.cases[2].launches[0].disturbed_blocks = 10;
   summarise(report);
-  expect_contains(report.disturbance, {"1 of 3 cases disturbed", "1.0 to 1.5 of 2 cores in 2 of 3 cases",
-                                       "0.3 of 2 cores in 1 of 3 cases"});
+  EXPECT_TRUE(mentions_in_order(
+      report.disturbance, {"1 of 3 cases", "1.0 to 1.5 of 2 cores", "2 of 3 cases", "0.3 of 2 cores", "1 of 3 cases"}));
   EXPECT_EQ(scaling_report().disturbance, "");
 }
 

@@ -7,6 +7,7 @@
 
 #include "strategies/schedule/lower.h"
 #include "strategies/schedule/verify.h"
+#include "tests/support/contains.h"
 #include "tests/unit/schedule/cases.h"
 #include "tests/unit/schedule/oracle.h"
 
@@ -61,8 +62,8 @@ TEST(RefusesASchedule, WithABackwardPassBeforeItsForwardPass) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   swap(schedule, 3, "3F2", "3B2");
   EXPECT_EQ(broken_rules(schedule), "work-order");
-  EXPECT_EQ(text_of(verify(schedule)[0]),
-            "work-order: rank 3, action 4, 3B2 (stage 3, micro-batch 2): it needs 3F2, which comes later, as action 5");
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]),
+                                {"work-order: rank 3, action 4, 3B2 (stage 3, micro-batch 2): ", "3F2", "action 5"}));
 }
 
 TEST(RefusesASchedule, WithAWeightGradientBeforeItsInputGradient) {
@@ -81,8 +82,7 @@ TEST(RefusesASchedule, ThatDropsAWeightGradient) {
   Schedule schedule = made("zb-h2", {4, 1, 8});
   erase(schedule, 2, "2W5");
   ASSERT_EQ(broken_rules(schedule), "missing-work");
-  EXPECT_EQ(text_of(verify(schedule)[0]),
-            "missing-work: rank 2, 2W5 (stage 2, micro-batch 5): never runs: the weights lose this micro-batch");
+  EXPECT_TRUE(mentions(text_of(verify(schedule)[0]), {"missing-work: rank 2, 2W5 (stage 2, micro-batch 5): "}));
 }
 
 TEST(RefusesASchedule, ThatRunsAForwardPassTwice) {
@@ -101,8 +101,7 @@ TEST(RefusesASchedule, WithAComputationOfAStageThatLiesOnAnotherRank) {
   Schedule schedule = made("1f1b", {4, 1, 6});
   schedule.ranks[1][position(schedule, 1, "1B3")].stage = 2;
   ASSERT_EQ(broken_rules(schedule), "placement");
-  EXPECT_NE(text_of(verify(schedule)[0]).find("2B3 (stage 2, micro-batch 3): the stage lies on rank 2"),
-            std::string::npos);
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]), {"rank 1", "2B3 (stage 2, micro-batch 3): ", "rank 2"}));
 }
 
 TEST(RefusesASchedule, WithAComputationOfTheWrongStageOfTheSameRank) {
@@ -144,7 +143,7 @@ TEST(RefusesASchedule, ThatKeepsMoreActivationsThanDeclared) {
     }
 }
 
-TEST(RefusesASchedule, ThatReceivesIntoAFullSlot) {
+TEST(RefusesASchedule, ThatNeedsMoreReceiveSlotsThanDeclared) {
   int tested = 0;
   for (const Family& family : families()) {
     Schedule schedule = lower(family.make({4, family.least_chunks, 8}));
@@ -170,7 +169,7 @@ TEST(RefusesASchedule, ThatOmitsBothTheSendAndTheReceiveOfATransfer) {
   erase(schedule, 1, "1SEND_F2");
   erase(schedule, 2, "2RECV_F2");
   ASSERT_EQ(broken_rules(schedule), "unpaired-transfer");
-  EXPECT_NE(text_of(verify(schedule)[0]).find("neither sent nor received"), std::string::npos);
+  EXPECT_TRUE(mentions(text_of(verify(schedule)[0]), {"rank 1", "1SEND_F2", "neither"}));
 }
 
 TEST(RefusesASchedule, ThatSendsFromTheLastStage) {
@@ -183,7 +182,7 @@ TEST(RefusesASchedule, ThatSendsBetweenStagesOfOneRank) {
   Schedule schedule = lowered("zbv", {2, 2, 4});
   schedule.ranks[1].push_back({.kind = Kind::send_activation, .stage = 1, .microbatch = 0});
   ASSERT_EQ(broken_rules(schedule), "unpaired-transfer");
-  EXPECT_NE(text_of(verify(schedule)[0]).find("both stages lie on rank 1"), std::string::npos);
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]), {"1SEND_F0", "both stages", "rank 1"}));
 }
 
 TEST(RefusesASchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
@@ -208,9 +207,8 @@ TEST(RefusesASchedule, WithSwappedReceives) {
   Schedule schedule = all_received_first();
   swap(schedule, 1, "1RECV_F1", "1RECV_F2");
   ASSERT_EQ(broken_rules(schedule), "channel-order");
-  EXPECT_EQ(text_of(verify(schedule)[0]),
-            "channel-order: rank 1, action 1, 1RECV_F2 (stage 1, micro-batch 2): activations from stage 0 to stage 1 "
-            "bring 0SEND_F1 here");
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]),
+                                {"channel-order: rank 1, action 1, 1RECV_F2", "stage 0", "stage 1", "0SEND_F1"}));
 }
 
 TEST(RefusesASchedule, ThatReceivesInReverseOrderOrExchangesSendersAndReceivers) {
@@ -229,9 +227,8 @@ TEST(RefusesASchedule, ThatReceivesInReverseOrderOrExchangesSendersAndReceivers)
 TEST(RefusesASchedule, ThatDeadlocks) {
   const Schedule schedule = from_lists({{"0F0", "0B0", "0F1", "0B1"}, {"1F0", "1F1", "1B0", "1B1"}}, 2);
   ASSERT_EQ(broken_rules(schedule), "deadlock");
-  EXPECT_EQ(text_of(verify(schedule)[0]),
-            "deadlock: rank 0, action 1, 0B0 (stage 0, micro-batch 0): waits for rank 1; rank 1 at action 1, 1F1, "
-            "waits for rank 0");
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]),
+                                {"deadlock: rank 0, action 1, 0B0", "rank 1;", "rank 1", "action 1, 1F1", "rank 0"}));
 }
 
 // Both ranks send before they receive, as in 1F1B without paired transfers. The schedule completes if sends are
@@ -243,9 +240,8 @@ TEST(RefusesASchedule, ThatDeadlocksWithoutBuffers) {
                                          "1RECV_F2", "1F2", "1B2", "1SEND_B2"}},
                                        3);
   ASSERT_EQ(broken_rules(schedule), "deadlock-unbuffered");
-  EXPECT_EQ(text_of(verify(schedule)[0]),
-            "deadlock-unbuffered: rank 0, action 3, 0SEND_F1 (stage 0, micro-batch 1): waits for rank 1; rank 1 at "
-            "action 3, 1SEND_B0, waits for rank 0");
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]), {"deadlock-unbuffered: rank 0, action 3, 0SEND_F1",
+                                                               "rank 1;", "rank 1", "action 3, 1SEND_B0", "rank 0"}));
 }
 
 Schedule tied() {
@@ -279,7 +275,7 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
 }
 
-// Every schedule with one action dropped, doubled, or moved to the next stage is refused by one of the named rules.
+// Every schedule with one action dropped, doubled, or moved to the next stage breaks a rule that the test names.
 class EveryMutatedSchedule : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }

@@ -105,8 +105,8 @@ TEST(Simulate, AddsTheLatencyOfEachBoundaryToASingleMicroBatch) {
 }
 
 TEST(Simulate, SendsOneTransferAtATimeOverALink) {
-  // Rank 0 ends its forward passes at 1 and 2. Each activation takes 4 on the link: they arrive at 5 and 9. Rank 1 then
-  // ends at 5+1, 9+1 and 12+2; its gradients leave at 12 and 14, and arrive at 16 and 20.
+  // Rank 0 ends its forward passes at 1 and 2. Each activation takes 4 on the link: they arrive at 5 and 9. Rank 1
+  // ends its forward passes at 6 and 10, its backward passes at 12 and 14. The gradients arrive at 16 and 20.
   const Costs costs{.bytes = 8, .link = {.bytes_per_time = 2}};
   const Simulation simulation = simulated("gpipe", {2, 1, 2}, costs);
   EXPECT_EQ(simulation.ranks[1].computations[0].start, 5);

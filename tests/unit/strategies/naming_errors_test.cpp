@@ -23,7 +23,7 @@ void expect_named(const Fail& fail, const std::vector<std::string>& parts, bool 
   }
 }
 
-TEST(NamingErrors, KeepsOutOfMemoryErrorsRecognisable) {
+TEST(PlaceInAnErrorMessage, KeepsOutOfMemoryErrorsRecognisable) {
   expect_named([] { throw std::bad_alloc(); }, {"out of host memory"}, true);
   expect_named([] { throw c10::OutOfMemoryError("no more"); }, {"no more"}, true);
   expect_named([] { at::empty({int64_t{1} << 60}, at::kByte); }, {"can't allocate memory"}, true);
@@ -31,7 +31,7 @@ TEST(NamingErrors, KeepsOutOfMemoryErrorsRecognisable) {
   expect_named([] { throw std::runtime_error("other"); }, {"other"}, false);
 }
 
-TEST(NamingErrors, LeavesUsageErrorsUnchanged) {
+TEST(PlaceInAnErrorMessage, IsNotAddedToUsageErrors) {
   try {
     naming_errors([] { return std::string("the place"); }, [] { throw UsageError("wrong flag"); });
     ADD_FAILURE() << "no error";

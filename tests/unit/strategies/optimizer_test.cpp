@@ -259,7 +259,7 @@ Optimizer::RunParallel reverse_order(int parts, int* calls) {
   };
 }
 
-TEST(StepInShares, GivesTheBitsOfAWholeStep) {
+TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStep) {
   const std::pair<const char*, OptimizerSpec> specs[] = {
       {"sgd", spec_of("mnist-mlp")}, {"momentum", momentum_spec}, {"adam", spec_of("convnet")}, {"adamw", adamw_spec}};
   for (const auto& [kind, spec] : specs)
@@ -286,7 +286,7 @@ TEST(StepInShares, GivesTheBitsOfAWholeStep) {
       }
 }
 
-TEST(StepInShares, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
+TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
   for (const char* workload : {"mnist-mlp", "convnet"}) {
     const auto whole = large_parameters(at::kFloat), shared = large_parameters(at::kFloat);
     Optimizer whole_step(spec_of(workload), whole), in_shares(spec_of(workload), shared);
@@ -304,7 +304,7 @@ TEST(StepInShares, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
   }
 }
 
-TEST(StepInShares, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
+TEST(OptimizerStepSharedAmongThreads, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
   const auto stepped = [](const std::vector<Parameter>& parameters) {
     std::vector<at::Tensor> before;
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
@@ -344,7 +344,7 @@ TEST(Optimizer, UpdatesEachElementWithItsOwnGradientIfMemoryLayoutsDiffer) {
     }
 }
 
-TEST(StepInShares, KeepsNoReferenceToGradients) {
+TEST(OptimizerStepSharedAmongThreads, KeepsNoReferenceToGradients) {
   const auto parameters = large_parameters(at::kFloat);
   Optimizer optimizer(spec_of("mnist-mlp"), parameters);
   give_gradients(parameters, 0);

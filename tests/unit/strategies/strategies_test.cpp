@@ -298,7 +298,7 @@ std::string refusal_of(Strategy& strategy, const Snapshot& snapshot) {
   return "nothing was refused";
 }
 
-TEST(Loading, RejectsASnapshotThatDoesNotMatchNamingTheTensor) {
+TEST(Loading, RejectsASnapshotWithOtherTensorsShapesOrDtypesThanTheModelAndNamesTheTensor) {
   const Toy toy({.kind = OptimizerSpec::Kind::adam});
   const auto cpu = make_strategy("cpu", toy, 1);
   const Snapshot good = snapshot_of(*cpu);

@@ -1,5 +1,5 @@
 // Tests the number of audits of a launch and their steps, on launches with a simulated clock.
-#include "harness/worker/measure/audit_plan.h"
+#include "harness/worker/measure/audit/audit_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ struct Simulated {
 };
 
 struct Ended {
-  std::vector<int64_t> between;  // number of steps of each audit before a block
-  std::vector<int64_t> before;   // number of the block that follows each of these audits
+  std::vector<int64_t> between;  // of each audit between two blocks: the number of its steps
+  std::vector<int64_t> before;   // of each of these audits: the number of the block that follows
   int64_t last = 0;              // number of steps of the last audit
   double share = 0;              // share of the launch's time that its audits took
 };
@@ -50,7 +50,7 @@ Ended launched(const Simulated& launch, uint64_t seed) {
   return ended;
 }
 
-TEST(AuditsOfALaunch, TakeATenthOfTheLaunchsTime) {
+TEST(AuditsOfALaunch, TakeAtMostATenthOfTheLaunchsTime) {
   for (uint64_t seed = 1; seed <= seeds; ++seed)
     for (const int64_t blocks : {10, 100, 1000}) EXPECT_LE(launched({.blocks = blocks}, seed).share, 0.101) << seed;
 }

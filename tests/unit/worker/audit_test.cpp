@@ -1,6 +1,6 @@
 // Tests audits of a strategy in this process: a strategy that leaves out updates some steps after a call of an accessor
 // fails, and the oracle computes each audited step once.
-#include "harness/worker/measure/audit.h"
+#include "harness/worker/measure/audit/audit.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// random-linear; counts the losses, which are one per forward pass.
+// The workload random-linear, which counts its computed losses: one per forward pass.
 class CountedLosses : public WrappedWorkload {
  public:
   static inline int64_t in_float32 = 0, in_float64 = 0;
@@ -32,7 +32,8 @@ const RegisterWorkload counted_losses{
        return std::make_unique<CountedLosses>(workload_registry().at("random-linear").make(options));
      }}};
 
-// Right in the first `honest` steps after a call of an accessor; then returns losses without updates.
+// A strategy that is right in the first `honest` steps after a call of parameters(), then returns losses without
+// updates.
 class LosesPatience : public Around {
  public:
   explicit LosesPatience(const Setup& setup)

@@ -8,7 +8,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "harness/conform/scenario/choice.h"
+#include "harness/conform/scenario/choose_scenarios.h"
 #include "harness/conform/suite.h"
 #include "harness/worker/check/check_case.h"
 
@@ -94,6 +94,7 @@ TEST(ChecksBeforeTiming, NameScenariosThatExist) {
   spec.world = 2, spec.accumulate = 2, spec.clip_norm = 1;
   std::set<std::string> all;
   for (const Scenario& scenario : scenarios({.world = 2}, at::kFloat, /*costly=*/true, 1)) all.insert(scenario.name);
+  EXPECT_FALSE(scenarios_before_timing(spec).empty());
   for (const std::string& name : scenarios_before_timing(spec)) EXPECT_TRUE(all.contains(name)) << name;
 }
 

@@ -13,7 +13,7 @@ void call(Calls& calls, const std::string& op, const std::string& axis, Phase ph
   one.op = op, one.axis = axis, one.phase = static_cast<int>(phase), one.bytes = bytes;
 }
 
-TEST(Ledger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
+TEST(CollectiveLedger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
   Calls calls;
   for (int step = 0; step < 2; ++step) {
     call(calls, "allreduce", "dp", Phase::backward, 100);
@@ -37,7 +37,7 @@ TEST(Ledger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
   EXPECT_EQ(ledger[2].bytes, 8);
 }
 
-TEST(Ledger, ListsOperationsThatOccurOnlyInTheFormulaOrOnlyInTheStep) {
+TEST(CollectiveLedger, ListsOperationsThatOccurOnlyInTheTrafficFormulaOrOnlyInTheStep) {
   Calls calls;
   call(calls, "allgather", "dp", Phase::communication, 10);
   call(calls, "allreduce", "dp", Phase::backward, 30);
@@ -54,7 +54,7 @@ TEST(Ledger, ListsOperationsThatOccurOnlyInTheFormulaOrOnlyInTheStep) {
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
-TEST(Ledger, HasTheFormulasCallsPerStepWhereEveryAmountOfAnOperationHasTheirNumber) {
+TEST(CollectiveLedger, FormulaCallsAreKnownOnlyIfEveryFormulaEntryOfTheOperationHasThem) {
   const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
                                                {"dp", "allgather", 6, 3},
                                                {"dp", "allreduce", 10, 1},
@@ -71,7 +71,7 @@ TEST(Ledger, HasTheFormulasCallsPerStepWhereEveryAmountOfAnOperationHasTheirNumb
   EXPECT_EQ(ledger_of(calls, std::nullopt, 2)[0].formula_calls, std::nullopt);
 }
 
-TEST(Ledger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
+TEST(CollectiveLedger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
   const auto workload = workload_registry().at("random-linear").make({});
   CaseSpec spec;
   const auto of = [&](const std::string& name, const ParamValues& params) {
@@ -81,7 +81,7 @@ TEST(Ledger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
                                .mesh = {},
                                .params = Params(strategy_registry().at(name).params, params, name),
                                .clip_norm = {}};
-    return formula_of(spec, setup, /*rank=*/0, /*first=*/6, /*samples=*/{1, 1, 1, 1});
+    return formula_of(spec, setup, /*rank=*/0, /*first=*/6, /*micro=*/std::vector<std::vector<int64_t>>(10, {1}));
   };
   EXPECT_EQ(of("cpu", {}), std::nullopt);
   EXPECT_EQ(of("ddp", {{"find_unused", "on"}}), std::nullopt);

@@ -1,5 +1,5 @@
 // Tests the bounds on the change of parameters and optimizer state between two audits.
-#include "harness/worker/measure/motion.h"
+#include "harness/worker/measure/audit/motion.h"
 
 #include <gtest/gtest.h>
 
@@ -142,7 +142,8 @@ TEST_F(ChangeBetweenAudits, AParameterWithoutAGradientInSomeStepsPasses) {
   EXPECT_EQ(motion.since_last(20, both(1.05, 1.06, 21, 7)).where, "");
 }
 
-// Looks at a parameter before step 5 and step 10, at which it is 1 and 1.05. Judges an audit that begins at step 20.
+// The parameter is 1 before step 5 and 1.05 before step 10, both in the warm-up. Judges an audit that begins at
+// step 20.
 Deviation since_the_warm_up(const Evidence& seen, OptimizerSpec::Kind kind) {
   Motion motion({.kind = kind, .learning_rate = rate}, steps_per_epoch);
   const auto look = [&](int64_t step, double value) {

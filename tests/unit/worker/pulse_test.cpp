@@ -66,7 +66,7 @@ TEST_F(PulsePage, CountsCollectivesEvenWithoutSpaceToLogThem) {
   EXPECT_EQ(pulse.calls()[0].count, 1) << "the answer still needs the count";
 }
 
-TEST(Pulse, HashCoversTheWholeSequenceOfCollectives) {
+TEST(Pulse, HashOfARanksCollectivesDependsOnEachCallAndTheirOrder) {
   const auto hash_of = [](const std::vector<std::string>& calls) {
     Pulse pulse("", 0);
     note(pulse, 1, "a call of the checks");

@@ -15,7 +15,7 @@ namespace {
 enum class Mode { eager, recorded, replayed };
 
 struct Call {
-  int64_t step, rows;
+  int64_t step, samples;
   Mode mode;
 };
 
@@ -31,9 +31,12 @@ class FakeRecorder : public Around {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    const int64_t rows = micro[0].rows();
-    const int count = ++counts_[rows];
-    calls.push_back({step, rows, !records_ || count < 4 ? Mode::eager : count == 4 ? Mode::recorded : Mode::replayed});
+    const int64_t samples = micro[0].samples();
+    const int count = ++counts_[samples];
+    calls.push_back({step, samples,
+                     !records_ || count < 4 ? Mode::eager
+                     : count == 4           ? Mode::recorded
+                                            : Mode::replayed});
     return inner_->step(step, micro, phases);
   }
 
@@ -82,7 +85,7 @@ class RecordingSteps : public testing::Test {
     ASSERT_GE(calls.size(), last);
     for (size_t i = calls.size() - last; i < calls.size(); ++i)
       EXPECT_EQ(calls[i].mode, Mode::replayed)
-          << "call " << i << " of " << calls.size() << ", " << calls[i].rows << " samples";
+          << "call " << i << " of " << calls.size() << ", " << calls[i].samples << " samples";
   }
 
   std::unique_ptr<Workload> workload_ = workload_registry().at("random-linear").make({});

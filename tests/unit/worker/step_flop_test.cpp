@@ -20,10 +20,10 @@ class Replaying : public Around {
       : Around(with_defaults("cpu", setup)), records_first_step_(setup.params.flag("recorded")) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    const bool first = seen_.insert(micro[0].rows()).second;
+    const bool first = seen_.insert(micro[0].samples()).second;
     if (first && !records_first_step_) return inner_->step(step, micro, phases);
     Phases none;
-    if (recorded_.insert(micro[0].rows()).second) inner_->step(step, micro, none);
+    if (recorded_.insert(micro[0].samples()).second) inner_->step(step, micro, none);
     phases.enter(Phase::graph);
     return {};
   }
@@ -40,14 +40,14 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .make = make<Replaying>}};
 
 // Imitates a strategy that replays forward and backward passes as CUDA graphs, whose operations the counter cannot see.
-// For each batch size, the first step runs normally, the second runs one micro-batch, and later steps call no
-// operation.
+// For each batch size, the first step runs normally, the second leaves out its first micro-batch, and later
+// steps call no operation.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    const int64_t taken = taken_[micro[0].rows()]++;
+    const int64_t taken = taken_[micro[0].samples()]++;
     return taken > 1 ? StepResult{} : inner_->step(step, taken ? micro.subspan(1) : micro, phases);
   }
 

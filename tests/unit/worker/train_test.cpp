@@ -27,34 +27,34 @@ CaseSpec case_on_ranks(int ranks, int64_t batch, Scaling scaling) {
 std::vector<int64_t> ids_of(const std::vector<Batch>& micro) {
   std::vector<int64_t> ids;
   for (const Batch& batch : micro)
-    for (int64_t i = 0; i < batch.rows(); ++i) ids.push_back(batch.ids[i].item<int64_t>());
+    for (int64_t i = 0; i < batch.samples(); ++i) ids.push_back(batch.ids[i].item<int64_t>());
   return ids;
 }
 
 std::unique_ptr<Workload> hundred_samples() { return workload_registry().at("random-linear").make({}); }
 
 std::vector<int64_t> batches_of(const TrainSource& source) {
-  std::vector<int64_t> rows;
-  for (int64_t step = 0; step < source.steps_per_epoch(); ++step) rows.push_back(source.rows(step));
-  return rows;
+  std::vector<int64_t> samples;
+  for (int64_t step = 0; step < source.steps_per_epoch(); ++step) samples.push_back(source.samples(step));
+  return samples;
 }
 
 TEST(TrainSource, SplitsAnEpochIntoTheStepSizesOfPyTorchWithAndWithoutDropLast) {
   const auto workload = hundred_samples();
-  const auto rows = [&](const CaseSpec& spec, bool drop_last) {
+  const auto samples = [&](const CaseSpec& spec, bool drop_last) {
     return batches_of(TrainSource(*workload, spec, {}, drop_last, 0));
   };
-  EXPECT_EQ(rows(case_on_ranks(1, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 10}));
-  EXPECT_EQ(rows(case_on_ranks(1, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
-  EXPECT_EQ(rows(case_on_ranks(2, 15, Scaling::weak), false), (std::vector<int64_t>{30, 30, 30, 10}));
-  EXPECT_EQ(rows(case_on_ranks(3, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 12}))
+  EXPECT_EQ(samples(case_on_ranks(1, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(samples(case_on_ranks(1, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
+  EXPECT_EQ(samples(case_on_ranks(2, 15, Scaling::weak), false), (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(samples(case_on_ranks(3, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 12}))
       << "padded to 102";
-  EXPECT_EQ(rows(case_on_ranks(3, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
-  EXPECT_EQ(rows(case_on_ranks(4, 30, Scaling::strong), false), (std::vector<int64_t>{32, 32, 32, 4}))
+  EXPECT_EQ(samples(case_on_ranks(3, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
+  EXPECT_EQ(samples(case_on_ranks(4, 30, Scaling::strong), false), (std::vector<int64_t>{32, 32, 32, 4}))
       << "8 samples per rank";
-  EXPECT_EQ(rows(case_on_ranks(1, 64, Scaling::weak), false), (std::vector<int64_t>{64, 36}));
-  EXPECT_EQ(rows(case_on_ranks(1, 200, Scaling::weak), false), (std::vector<int64_t>{100}));
-  EXPECT_THROW(rows(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
+  EXPECT_EQ(samples(case_on_ranks(1, 64, Scaling::weak), false), (std::vector<int64_t>{64, 36}));
+  EXPECT_EQ(samples(case_on_ranks(1, 200, Scaling::weak), false), (std::vector<int64_t>{100}));
+  EXPECT_THROW(samples(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
 }
 
 TEST(TrainSource, AllRanksTogetherGetTheSamplesOfASingleDevice) {

@@ -34,7 +34,7 @@ std::unique_ptr<Workload> linear() { return workload_registry().at("random-linea
 const StrategyInfo single{.name = "one", .summary = "", .parallelism = Parallelism::single};
 const StrategyInfo ranks{.name = "ranks", .summary = "", .parallelism = Parallelism::ranks};
 const StrategyInfo replicas{
-    .name = "replicas", .summary = "", .parallelism = Parallelism::replicas, .loads_rows = true};
+    .name = "replicas", .summary = "", .parallelism = Parallelism::replicas, .loads_samples = true};
 
 CaseSpec strong(int world, int64_t batch) {
   CaseSpec spec;
@@ -63,10 +63,10 @@ TEST(StepSource, SplitsTheEpochIntoBatches) {
   const auto workload = linear();
   StepSource source(*workload, strong(1, 30), single, 0);
   ASSERT_EQ(source.steps_per_epoch(), 4);
-  std::vector<int64_t> rows;
-  for (int64_t step = 0; step < 4; ++step) rows.push_back(source.at(step)[0].rows());
-  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 30, 10}));
-  EXPECT_EQ(source.rows(2, 3), 30 + 10 + 30);
+  std::vector<int64_t> samples;
+  for (int64_t step = 0; step < 4; ++step) samples.push_back(source.at(step)[0].samples());
+  EXPECT_EQ(samples, (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(source.samples(2, 3), 30 + 10 + 30);
 }
 
 TEST(StepSource, AssignsEachSampleOfAStepToOneRank) {
@@ -125,7 +125,7 @@ TEST(StepSource, SplitsAStepIntoMicroBatches) {
   spec.accumulate = 3;
   StepSource source(*workload, spec, ranks, 1);
   ASSERT_EQ(source.at(0).size(), 3U);
-  EXPECT_EQ(source.at(0)[0].rows(), 5);
+  EXPECT_EQ(source.at(0)[0].samples(), 5);
 }
 
 TEST(StepSource, DropsTheShortLastBatchInWeakScaling) {
@@ -134,7 +134,7 @@ TEST(StepSource, DropsTheShortLastBatchInWeakScaling) {
   spec.scaling = Scaling::weak;
   StepSource source(*workload, spec, replicas, 0);
   EXPECT_EQ(source.steps_per_epoch(), 3);
-  EXPECT_EQ(source.at(3)[0].rows(), 30);
+  EXPECT_EQ(source.at(3)[0].samples(), 30);
 }
 
 TEST(StepSource, GivesOnlySampleIdsToStrategiesThatLoadSamplesThemselves) {
@@ -156,7 +156,7 @@ TEST(StepSource, ASmallEpochIsOnTheDeviceUnlessOneProcessRunsAllReplicas) {
       const Batch& batch = source.at(step)[0];
       EXPECT_TRUE(batch.input.is_meta() && batch.target.is_meta() && batch.ids.is_meta())
           << strategy.name << ", step " << step;
-      EXPECT_EQ(batch.rows(), step == 3 ? 10 : 30);
+      EXPECT_EQ(batch.samples(), step == 3 ? 10 : 30);
     }
   }
   StepSource shared(*workload, strong(2, 30), replicas, 0, at::kMeta);
@@ -206,7 +206,7 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
-TEST_F(WorkerVariables, DpbenchSettingsOverridesTheVariablesOfOlderBuilds) {
+TEST_F(WorkerVariables, DpbenchSettingsOverridesTheVariablesMeantForWorkersOfOlderBuilds) {
   setenv("DPBENCH_THREADS", "3", 1);
   EXPECT_EQ(read_variables().threads, 3);
   EXPECT_EQ(read_variables().runtime, Runtime::fast);
@@ -224,14 +224,15 @@ TEST_F(WorkerVariables, InvalidValueIsReportedWithTheNameOfTheVariable) {
   expect_contains(complaint("WORLD_SIZE", "two"), {"WORLD_SIZE='two'", "1 to 1024"});
 }
 
-int64_t flop_of_a_step(const std::string& workload_name, int64_t rows, const char* onednn = "off") {
-  const auto workload = workload_registry().at(workload_name).make({});
+int64_t flop_of_a_step(const std::string& workload_name, int64_t samples, const char* onednn = "off",
+                       const std::string& model = {}) {
+  const auto workload = workload_registry().at(workload_name).make({.model = model});
   const StrategyInfo& cpu = strategy_registry().at("cpu");
   const auto strategy = cpu.make({.workload = *workload,
                                   .devices = {at::kCPU},
                                   .params = Params(cpu.params, {{"onednn", onednn}}, "cpu"),
                                   .clip_norm = {}});
-  const Batch batch = workload->batch(at::arange(rows));
+  const Batch batch = workload->batch(at::arange(samples));
   Phases phases;
   const FlopCount count;
   strategy->step(0, {&batch, 1}, phases);
@@ -256,6 +257,28 @@ TEST(FlopCount, OfTheConvnetCountsTheWeightsAtEveryOutputPosition) {
   const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32,
                 dense = 32 * 256 + 256 * 10;
   EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
+}
+
+// There are 2 samples of 3 heads, with 5 queries and 7 keys and values of size 4.
+TEST(FlopCount, OfAttentionIsTwoProductsForwardAndFiveBackward) {
+  const auto of_size = [](int64_t tokens) { return at::rand({2, 3, tokens, 4}).requires_grad_(); };
+  const at::Tensor query = of_size(5), key = of_size(7), value = of_size(7);
+  const int64_t product = 2 * (2 * 3) * (5 * 7) * 4;
+  const FlopCount count;
+  const at::Tensor output = at::scaled_dot_product_attention(query, key, value);
+  EXPECT_EQ(count.flop(), 2 * product);
+  output.sum().backward();
+  EXPECT_EQ(count.flop(), (2 + 5) * product);
+}
+
+// The closed formula counts every product of a step but the scores, 2 x hidden x tokens^2 in a layer, that the backward
+// pass computes again.
+TEST(FlopCount, OfAGptIsItsClosedFormulaAndTheScoresOfTheBackwardPass) {
+  const auto& gpt = workload_registry().at("gpt");
+  for (const auto& [model, scores] : {std::pair{"tiny", 2 * 2 * 18 * 11 * 11}, {"tiny-llama", 2 * 2 * 36 * 13 * 13}}) {
+    const double formula = gpt.make({.model = model})->flop_per_sample();
+    EXPECT_EQ(static_cast<double>(flop_of_a_step("gpt", 3, "off", model)), 3 * (formula + scores)) << model;
+  }
 }
 
 TEST(FlopCount, OfThisThreadExcludesTheProductsOfOtherThreads) {

@@ -182,7 +182,7 @@ struct Division {
 
 class BlocksOfAGpt : public testing::TestWithParam<std::tuple<Division, Precision>> {};
 
-TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheFormula) {
+TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheMemoryForecast) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
@@ -202,7 +202,7 @@ TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheFormula) {
   }
 }
 
-TEST_P(BlocksOfAGpt, HaveTheParameterCountOfTheFormula) {
+TEST_P(BlocksOfAGpt, HaveAsManyParametersAsTheMemoryForecastCounts) {
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/1);
   int64_t all = 0, due = 0;
@@ -237,7 +237,7 @@ void PrintTo(const Case& one, std::ostream* out) {
 
 class StepsOfAGpt : public testing::TestWithParam<Case> {};
 
-TEST_P(StepsOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
+TEST_P(StepsOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   const auto& [model, precision, step] = GetParam();
   const CountedAllocator counted;
   const auto workload = make_workload(workload_registry().at("gpt"), {.model = model, .recompute = step.recompute});
@@ -296,7 +296,7 @@ std::vector<Parameter> trained_by(const Rank& rank, size_t first, size_t last) {
 
 class DividedStepsOfAGpt : public testing::TestWithParam<std::tuple<Division, Precision, int>> {};
 
-TEST_P(DividedStepsOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
+TEST_P(DividedStepsOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   const auto& [division, precision, recompute] = GetParam();
   const CountedAllocator counted;
   const double before = CountedAllocator::live();
@@ -328,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Precision::float32, Precision::bfloat16), testing::Values(0, 1)));
 
 // A pipeline stage with the two middle layers of four, in the order of 1F1B with two micro-batches alive.
-TEST(StageOfAGpt, PeakMemoryIsWithin5PercentOfTheFormula) {
+TEST(StageOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16}) {
     const CountedAllocator counted;
     const Rank rank(gpt2 + ",layers=4", {}, precision, /*rows=*/4);

@@ -127,7 +127,7 @@ LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, boo
   return all;
 }
 
-TEST(DelayedWeights, GradientsHaveTheBitsOfAnUndelayedBackwardPass) {
+TEST(DelayedWeightGradients, HaveTheBitsOfAnUndelayedBackwardPass) {
   for (const bool bf16 : {false, true}) {
     const LinearGradients whole = gradients_of(nullptr, bf16),
                           split = gradients_of(std::make_shared<DelayedWeights>(), bf16);
@@ -139,14 +139,14 @@ TEST(DelayedWeights, GradientsHaveTheBitsOfAnUndelayedBackwardPass) {
   }
 }
 
-TEST(DelayedWeights, GradientsAreNotAddedAgainByASecondCompute) {
+TEST(DelayedWeightGradients, AreNotAddedAgainByASecondCompute) {
   const auto delayed = std::make_shared<DelayedWeights>();
   const at::Tensor weight = gradients_of(delayed, false).weight, before = weight.clone();
   delayed->compute();
   EXPECT_TRUE(weight.equal(before));
 }
 
-TEST(DelayedWeights, DoNotKeepTheGraphOfTheirInput) {
+TEST(DelayedWeightGradients, DoNotKeepTheGraphOfTheirInput) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_();
   const auto delayed = std::make_shared<DelayedWeights>();
   const DelayedWeights::Scope scope(delayed);
@@ -157,7 +157,7 @@ TEST(DelayedWeights, DoNotKeepTheGraphOfTheirInput) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(DelayedWeights, BecomeTheParametersGradientWithoutACopy) {
+TEST(DelayedWeightGradients, BecomeTheParametersGradientWithoutACopy) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_();
   const void* product = nullptr;
   DelayedWeights delayed;

@@ -1,6 +1,7 @@
 // Tests shapes of meshes: their text form, the groups of each axis, and the samples that a rank gets.
 #include <gtest/gtest.h>
 
+#include "tests/support/contains.h"
 #include "workloads/base/mesh_shape.h"
 
 namespace dpbench {
@@ -33,14 +34,18 @@ TEST(MeshText, IsRefusedWithTheReasonIfInvalid) {
       return error.what();
     }
   };
-  EXPECT_EQ(refusal_of("dp=2,zz=2"), "mesh dp=2,zz=2: there is no axis 'zz'; the axes are dp, shard, cp, ep, pp, tp");
-  EXPECT_EQ(refusal_of("dp=2,dp=2"), "mesh dp=2,dp=2: the axis dp is named twice");
-  EXPECT_EQ(refusal_of("dp=2,"), "mesh dp=2,: '' is not AXIS=RANKS, such as dp=2");
-  EXPECT_EQ(refusal_of("4"), "mesh 4: '4' is not AXIS=RANKS, such as dp=2");
+  const auto refused = [&](const std::string& text, std::initializer_list<std::string_view> words) {
+    const std::string reason = refusal_of(text);
+    return reason.starts_with("mesh " + text + ": ") ? mentions_in_order(reason, words)
+                                                     : testing::AssertionFailure() << reason;
+  };
+  EXPECT_TRUE(refused("dp=2,zz=2", {"'zz'", "dp, shard, cp, ep, pp, tp"}));
+  EXPECT_TRUE(refused("dp=2,dp=2", {": ", "axis dp", "twice"}));
+  EXPECT_TRUE(refused("dp=2,", {"''", "AXIS=RANKS"}));
+  EXPECT_TRUE(refused("4", {"'4'", "AXIS=RANKS"}));
   for (const char* number : {"0", "-1", "two", "2x", "", "9999999999"})
-    EXPECT_EQ(refusal_of("tp=" + std::string(number)),
-              "mesh tp=" + std::string(number) + ": tp needs a number of ranks, 1 or more");
-  EXPECT_EQ(refusal_of("dp=1000,tp=1000"), "mesh dp=1000,tp=1000: more than 65536 ranks");
+    EXPECT_TRUE(refused("tp=" + std::string(number), {": tp ", "ranks", "1 or more"}));
+  EXPECT_TRUE(refused("dp=1000,tp=1000", {": ", "65536 ranks"}));
 }
 
 std::vector<int> replicas(const MeshShape& shape) {

@@ -83,7 +83,7 @@ TEST(CheckpointParts, CannotBeCommittedBeforeEveryRankHasWritten) {
   const Save save{mark, 2};
   write_parts(folder.text(), save, 0, {});
   EXPECT_THROW(commit_parts(folder.text(), save, texts), FileError);
-  expect_contains(refused(folder), {"--resume", "has no index.json", "first save did not end"});
+  expect_contains(refused(folder), {"--resume", "no index.json", "first save"});
 }
 
 TEST(CheckpointParts, AreRefusedNamingTheFileIfOneIsMissingOrDamaged) {
@@ -92,7 +92,7 @@ TEST(CheckpointParts, AreRefusedNamingTheFileIfOneIsMissingOrDamaged) {
     const Folder folder;
     saved(folder, complete());
     fs::remove(folder / second);
-    expect_contains(refused(folder), {"lacks the file " + second});
+    expect_contains(refused(folder), {"lacks", second});
   }
   {
     const Folder folder;
@@ -110,7 +110,7 @@ TEST(CheckpointParts, AreRefusedNamingTheFileIfOneIsMissingOrDamaged) {
   }
   const Folder folder;
   saved(folder, two_parts());
-  expect_contains(refused(folder), {"has 9 of the 12 elements of 'm'"});
+  expect_contains(refused(folder), {"9 of the 12", "'m'"});
 }
 
 TEST(CheckpointParts, AreRefusedNamingTheTensorIfTheyDoNotFitTogether) {
@@ -123,14 +123,14 @@ TEST(CheckpointParts, AreRefusedNamingTheTensorIfTheyDoNotFitTogether) {
     return refused(folder);
   };
   const at::Tensor values = at::zeros({1, 3}, at::kDouble);
-  expect_contains(with({"m", values, {1, 1}, {3, 4}}), {"'m' that overlaps another one"});
-  expect_contains(with({"m", values, {2, 2}, {3, 4}}), {"'m' that lies outside of the tensor"});
-  expect_contains(with({"m", values, {-1, 1}, {3, 4}}), {"'m' that lies outside of the tensor"});
-  expect_contains(with({"m", values, {2}, {3, 4}}), {"'m' that lies outside of the tensor"});
+  expect_contains(with({"m", values, {1, 1}, {3, 4}}), {"'m'", "overlaps"});
+  expect_contains(with({"m", values, {2, 2}, {3, 4}}), {"'m'", "outside"});
+  expect_contains(with({"m", values, {-1, 1}, {3, 4}}), {"'m'", "outside"});
+  expect_contains(with({"m", values, {2}, {3, 4}}), {"'m'", "outside"});
   const int64_t huge = int64_t{1} << 40;
-  expect_contains(with({"huge", values, {0, 0}, {huge, huge}}), {"'huge' of a size that is out of range"});
-  expect_contains(with({"m", values, {2, 1}, {3, 5}}), {"'m' with another shape or dtype"});
-  expect_contains(with({"m", values.to(at::kFloat), {2, 1}, {3, 4}}), {"'m' with another shape or dtype"});
+  expect_contains(with({"huge", values, {0, 0}, {huge, huge}}), {"'huge'", "out of range"});
+  expect_contains(with({"m", values, {2, 1}, {3, 5}}), {"'m'", "shape or dtype"});
+  expect_contains(with({"m", values.to(at::kFloat), {2, 1}, {3, 4}}), {"'m'", "shape or dtype"});
 }
 
 std::string index_of(const std::string& of_save) {
@@ -154,7 +154,7 @@ TEST(CheckpointParts, OfADirectoryWithADamagedOrForeignIndexAreRefused) {
   save_tensors(folder / (mark + "-00001-of-00001.safetensors"),
                {.tensors = {{"m", matrix}}, .metadata = {{"save", mark}}});
   std::ofstream(folder / "index.json") << index_of(mark);
-  expect_contains(refused(folder), {"without the places of its tensors"});
+  expect_contains(refused(folder), {mark + "-00001-of-00001.safetensors", "places"});
 }
 
 TEST(CheckpointParts, AreNotWrittenOverTheIndexOfAnotherProgram) {
@@ -165,7 +165,7 @@ TEST(CheckpointParts, AreNotWrittenOverTheIndexOfAnotherProgram) {
   require_parts_directory(folder.text(), "--checkpoint");
   std::ofstream(folder / "index.json") << R"({"weight_map":{}})";
   const auto refused = refusal([&] { require_parts_directory(folder.text(), "--checkpoint"); });
-  expect_contains(refused, {"--checkpoint", "index.json of another program"});
+  expect_contains(refused, {"--checkpoint", "index.json", "another program"});
 }
 
 }  // namespace

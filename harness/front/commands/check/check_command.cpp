@@ -48,8 +48,8 @@ class CheckRun : public ReportRun {
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
-  // Plans the cases, with --layouts for the drawn layouts. Refuses a --filter that matches no check of this build
-  // before any case runs.
+  // Plans the cases; for --layouts, first chooses the strategies and workloads to draw from. Refuses a --filter that
+  // matches no check of this build before any case runs.
   void plan() override {
     if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();
@@ -89,7 +89,7 @@ class CheckRun : public ReportRun {
 
   // Marks an unproven case as skipped if another case of its strategy was checked and one of these holds: the unproven
   // case is a probe (small test model); the strategy refused it, and the same workload was checked with several ranks;
-  // or the strategy refused its kind of model ("this model has no sequence"), and a real workload was checked.
+  // or the strategy refused its kind of model (UnsuitableModel), and a real workload was checked.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -98,18 +98,18 @@ class CheckRun : public ReportRun {
     };
     for (CaseRecord& record : report_.cases) {
       if (record.status != CaseStatus::unproven) continue;
-      const auto refused = record.reason.find("refused: ") != std::string::npos;
-      const auto other_kind = refused && record.reason.find("this model has no ") != std::string::npos;
       const bool excused = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
         const bool judged = other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
         const bool other_world = other.spec.workload == record.spec.workload && other.spec.world > 1;
-        return judged && (of_probe(record) || (refused && other_world) || (other_kind && !of_probe(other)));
+        return judged && (of_probe(record) || (record.refusal != Refusal::none && other_world) ||
+                          (record.refusal == Refusal::model && !of_probe(other)));
       });
       if (excused) record.status = CaseStatus::skipped;
     }
   }
 
-  // Looks for the simplest layout that still fails, for up to three cases with different failed checks.
+  // For up to three cases with different failed checks: simplifies the case (mesh, model, parameters, dtype and
+  // recomputation) step by step while it fails in the same way.
   void shrink_failures(Launcher& launcher, const Json& order) {
     constexpr size_t most = 3;
     std::set<std::string> known;

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "harness/front/text/paths.h"
 #include "harness/front/text/text.h"
 #include "harness/report/record/save.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace fs = std::filesystem;
@@ -25,10 +25,7 @@ struct Target {
 
 int descriptor_named(const fs::path& file) {
   if (file.parent_path() != "/proc/" + std::to_string(::getpid()) + "/fd") return -1;
-  const std::string name = file.filename();
-  int number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() ? number : -1;
+  return parse_number<int>(file.filename().native()).value_or(-1);
 }
 
 // Follows the symbolic links of `path`. The final file need not exist, but its directory must; otherwise sets `error`.

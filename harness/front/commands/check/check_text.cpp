@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t named_checks = 6, named_causes = 5;  // limits on check names in a line and on groups of a strategy
+constexpr size_t named_checks = 6, named_causes = 5;  // most check names in a line, most groups of a strategy
 
 std::string number(std::optional<double> value) {
   if (!value) return "-";

@@ -1,14 +1,13 @@
 #include "harness/front/launch/outside/placement.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <system_error>
 #include <vector>
 
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
 #include "workloads/base/hash.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
@@ -106,13 +105,12 @@ class Reader {
     const auto value = text(names);
     if (!value && fallback) return *fallback;
     if (!value) throw UsageError(names_.launcher + " has not set " + join(names, " or "));
-    int parsed = 0;
-    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), parsed);
-    if (error != std::errc{} || end != value->data() + value->size() || parsed < low || parsed > high)
+    const auto parsed = parse_number<int>(*value);
+    if (!parsed || *parsed < low || *parsed > high)
       throw UsageError(join(names, " or ") + "='" + one_line(*value, 40) + "' must be a whole number from " +
                        std::to_string(low) + " to " + std::to_string(high) + " (set by " + names_.launcher +
                        "). --launcher self ignores it");
-    return parsed;
+    return *parsed;
   }
 
   int local_world(int world) const {

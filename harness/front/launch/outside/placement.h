@@ -27,7 +27,8 @@ using Variable = std::function<std::optional<std::string>(const std::string& nam
 std::optional<Placement> find_placement(StartedBy choice, const Variable& variable);
 std::optional<Placement> find_placement(StartedBy choice);  // reads the environment of this process
 
-// Returns the environment variables that tell a relay or dpbench-micro its place and its rendezvous store.
+// Returns the environment variables that tell dpbench-micro, or the relay (relay_process.h), its rank and its
+// rendezvous store.
 std::map<std::string, std::string> variables_of(const Placement& placement);
 
 // Returns the first host of a Slurm node list: "n3" for "n[3-5,9],m1", "a" for "a,b".

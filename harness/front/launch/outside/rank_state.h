@@ -1,5 +1,5 @@
 // Converts a rank's progress state to and from the JSON that agents (dpbench on other ranks) send to rank 0:
-// [step,beat,stopped,collectives,[[number,hash,"call"],..],"place"].
+// [step,beat,stopped,collectives,[[number,hash,"call",group],..],"place"].
 #pragma once
 
 #include "harness/front/launch/rank_group.h"

@@ -183,6 +183,7 @@ void DuelLoop::fail(bool is_base, DuelCase& record, const CaseOutcome& outcome) 
       record.status = DuelStatus::skipped;
   }
   record.reason = reason;
+  // The text of an older build's worker, which does not know the order to run a block.
   if (reason.find("unknown command of the front") != std::string::npos)
     record.reason += "; this build does not support duel. Store runs of both builds and compare them";
 }

@@ -1,6 +1,6 @@
 // Measures a duel, the comparison of two builds. Runs pairs of blocks (timed runs of steps), one block of each build in
-// random order, until every case has a clear result or the most pairs allowed. The processes are restarted every few
-// pairs.
+// random order, until every case has a clear result or has run the most pairs allowed. The processes are restarted
+// every few pairs.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "harness/front/cli/options.h"
 #include "harness/front/run/launcher.h"
-#include "harness/front/run/progress.h"
+#include "harness/front/run/progress/progress.h"
 #include "harness/report/judge/duel_report.h"
 #include "harness/report/machine/other_load.h"
 

@@ -20,7 +20,7 @@ using pipeline::Schedule;
 using pipeline::Timed;
 
 Schedule schedule_in(const RanStep& step, const std::string& name) {
-  // The text of the actions is read again because the reader finds the ranks of the stages.
+  // Write the actions as CSV text and read it back, because the reader finds the rank of each stage.
   Schedule schedule = pipeline::read_csv(pipeline::write_csv({.ranks = actions_in(step)}), name);
   if (schedule.ranks.size() != step.size()) throw UsageError(name + ": a rank of the pipeline has no actions");
   if (const auto faults = pipeline::verify(schedule); !faults.empty())
@@ -82,7 +82,8 @@ Costs median_costs(const std::vector<RanStep>& steps, const Schedule& schedule) 
   for (const auto& [of, times] : computations) costs.stage_times[of] = median(times);
   for (const auto& [ends, times] : transfers) costs.links[ends] = {.latency = median(times)};
   costs.forward = mean_over_stages(costs, Kind::forward);
-  // A full backward pass is measured as a whole. It takes input_gradient + weight_gradient.
+  // The simulation gives a full backward pass input_gradient + weight_gradient. It is measured as a whole, so its whole
+  // time counts as input_gradient.
   costs.input_gradient = mean_over_stages(costs, Kind::input_gradient) + mean_over_stages(costs, Kind::full_backward);
   costs.weight_gradient = mean_over_stages(costs, Kind::weight_gradient);
   return costs;

@@ -24,8 +24,9 @@ struct MeasuredPipeline {
   pipeline::Schedule schedule = {};          // the actions in the order in which they ran
   const pipeline::Family* family = nullptr;  // built-in schedule with the same computations; null if there is none
   size_t steps = 0;                          // number of steps of this schedule
-  // Medians over these steps: of the computations of each stage, and of the transfers between two ranks for which the
-  // receiving rank waited. The times of one stage are their means over the stages.
+  // Medians over these steps. stage_times: the computations of each stage. links: the transfers between two ranks for
+  // which the receiving rank waited. forward, input_gradient and weight_gradient are the means of stage_times over the
+  // stages.
   pipeline::Costs costs = {};
   pipeline::Simulation planned = {};  // the schedule simulated with these costs
   pipeline::Simulation ran = {};      // the step of median length, from its first computation on

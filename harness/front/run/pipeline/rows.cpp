@@ -20,14 +20,14 @@ constexpr char ran_category[] = "pipeline", planned_category[] = "planned pipeli
 constexpr int64_t ran_row = 1'100'000'000, planned_row = ran_row + 100, transfers_row = ran_row + 1000;
 constexpr size_t most_places = 4096;
 
-// The position of a span: its pipeline, the position of its rank in it, and its step.
+// A span's pipeline, the position of its rank in the pipeline, and its training step.
 struct SpanPlace {
   size_t pipeline = 0, place = 0;
   int64_t step = 0;
 };
 
-// The spans of actions, by pipeline and step. An action with two spans lasts from the begin of the first to the end of
-// the second.
+// Collects the spans of pipeline actions by pipeline and step. An action with two spans lasts from the begin of the
+// first to the end of the second.
 class CollectedSpans {
  public:
   void add(const SpanPlace& at, const Timed& span) {
@@ -37,7 +37,8 @@ class CollectedSpans {
     whole.start = std::min(whole.start, span.start);
     whole.end = std::max(whole.end, span.end);
   }
-  // Returns each pipeline's steps, by their numbers.
+  // Returns the steps of each pipeline, with the actions that each of its ranks ran. Keys: the pipeline's number, then
+  // the training step's.
   std::map<size_t, std::map<int64_t, RanStep>> steps() const {
     std::map<size_t, std::map<int64_t, RanStep>> all;
     for (const auto& [pipeline, steps] : steps_)
@@ -71,7 +72,7 @@ CollectedSpans recorded_spans(const Json& trace, const std::vector<std::vector<i
       places[pipelines[p][place] * rows_per_rank] = {.pipeline = p, .place = place};
   CollectedSpans spans;
   for (const Json& event : trace.at("traceEvents")) {
-    if (event.value("ph", "") != "X" || event.value("cat", "") != "user_annotation") continue;
+    if (event.value("ph", "") != span_event || event.value("cat", "") != "user_annotation") continue;
     const auto action = recorded_action(event.value("name", ""));
     const auto place = places.find(event.at("pid").get<int64_t>());
     if (!action || place == places.end()) continue;
@@ -88,7 +89,8 @@ const Timed* slot_of(const pipeline::RankTimes& planned, const Action& action) {
   return nullptr;
 }
 
-// Adds the rows of one rank of a pipeline. rank: the rank's number in the trace; at: its position, in any step.
+// Adds the rows of one rank of a pipeline. rank: the rank's number in the trace; at: its pipeline and its position
+// there (at.step is not used).
 void add_rank_rows(Json& events, int rank, SpanPlace at, const std::map<int64_t, RanStep>& steps,
                    const MeasuredPipeline& measured) {
   const int64_t process = rank * rows_per_rank;

@@ -10,8 +10,9 @@
 namespace dpbench {
 
 // Adds rows to each rank of a merged trace: the computations and transfers that the rank recorded as spans (see
-// pipeline::trace_name()), and the computations as planned. Both schedules begin with the step's first computation.
-// pipelines: the ranks of each pipeline, by their position on the axis pp. Pipelines without such spans get no rows.
+// pipeline::trace_name()), and the computations as planned. In each step, the planned computations begin when the first
+// computation ran. pipelines: the ranks of each pipeline, by their position on the axis pp. Pipelines without such
+// spans get no rows.
 void add_pipeline_rows(Json& trace, const std::vector<std::vector<int>>& pipelines);
 
 // A pipeline in the rows of a trace. Times are milliseconds.

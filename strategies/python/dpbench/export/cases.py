@@ -9,7 +9,7 @@ import re
 from dpbench.errors import UsageError
 
 MAJOR = 1  # the major version of the reports that this package reads
-# {tag: place in the report's env}
+# For each tag of a run, the path of keys to its value in the object `env` of the report.
 MACHINE = {"cpu": ("cpu", "model"), "cores": ("cpu", "usable"), "machine": ("fingerprint",),
            "torch": ("versions", "torch"), "cuda": ("versions", "cuda"), "nccl": ("versions", "nccl")}
 FIGURES = ("derived", "training")  # objects of a case; each number in them is exported
@@ -30,7 +30,7 @@ class Run:
     name: str
     path: str  # the report, to keep as a file
     time_s: float  # start of the run, in seconds since 1970
-    end_s: float  # its end; its start if the report has none (before version 1.10, or interrupted)
+    end_s: float  # end of the run; equals time_s if the report has no end (before version 1.10, or interrupted)
     tags: dict
     cases: list
 
@@ -85,7 +85,7 @@ def figures_of(raw):
 
 
 def block_times(raw):
-    """Returns the time per step of every timed block, that of the slowest rank, launch after launch."""
+    """Returns the slowest rank's time per step in each timed block, launch by launch."""
     times = []
     for launch in raw.get("launches") or []:
         ranks = [[ns / rank["steps_per_sample"] for ns in rank["samples_ns"]] for rank in launch["ranks"]
@@ -96,7 +96,7 @@ def block_times(raw):
 
 def curves_of(raw):
     training = raw.get("training") or {}
-    epochs = training.get("accuracy") or []  # of the last epochs; earlier ones were not evaluated
+    epochs = training.get("accuracy") or []  # accuracies of the last epochs; earlier epochs were not evaluated
     first = len(training.get("epoch_losses") or []) - len(epochs) + 1
     found = {"block/step_ns": enumerate(block_times(raw), 1), "loss": enumerate(training.get("loss_curve") or [], 1),
              "accuracy": ((epoch * training["steps_per_epoch"], share) for epoch, share in enumerate(epochs, first))}
@@ -114,7 +114,8 @@ def seconds_of(text, form):
 
 
 def start_of(name):
-    """Returns the start time with which a run's name begins, in seconds since 1970. The name becomes a folder's."""
+    """Returns the start time with which a run's name begins, in seconds since 1970. Refuses a name that is not safe as
+    the name of a folder, which exporters create."""
     if not re.fullmatch(r"\d{8}T\d{6}Z-[\w.+-]+", name):
         raise ValueError(f"id {name!r} is not <UTC time>-<commit>-<machine>")
     return seconds_of(name[:16], "%Y%m%dT%H%M%SZ")

@@ -1,4 +1,5 @@
-"""Writes a run for MLflow: a database and a folder of artifacts. Each case is a run below one run with the report."""
+"""Writes a run for MLflow: a database and a folder of artifacts. A parent run has the report,
+its child runs are the cases."""
 import os
 import pathlib
 

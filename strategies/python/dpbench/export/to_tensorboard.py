@@ -13,7 +13,7 @@ from dpbench.errors import UsageError
 
 
 def folder_of(run, folder, case):
-    """Returns the case's folder, a path as its name, which TensorBoard shows."""
+    """Returns the case's folder, with a folder for each part of the case's name: TensorBoard shows the path."""
     return pathlib.Path(folder, run.name, *(part for part in case.name.split("/") if part.strip(".")))
 
 

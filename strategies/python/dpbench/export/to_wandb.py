@@ -1,4 +1,4 @@
-"""Writes a run for Weights & Biases as offline files: a run for each case, in a group with a run with the report."""
+"""Writes a run for Weights & Biases as offline files: a group of one W&B run per case and one that has the report."""
 import glob
 import hashlib
 import os

@@ -6,6 +6,7 @@
 
 #include "strategies/layout/layout.h"
 #include "strategies/parts/shard_sums.h"
+#include "strategies/pipeline/traffic.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
@@ -42,6 +43,8 @@ enum class Mistake {
   masks_of_replica_0,
   targets_of_replica_0,
   samples_read_again_by_id,
+  // a mistake that changes no result
+  superfluous_sum,
 };
 
 class WrongLayout : public layout::Layout {
@@ -53,7 +56,7 @@ class WrongLayout : public layout::Layout {
     std::vector<Batch> batches(micro.begin(), micro.end());
     terms_ = 0, rows_ = 0;
     for (Batch& batch : batches) {
-      terms_ += tokens_in(batch), rows_ += batch.rows();
+      terms_ += tokens_in(batch), rows_ += batch.samples();
       if (is(Mistake::masks_of_replica_0)) batch.ids = at::arange(batch.ids.numel(), batch.ids.options());
       if (is(Mistake::samples_read_again_by_id)) batch = workload_.batch(batch.ids);
       if (!is(Mistake::targets_of_replica_0)) continue;
@@ -97,6 +100,7 @@ class WrongLayout : public layout::Layout {
       return sum_over(axes_.world, gradients_of(model_.own), axes_.world.size);
     if (is(Mistake::averaged_over_dp_and_pp))
       return sum_over(axes_.replicas, gradients_of(model_.own), axes_.replicas.size * axes_.pp.size);
+    if (is(Mistake::superfluous_sum)) sum_over(axes_.pp, {at::zeros({1})});
     if (is(Mistake::first_stage_not_averaged) && axes_.pp.rank == 0) return;
     if (is(Mistake::cut_parameters_not_averaged)) {
       const auto whole = model_.own_if([this](const Held& one) { return !model_.is_cut(one); });
@@ -135,7 +139,7 @@ class WrongLayout : public layout::Layout {
   }
 
   Mistake mistake_;
-  double terms_ = 0;  // tokens and samples of this rank in the step
+  double terms_ = 0;  // this rank's tokens in the step; rows_: its samples
   int64_t rows_ = 0;
 };
 
@@ -147,6 +151,20 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
                    [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, options, mistake); });
   };
   return on_mesh("layout-" + name, killed_by, key_term, info, workload, mesh, model);
+}
+
+// Returns a pipeline with its traffic formula.
+Mutant pipeline_mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
+                       const std::string& key_term) {
+  const auto info = [=] {
+    StrategyInfo made = on_axes(
+        "pp", {"pp", "dp"},
+        [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, Options{.name = "pp"}, mistake); },
+        pipeline::parameters());
+    made.traffic = pipeline::traffic;
+    return made;
+  };
+  return on_mesh("pipeline-" + name, killed_by, key_term, info, "gpt", mesh, "");
 }
 
 }  // namespace layout_mistakes
@@ -168,9 +186,9 @@ std::vector<Mutant> layout_mutants() {
              even),
       mutant(shard_pp, "tie-of-rows-not-summed", tie_not_summed, "gradient-meaning", "embed_tokens", sharded),
       mutant(dp_tp, "norms-summed-over-dp", norms_summed_over_dp, "gradient-meaning", "embed_positions", sequence),
-      mutant(both, "norms-not-summed", norms_not_summed, "gradient-meaning", "not summed over the axis tp", sequence),
-      mutant(dp_tp, "averaged-over-the-whole-mesh", averaged_over_the_whole_mesh, "gradient-meaning",
-             "reduced over another axis", {}, "gpt", even),
+      mutant(both, "norms-not-summed", norms_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
+      mutant(dp_tp, "averaged-over-the-whole-mesh", averaged_over_the_whole_mesh, "gradient-meaning", "another axis",
+             {}, "gpt", even),
       mutant(dp_pp, "averaged-over-dp-and-pp", averaged_over_dp_and_pp, "gradient-meaning", "averaged over 2"),
       mutant(both, "pieces-divided-by-tp", pieces_divided_by_tp, "gradient-meaning", "0.5 times"),
       mutant(shard_tp, "rows-divided-by-all-ranks", rows_divided_by_all_ranks, "gradient-meaning", "averaged over 2",
@@ -179,16 +197,17 @@ std::vector<Mutant> layout_mutants() {
       mutant(dp_tp, "pieces-not-averaged", cut_parameters_not_averaged, "gradient-meaning", "not reduced"),
       mutant(both, "loss-divided-by-the-stages", loss_divided_by_stages, "gradient-meaning", "0.5 times"),
       mutant(dp_pp, "parts-weighed-equally", parts_weighed_equally, "loss-value", "not the mean", parts),
-      mutant(both, "clips-without-tp", clips_without_tp, "clip", "gradients changed after it"),
-      mutant(both, "clips-without-pp", clips_without_pp, "clip", "gradients changed after it",
-             {.pipeline = {.blocks = "3+2"}}),
-      mutant(shard_tp, "clips-without-shard", clips_without_shard, "clip", "gradients changed after it", sharded),
-      mutant(dp_pp, "clips-with-dp", clips_with_dp, "clip", "added once for each rank"),
-      mutant(both, "clips-whole-parameters-by-each", clips_whole_parameters_by_each, "clip", "clipped below the limit"),
-      mutant(both, "clips-the-tie-twice", clips_the_tie_twice, "clip", "clipped below the limit"),
+      mutant(both, "clips-without-tp", clips_without_tp, "clip", "changed after it"),
+      mutant(both, "clips-without-pp", clips_without_pp, "clip", "changed after it", {.pipeline = {.blocks = "3+2"}}),
+      mutant(shard_tp, "clips-without-shard", clips_without_shard, "clip", "changed after it", sharded),
+      mutant(dp_pp, "clips-with-dp", clips_with_dp, "clip", "added once"),
+      mutant(both, "clips-whole-parameters-by-each", clips_whole_parameters_by_each, "clip", "below the limit"),
+      mutant(both, "clips-the-tie-twice", clips_the_tie_twice, "clip", "below the limit"),
       mutant(dp_pp, "masks-of-replica-0", masks_of_replica_0, "output-value", "dropout mask"),
       mutant(dp_tp, "targets-of-replica-0", targets_of_replica_0, "loss-value", "wrong targets"),
-      mutant(dp_tp, "samples-read-again-by-id", samples_read_again_by_id, "perturbation", "read again by its id"),
+      mutant(dp_tp, "samples-read-again-by-id", samples_read_again_by_id, "perturbation", "by its id"),
+      pipeline_mutant("pp=2", "superfluous-sum", superfluous_sum, "collective-bytes", "allreduce over pp"),
+      pipeline_mutant(dp_pp, "right-traffic", none, "", ""),
       mutant(both, "right", none, "", ""),
       mutant(shard_tp, "right-in-rows", none, "", "", sharded),
       mutant(shard_pp, "right-integers", none, "", "", sharded, "gpt-exact"),

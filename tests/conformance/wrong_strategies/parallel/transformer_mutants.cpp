@@ -11,7 +11,9 @@ namespace {
 
 constexpr char gpt[] = "gpt", llama[] = "probe-llama", whole_numbers[] = "gpt-exact";
 
-Batch number_rows_locally(Run&, const Batch& batch) { return {batch.input, batch.target, at::arange(batch.rows())}; }
+Batch number_samples_locally(Run&, const Batch& batch) {
+  return {batch.input, batch.target, at::arange(batch.samples())};
+}
 
 Batch give_padding_a_target(Run&, const Batch& batch) { return {batch.input, batch.target.clamp_min(0), batch.ids}; }
 
@@ -61,16 +63,14 @@ std::vector<Mutant> transformer_mutants() {
   const auto halved = with([](Parts& parts) { parts.loss = loss_with_half_a_gradient; });
   return {
       {"dropout-keyed-by-the-row-of-the-rank", "gradient-meaning", "dropout masks",
-       with([](Parts& parts) { parts.rows = number_rows_locally; }), gpt},
+       with([](Parts& parts) { parts.batch = number_samples_locally; }), gpt},
       {"padding-has-a-target", "loss-value", "wrong targets",
-       with([](Parts& parts) { parts.rows = give_padding_a_target; }), gpt},
+       with([](Parts& parts) { parts.batch = give_padding_a_target; }), gpt},
       {"recomputed-with-other-dropout-masks", "gradient-meaning", "recomputed differently", recomputing(1), gpt},
       {"recomputed-with-the-same-dropout-masks", "", "", recomputing(0), gpt},
-      {"half-of-the-loss-without-gradient", "gradient-meaning", "a part of the loss without gradient", halved, gpt},
-      {"half-of-the-loss-without-gradient-llama", "gradient-meaning", "a part of the loss without gradient", halved,
-       llama},
-      {"half-of-the-loss-without-gradient-exact", "gradient-exact", "a part of the loss without gradient", halved,
-       whole_numbers},
+      {"half-of-the-loss-without-gradient", "gradient-meaning", "loss without gradient", halved, gpt},
+      {"half-of-the-loss-without-gradient-llama", "gradient-meaning", "loss without gradient", halved, llama},
+      {"half-of-the-loss-without-gradient-exact", "gradient-exact", "loss without gradient", halved, whole_numbers},
       {"buckets-filled-in-another-order-on-one-rank", "gradient-meaning", "in another order",
        filling_buckets(on_rank_1), gpt},
       {"buckets-filled-in-another-order-on-one-rank-exact", "gradient-exact", "in another order",

@@ -194,7 +194,7 @@ TEST(DdpRecorded, IsRejectedWithoutAGpuOrABackendThatSupportsRecording) {
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "--backend threads"}));
 }
 
-TEST(DdpRecorded, DeclaresTheSameGraphInEveryStepAndExcludesTheCpu) {
+TEST(DdpRecorded, NeedsAGpuAndStepsThatUseTheSameParametersInTheSameOrder) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const StrategyInfo plain = promised(info, Params(info.params, {}, "ddp"));
   const StrategyInfo recorded = promised(info, Params(info.params, recorded_with({}), "ddp"));
@@ -259,7 +259,7 @@ class ReplayWatch : public ForwardingBackend {
   }
 };
 
-TEST(DdpRecorded, ChecksAddNoCollectivesToReplayedSteps) {
+TEST(DdpRecorded, ReplayedStepsCallNoCollectiveButAllreduceAndBroadcast) {
   const auto rows = checked("probe-batch-norm", {}, 3, "gradient-meaning", [](c10::intrusive_ptr<c10d::Backend> inner) {
     return c10::make_intrusive<ReplayWatch>(inner);
   });

@@ -125,21 +125,21 @@ std::string refusal(const std::string& strategy, const std::string& mesh, const 
 }
 
 TEST(ExpertParallel, RefusesModelsItCannotCutWithTheReason) {
-  expect_contains(refusal("ep", "ep=2", "tiny"), {"ep: this model has no experts"});
-  expect_contains(refusal("layout", "dp=2,ep=2", "tiny"), {"layout: this model has no experts"});
-  expect_contains(refusal("ep", "ep=3", "tiny-experts,experts=2"), {"over 3 ranks: the model has only 2 experts"});
-  expect_contains(refusal("tp", "tp=2", "tiny-experts"), {"tensor parallelism does not divide a model with experts"});
-  expect_contains(refusal("cp", "cp=2", "tiny-experts"), {"context parallelism does not divide a model with experts"});
+  expect_contains(refusal("ep", "ep=2", "tiny"), {"ep: ", "no experts"});
+  expect_contains(refusal("layout", "dp=2,ep=2", "tiny"), {"layout: ", "no experts"});
+  expect_contains(refusal("ep", "ep=3", "tiny-experts,experts=2"), {"3 ranks", "2 experts"});
+  expect_contains(refusal("tp", "tp=2", "tiny-experts"), {"tensor parallelism", "experts"});
+  expect_contains(refusal("cp", "cp=2", "tiny-experts"), {"context parallelism", "experts"});
   for (const std::string cut : {"tp", "cp"})
     expect_contains(refusal("layout", "ep=2," + cut + "=2", "tiny-experts"),
-                    {"layout: the axes ep and " + cut + " cannot be combined", "Use ep with dp, shard or pp"});
+                    {"layout: ", "ep and " + cut, "dp, shard or pp"});
 }
 
 TEST(ExpertParallel, NamesTheLayerWhoseExchangeFailed) {
   expect_contains(error_of_call("ep", "ep=2", 0, {}, "tiny-experts"),
-                  {"ep: exchange of the numbers of tokens in model.layers.0", "the network is gone"});
+                  {"ep: ", "numbers of tokens", "model.layers.0", "is gone"});
   expect_contains(error_of_call("ep", "ep=2", 1, {}, "tiny-experts"),
-                  {"ep: exchange of tokens in model.layers.0", "the network is gone"});
+                  {"ep: ", "exchange of tokens", "model.layers.0", "is gone"});
 }
 
 }  // namespace

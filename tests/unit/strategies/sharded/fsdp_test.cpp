@@ -106,7 +106,7 @@ TEST(ShardedStrategies, GiveTheBitsOfDdpsGradients) {
   for (const int world : {2, 3}) {
     const Outcome ddp = trained("ddp", world, *workload, {}, 1);
     for (const char* strategy : {"zero2", "fsdp"})
-      EXPECT_EQ(first_unlike(ddp.gradients, trained(strategy, world, *workload, {}, 1).gradients), "")
+      EXPECT_EQ(first_difference(ddp.gradients, trained(strategy, world, *workload, {}, 1).gradients), "")
           << strategy << ", world " << world;
   }
 }
@@ -123,11 +123,11 @@ TEST(Fsdp, GivesTheSameBitsForDifferentUnitPrefetchReshardAndSyncSettings) {
     for (const Given& params : alternatives) {
       const Outcome other = trained("fsdp", world, *workload, params);
       const std::string which = params.begin()->first + "=" + params.begin()->second;
-      EXPECT_EQ(first_unlike(usual.gradients, other.gradients), "") << which;
-      EXPECT_EQ(first_unlike(usual.parameters, other.parameters), "") << which;
-      EXPECT_EQ(first_unlike(usual.state, other.state), "") << which;
+      EXPECT_EQ(first_difference(usual.gradients, other.gradients), "") << which;
+      EXPECT_EQ(first_difference(usual.parameters, other.parameters), "") << which;
+      EXPECT_EQ(first_difference(usual.state, other.state), "") << which;
     }
-    EXPECT_EQ(first_unlike(usual.parameters, trained("zero2", world, *workload, {}).parameters), "") << "zero2";
+    EXPECT_EQ(first_difference(usual.parameters, trained("zero2", world, *workload, {}).parameters), "") << "zero2";
   }
 }
 
@@ -220,8 +220,8 @@ TEST(ShardedStrategies, GiveDdpsGradientsIfTheyReduceOnlyInTheLastMicroBatch) {
   };
   const NamedTensors ddp = gradients_of("ddp", {});
   for (const char* strategy : {"zero2", "fsdp"})
-    EXPECT_EQ(first_unlike(ddp, gradients_of(strategy, {{"sync", "last"}})), "") << strategy;
-  EXPECT_EQ(first_unlike(ddp, gradients_of("fsdp", {{"sync", "last"}, {"reshard", "off"}})), "");
+    EXPECT_EQ(first_difference(ddp, gradients_of(strategy, {{"sync", "last"}})), "") << strategy;
+  EXPECT_EQ(first_difference(ddp, gradients_of("fsdp", {{"sync", "last"}, {"reshard", "off"}})), "");
 }
 
 int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
@@ -248,10 +248,46 @@ TEST(Fsdp, PeakOfGatheredParametersIncludesThePartsKeptBetweenThePasses) {
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
                 layer = bytes_of(plan.units[1].parameters);
-  const Outcome found =
-      trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", "shard"}}, .mesh = "dp=2,shard=2"}, *workload);
-  // The backward pass of the last layer: parts of the embedding and of five layers, beside a layer and a gather.
-  EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2));
+  for (const auto& [reshard, mesh] : {std::pair{"shard", "dp=2,shard=2"}, {"2", ""}, {"2", "shard=4"}}) {
+    const Outcome found =
+        trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", reshard}}, .mesh = mesh}, *workload);
+    // The peak is in the backward pass of the last layer: this layer is whole, the layer before it is being gathered,
+    // and the embedding and five layers are kept by half.
+    EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2)) << mesh;
+  }
+}
+
+TEST(Fsdp, WithReshardAsANumberDividesAMeshOfOneAxisIntoGroupsOfThatManyNeighbours) {
+  const StrategyInfo& info = strategy_registry().at("fsdp");
+  const auto mesh_for = [&](const std::string& reshard, const std::string& asked, int world) {
+    return effective_mesh(info, Params(info.params, {{"reshard", reshard}}, "fsdp"), asked, world);
+  };
+  EXPECT_EQ(mesh_for("2", "", 4), "dp=2,shard=2");
+  EXPECT_EQ(mesh_for("2", "shard=8", 8), "dp=4,shard=2");
+  EXPECT_EQ(mesh_for("4", "", 12), "dp=3,shard=4");
+  EXPECT_EQ(groups_of_axis(parse_mesh("dp=3,shard=4"), 1)[1], (std::vector<int>{4, 5, 6, 7})) << "neighbours";
+  for (const auto& [reshard, asked, world] :
+       {std::tuple{"2", "", 3}, {"4", "", 4}, {"2", "", 1}, {"2", "dp=2,shard=4", 8}, {"on", "", 4}})
+    EXPECT_EQ(mesh_for(reshard, asked, world), asked) << reshard;
+}
+
+TEST(Fsdp, RefusesReshardGroupsThatTheRanksCannotForm) {
+  const auto refusal_on = [](const std::string& reshard, const std::string& mesh, int world) {
+    const Training run{.strategy = "fsdp", .world = world, .params = {{"reshard", reshard}}, .mesh = mesh};
+    std::set<std::string> errors;
+    for (const std::string& error :
+         on_ranks(world, [&](Rank& me) { made_on(mesh_of(run, me), run.strategy, always(), run.params, at::kFloat); }))
+      errors.insert(error);
+    EXPECT_EQ(errors.size(), 1U) << "ranks disagree";
+    return *errors.begin();
+  };
+  EXPECT_EQ(refusal_on("2", "", 4), "");
+  EXPECT_EQ(refusal_on("2", "dp=2,shard=2", 4), "") << "the same as shard";
+  EXPECT_EQ(refusal_on("2", "", 1), "") << "one rank shards nothing";
+  EXPECT_TRUE(mentions(refusal_on("2", "", 3), {"fsdp.reshard=2", "--mesh dp=2,shard=2"}));
+  EXPECT_TRUE(mentions(refusal_on("4", "dp=2,shard=2", 4), {"fsdp.reshard=4", "Use reshard=on"}));
+  EXPECT_TRUE(mentions(refusal_on("3", "", 3), {"fsdp.reshard=3", "Use reshard=on"}));
+  EXPECT_TRUE(mentions(refusal_on("3", "dp=2,shard=2", 4), {"fsdp.reshard=3", "3 ranks"}));
 }
 
 // Gives access to the model that a strategy trains.
@@ -322,7 +358,7 @@ TEST(ShardedStrategies, ResumeFromADdpSnapshotWithAnotherNumberOfRanks) {
       if (me.rank == 0) found = mine;
     }));
     if (strategy == std::string("ddp")) expected = found;
-    EXPECT_EQ(first_unlike(expected.gradients, found.gradients), "") << strategy;
+    EXPECT_EQ(first_difference(expected.gradients, found.gradients), "") << strategy;
     for (const auto& [name, tensor] : expected.parameters)
       EXPECT_TRUE(find(found.parameters, name)->allclose(tensor, 1e-13, 1e-15)) << strategy << ": " << name;
     for (const auto& [name, tensor] : expected.state)
@@ -367,7 +403,7 @@ std::string refusal(const std::string& strategy, const Given& params, at::Scalar
   return errors[0].empty() ? "nothing was refused" : errors[0];
 }
 
-TEST(ShardedStrategies, RefuseWrongValuesByName) {
+TEST(ShardedStrategies, TheRefusalOfAWrongValueNamesTheParameter) {
   EXPECT_EQ(refusal("fsdp", {}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal("fsdp", {{"unit", "0"}}), {"fsdp.unit=0", "1 or more"}));
   EXPECT_TRUE(mentions(refusal("fsdp", {{"prefetch", "-1"}}), {"fsdp.prefetch=-1", "0 or more"}));
@@ -377,6 +413,9 @@ TEST(ShardedStrategies, RefuseWrongValuesByName) {
   EXPECT_EQ(refusal("fsdp", {{"gather", "bf16"}}, at::kBFloat16), "nothing was refused");
   EXPECT_TRUE(mentions(refusal("fsdp", {{"gather", "bf16"}, {"sync", "last"}}, at::kBFloat16),
                        {"fsdp.gather=bf16", "fsdp.sync=last"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"reshard", "1"}}), {"fsdp.reshard=1", "2 or more", "use off"}));
+  EXPECT_TRUE(mentions(refusal("fsdp", {{"reshard", "some"}}), {"fsdp.reshard=some", "shard,", "number"}));
+  EXPECT_TRUE(mentions(refusal("layout", {{"reshard", "2"}}), {"layout.reshard=2", "on or off"}));
   EXPECT_TRUE(mentions(refusal("zero2", {{"unit", "0"}}), {"zero2.unit=0"}));
   EXPECT_TRUE(mentions(refusal("zero2", {{"reshard", "off"}}), {"reshard", "zero2"}));
 }

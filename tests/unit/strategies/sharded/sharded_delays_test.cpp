@@ -72,16 +72,21 @@ TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTraining) {
   expect_no_change({.strategy = "zero2", .world = 4, .mesh = usual.mesh}, {{}});
 }
 
-// With reshard=shard, parameters are sharded over all four ranks. So the sums are the same as those of fsdp without a
-// mesh.
-TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfReshardingIsLimitedToTheShardAxis) {
+// With reshard=shard and with reshard=2, all four ranks shard the parameters, as fsdp does without a mesh. So the sums
+// have the same bits.
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfReshardingIsLimitedToGroupsOfRanks) {
   const Outcome due = trained({.strategy = "fsdp", .world = 4}, *workload_);
   uint64_t seed = 1;
   for (const char* prefetch : {"0", "1", "2"})
     for (const char* poison : {"off", "on"}) {
-      const Given params = {{"reshard", "shard"}, {"prefetch", prefetch}, {"poison", poison}};
-      const Training late{.strategy = "fsdp", .world = 4, .params = params, .mesh = "dp=2,shard=2", .delays = seed++};
-      expect_same_bits(due, trained(late, *workload_), text_of(params));
+      Training late{.strategy = "fsdp",
+                    .world = 4,
+                    .params = {{"reshard", "shard"}, {"prefetch", prefetch}, {"poison", poison}},
+                    .mesh = "dp=2,shard=2",
+                    .delays = seed++};
+      expect_same_bits(due, trained(late, *workload_), text_of(late.params));
+      late.params["reshard"] = "2", late.mesh = "";
+      expect_same_bits(due, trained(late, *workload_), text_of(late.params));
     }
 }
 

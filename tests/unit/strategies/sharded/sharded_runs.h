@@ -47,7 +47,7 @@ class LateRank : public ForwardingBackend {
 inline Mesh delayed(const Mesh& mesh, int rank, uint64_t seed) {
   return mesh.with_groups([=](const std::string&, const auto& group) {
     return wrapped_group(group, at::kCPU, [=](const c10::intrusive_ptr<c10d::Backend>& inner) {
-      const auto late = c10::make_intrusive<LateBackend>(inner);
+      const auto late = c10::make_intrusive<LateBackend>(inner, seed);
       return c10::intrusive_ptr<c10d::Backend>(
           c10::make_intrusive<LateRank>(late, seed * 100 + static_cast<uint64_t>(rank)));
     });
@@ -78,10 +78,16 @@ inline NamedTensors copies(const NamedTensors& tensors) {
   return all;
 }
 
+// Returns the mesh on which the strategy runs.
+inline Mesh mesh_of(const Training& run, const Rank& me) {
+  const StrategyInfo& info = strategy_registry().at(run.strategy);
+  return me.mesh(effective_mesh(info, Params(info.params, run.params, run.strategy), run.mesh, run.world));
+}
+
 inline Outcome trained(const Training& run, const Workload& workload) {
   Outcome outcome;
   expect_no_errors(on_ranks(run.world, [&](Rank& me) {
-    Mesh mesh = me.mesh(run.mesh);
+    Mesh mesh = mesh_of(run, me);
     if (run.delays) mesh = delayed(mesh, me.rank, *run.delays);
     const auto strategy = made_on(mesh, run.strategy, workload, run.params, at::kFloat, run.clip_norm);
     for (int64_t step = 0; step < run.steps; ++step) one_step(*strategy, workload, me.rank, step);
@@ -137,7 +143,7 @@ inline std::string error_of_call(const std::string& strategy, const std::string&
   return errors.at(1);
 }
 
-inline std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {
+inline std::string first_difference(const NamedTensors& a, const NamedTensors& b) {
   for (const auto& [name, tensor] : a) {
     const at::Tensor* other = find(b, name);
     if (!other || !same_bits(tensor, *other)) return name;
@@ -147,10 +153,10 @@ inline std::string first_unlike(const NamedTensors& a, const NamedTensors& b) {
 
 inline void expect_same_bits(const Outcome& due, const Outcome& found, const std::string& which) {
   EXPECT_FALSE(due.parameters.empty());
-  EXPECT_EQ(first_unlike(due.gradients, found.gradients), "") << which << ": gradients";
-  EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << which << ": parameters";
-  EXPECT_EQ(first_unlike(due.state, found.state), "") << which << ": optimizer state";
-  EXPECT_EQ(first_unlike(due.results, found.results), "") << which;
+  EXPECT_EQ(first_difference(due.gradients, found.gradients), "") << which << ": gradients";
+  EXPECT_EQ(first_difference(due.parameters, found.parameters), "") << which << ": parameters";
+  EXPECT_EQ(first_difference(due.state, found.state), "") << which << ": optimizer state";
+  EXPECT_EQ(first_difference(due.results, found.results), "") << which;
 }
 
 }  // namespace dpbench::sharded_runs

@@ -16,6 +16,7 @@ std::vector<Training> layouts() {
   for (const char* strategy : {"zero2", "fsdp"})
     all.push_back({.strategy = strategy, .world = 4, .mesh = "dp=2,shard=2"});
   all.push_back({.strategy = "fsdp", .world = 4, .params = {{"reshard", "shard"}}, .mesh = "dp=2,shard=2"});
+  all.push_back({.strategy = "fsdp", .world = 4, .params = {{"reshard", "2"}}});
   return all;
 }
 
@@ -50,7 +51,7 @@ Snapshot continued(const Training& layout, const Workload& workload, int64_t fir
                    const std::optional<Snapshot>& from = {}) {
   Snapshot last;
   const auto errors = on_ranks(layout.world, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh(layout.mesh), layout.strategy, workload, layout.params, at::kDouble);
+    const auto strategy = made_on(mesh_of(layout, me), layout.strategy, workload, layout.params, at::kDouble);
     if (from) strategy->load(*from);
     for (int64_t step = first; step < end; ++step) take_step(*strategy, workload, layout, me, step);
     const Snapshot whole = snapshot_of(*strategy);
@@ -87,8 +88,8 @@ void expect_to_resume_with_the_same_bits(const std::vector<Training>& all, const
   for (const Training& layout : all) {
     const Snapshot due = continued(layout, workload, 0, 4);
     const Snapshot found = continued(layout, workload, 2, 4, continued(layout, workload, 0, 2));
-    EXPECT_EQ(first_unlike(due.parameters, found.parameters), "") << name_of(layout);
-    EXPECT_EQ(first_unlike(due.state, found.state), "") << name_of(layout);
+    EXPECT_EQ(first_difference(due.parameters, found.parameters), "") << name_of(layout);
+    EXPECT_EQ(first_difference(due.state, found.state), "") << name_of(layout);
   }
 }
 
@@ -102,11 +103,11 @@ TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderTheSameStrategyWithTheSameBits) {
   expect_to_resume_with_the_same_bits(layouts(), *gpt(GetParam()));
 }
 
-TEST_P(SavedState, OfDividedReplicasResumesUnderEachOther) {
+TEST_P(SavedState, OfReplicasDividedAmongRanksResumesUnderOtherLayouts) {
   expect_to_resume_under_each_other(divided(), *gpt(GetParam()));
 }
 
-TEST_P(SavedState, OfDividedReplicasResumesUnderTheSameLayoutWithTheSameBits) {
+TEST_P(SavedState, OfReplicasDividedAmongRanksResumesUnderTheSameLayoutWithTheSameBits) {
   expect_to_resume_with_the_same_bits(divided(), *gpt(GetParam()));
 }
 

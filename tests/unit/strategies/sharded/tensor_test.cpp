@@ -114,12 +114,12 @@ std::string refusal(const std::string& mesh, int ranks, const std::string& workl
 }
 
 TEST(TensorParallel, RefusesModelsItCannotShardWithTheReason) {
-  expect_contains(refusal("tp=4", 4, "gpt", "tiny"), {"tensor parallelism over 4 ranks", "only 3 attention heads"});
-  expect_contains(refusal("tp=2", 2, "probe-many", ""), {"tp", "no layers that can be divided"});
+  expect_contains(refusal("tp=4", 4, "gpt", "tiny"), {"4 ranks", "3 attention heads"});
+  expect_contains(refusal("tp=2", 2, "probe-many", ""), {"tp", "no layers"});
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"sequence", "on"}}), {"tp.sequence=on", "no sequence"});
   expect_contains(refusal("tp=2", 2, "mnist-mlp", "", {{"chunks", "0"}}), {"tp.chunks=0", "1 or more"});
-  expect_contains(refusal("tp=3", 3, "gpt", "tiny,mlp=2"), {"over 3 ranks", "only 2 features in its MLP"});
-  expect_contains(refusal("tp=6", 6, "random-linear", ""), {"over 6 ranks", "has only 5 features to divide"});
+  expect_contains(refusal("tp=3", 3, "gpt", "tiny,mlp=2"), {"3 ranks", "2 features", "MLP"});
+  expect_contains(refusal("tp=6", 6, "random-linear", ""), {"6 ranks", "5 features"});
 }
 
 TEST(TensorParallel, RefusesASequenceWithFewerTokensThanRanks) {
@@ -130,8 +130,7 @@ TEST(TensorParallel, RefusesASequenceWithFewerTokensThanRanks) {
     const std::vector<Batch> micro = {workload->batch(at::arange(3))};
     strategy->step(0, micro, phases);
   });
-  for (const std::string& error : errors)
-    expect_contains(error, {"tp.sequence=on: a sequence of 2 tokens for 3 ranks"});
+  for (const std::string& error : errors) expect_contains(error, {"tp.sequence=on: ", "2 tokens", "3 ranks"});
 }
 
 // Takes two steps. Returns the number of collectives of each kind on the axis tp in the second step.
@@ -169,10 +168,10 @@ TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceFourGathersAndScat
 TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
   // The collectives of a step, in order: 5 from the embedding to layer 1, 2 for the loss, and 5 from the head to layer
   // 0. The gather of the output follows.
-  expect_contains(error_of_call("tp", "tp=2", 3), {"tp: sum of a product in model.layers.1", "the network is gone"});
-  expect_contains(error_of_call("tp", "tp=2", 7), {"tp: sum of a gradient in lm_head", "the network is gone"});
-  expect_contains(error_of_call("tp", "tp=2", 9), {"tp: sum of a gradient in model.layers.1", "the network is gone"});
-  expect_contains(error_of_call("tp", "tp=2", 10), {"tp: sum of a gradient in model.layers.0", "the network is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 3), {"tp: ", "product", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 7), {"tp: ", "gradient", "lm_head", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 9), {"tp: ", "gradient", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 10), {"tp: ", "gradient", "model.layers.0", "is gone"});
 }
 
 TEST(TensorParallel, TheSettingVerifyNamesTheRankWhoseInputDiffers) {
@@ -184,7 +183,7 @@ TEST(TensorParallel, TheSettingVerifyNamesTheRankWhoseInputDiffers) {
     exchange.enter(x);
   });
   for (const std::string& error : errors)
-    expect_contains(error, {"tp.verify: input of a divided layer in block", "of rank 2 is not that of rank 0"});
+    expect_contains(error, {"tp.verify: ", "input", " block", "rank 2", "rank 0"});
 }
 
 }  // namespace

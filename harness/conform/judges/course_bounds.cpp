@@ -1,0 +1,154 @@
+#include "harness/conform/judges/course_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/optimizer_replay.h"
+
+namespace dpbench {
+namespace {
+
+// Allowed error of a course (several steps computed by the oracle) in float64, relative to how far the parameters move.
+// It is 15 times the largest error measured for a correct strategy (convnet, where Adam enlarges gradients that cancel
+// to zero), and a hundredth of the smallest measured for a wrong one.
+constexpr double course_bound = 1e-8;
+// A strategy may differ from the float64 course (steps computed by the oracle) by this multiple of the oracle's own
+// rounding error, which is measured by computing the course in the strategy's dtype too.
+constexpr double course_factor = 8;
+// Allowed relative error after several steps, in units of roundoff of the dtype in which gradients are communicated.
+constexpr double communicated_roundings = 64;
+
+// Returns the largest error(end) over the courses, where `end` is a rank's state at the end of a course; 0 without
+// courses.
+template <typename Error>
+double largest(const std::vector<Course>& courses, size_t rank, const Error& error) {
+  double most = 0;
+  for (const Course& course : courses) most = std::max(most, error(course.ranks[rank]));
+  return most;
+}
+
+// Returns the root mean square of the last output, the scale of a loss's rounding errors.
+double output_size(const at::Tensor& output) {
+  return output.defined() && output.numel() ? norm({output}) / std::sqrt(static_cast<double>(output.numel())) : 0;
+}
+
+double largest_slot(const NamedTensors& state, std::optional<Slot> kind) {
+  double most = 0;
+  for (const auto& [name, tensor] : state)
+    if (split_state_name(name).slot == kind) most = std::max(most, largest_element(tensor));
+  return most;
+}
+
+}  // namespace
+
+CourseBounds::CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded)
+    : trial_(trial),
+      expected_(expected),
+      rounded_(rounded),
+      spec_(trial.workload().optimizer()),
+      rounds_(!rounded.empty() || trial.scenario.dtype != at::kDouble),
+      relative_(rounds_ ? pass_bound(trial.scenario.dtype) : course_bound),
+      rates_(sum_of_learning_rates(spec_, trial.scenario.first, trial.scenario.steps)) {
+  if (const auto type = trial.bench.strategy.reduced_in)
+    relative_ = std::max(relative_, communicated_roundings * unit_roundoff(*type));
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank) moved_.push_back(largest_move(trial, expected, rank));
+  if (!rounded.empty()) measure_rounding();
+}
+
+// Measures the rounding error of the course. A single loss, or a parameter with few elements, may have a small error by
+// chance. Therefore all losses use the largest error of any rank and step, and every parameter uses at least the
+// typical error of all parameters.
+void CourseBounds::measure_rounding() {
+  std::vector<at::Tensor> errors, changes;
+  for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
+    const CourseEnd &exact = expected_.ranks[rank], &rough = rounded_[0].ranks[rank];
+    for (size_t step = 0; step < exact.losses.size(); ++step)
+      if (exact.losses[step].defined())
+        loss_rounding_ = std::max(loss_rounding_, largest(rounded_, rank, [&](const CourseEnd& end) {
+                                    return largest_difference(end.losses[step], exact.losses[step]);
+                                  }));
+    for (const auto& [name, due] : exact.parameters) {
+      const at::Tensor *mine = find(rough.parameters, name), start = trial_.start(rank, name);
+      if (!mine || !start.defined() || !due.is_floating_point()) continue;
+      errors.push_back(mine->to(at::kDouble) - due.to(at::kDouble));
+      changes.push_back(due.to(at::kDouble) - start.to(at::kDouble));
+    }
+  }
+  if (const double change = norm(changes); change > 0) usual_rounding_ = norm(errors) / change;
+}
+
+// Returns the largest distance of one tensor, e.g. a parameter, from `due` at the end of any rounded course.
+double CourseBounds::rounding(size_t rank, NamedTensors CourseEnd::* tensors, const std::string& name,
+                              const at::Tensor& due) const {
+  return largest(rounded_, rank, [&](const CourseEnd& end) {
+    const at::Tensor* rough = find(end.*tensors, name);
+    return rough ? largest_difference(*rough, due) : 0;
+  });
+}
+
+double CourseBounds::of_loss(size_t rank, double due) const {
+  return relative_ * std::max({std::abs(due), output_size(expected_.ranks[rank].output), 1e-30}) +
+         course_factor * loss_rounding_;
+}
+
+double CourseBounds::of_output(size_t rank, const at::Tensor& due) const {
+  return relative_ + course_factor * largest(rounded_, rank,
+                                             [&](const CourseEnd& end) { return relative_error(end.output, due, 0); });
+}
+
+at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, const at::Tensor& found,
+                                      const at::Tensor& due) const {
+  const at::Tensor start = trial_.start(rank, name);
+  const double most = moved_[rank], steps = static_cast<double>(trial_.scenario.steps);
+  const double roundings = (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // roundings of a parameter over all steps
+  const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
+  double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
+  noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);
+  if (spec_.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates_ + by_rounding(rank, name);
+  const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
+  return rounds_ ? widened(bound, found, due) : bound;
+}
+
+// Returns how far Adam may move a parameter whose gradients are only rounding errors. The exact gradient of the bias of
+// attention's keys, for example, is zero. Adam's variance shows how large the gradients are. Gradients above epsilon
+// are no rounding errors.
+double CourseBounds::by_rounding(size_t rank, const std::string& name) const {
+  const at::Tensor* variance = find(expected_.ranks[rank].state, state_name(name, Slot::variance));
+  if (!rounds_ || !variance) return 0;
+  const auto steps = static_cast<double>(trial_.scenario.first + trial_.scenario.steps);
+  const double size = std::sqrt(largest_element(*variance) / (1 - std::pow(spec_.beta2, steps)));
+  return size < spec_.epsilon ? rates_ * size / spec_.epsilon : 0;
+}
+
+// Adam moves each element by about the learning rate in each step. If the gradient of an element nearly cancels,
+// rounding decides the direction. So a thousandth of the elements may differ by twice the sum of the learning rates.
+at::Tensor CourseBounds::widened(const at::Tensor& bound, const at::Tensor& found, const at::Tensor& due) const {
+  if (spec_.kind != OptimizerSpec::Kind::adam || due.numel() == 0) return bound;
+  const at::Tensor excess = ((found.to(at::kDouble) - due.to(at::kDouble)).abs() / bound).flatten();
+  const int64_t few = 1 + due.numel() / 1000;
+  const at::Tensor which = std::get<1>(excess.topk(std::min(few, excess.numel())));
+  at::Tensor wide = bound.expand_as(due).clone(at::MemoryFormat::Contiguous);
+  wide.view({-1}).index_add_(0, which, at::full({which.numel()}, 2 * rates_, wide.options()));
+  return wide;
+}
+
+double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::Tensor& due) const {
+  if (!due.is_floating_point()) return 0.5;  // counts are whole numbers, so this requires equality
+  return relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30) +
+         course_factor * rounding(rank, &CourseEnd::buffers, name, due);
+}
+
+// If the gradient is zero by cancellation, the state (e.g. momentum) holds only rounding errors. The bound is therefore
+// relative to the largest value that the same kind of state has for any parameter.
+double CourseBounds::of_state(size_t rank, const std::string& name, const at::Tensor& due) const {
+  const auto slot = split_state_name(name).slot;
+  if (slot == Slot::step) return 0.5;  // step counts are whole numbers, so this requires equality
+  return relative_ * std::max(largest_slot(expected_.ranks[rank].state, slot), 1e-30) +
+         course_factor * rounding(rank, &CourseEnd::state, name, due);
+}
+
+}  // namespace dpbench

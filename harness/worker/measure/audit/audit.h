@@ -1,0 +1,58 @@
+// Audits a timed case. An audit runs a few steps like the timed ones and compares their results with the oracle's. It
+// takes place between timed blocks, at random moments, which the strategy cannot predict.
+#pragma once
+
+#include <chrono>
+#include <random>
+#include <string>
+
+#include "harness/conform/judges/rows.h"
+#include "harness/conform/scenario/drive.h"
+#include "harness/worker/measure/audit/audit_plan.h"
+#include "harness/worker/measure/audit/motion.h"
+#include "harness/worker/steps/step_timer.h"
+
+namespace dpbench {
+
+class Audit {
+ public:
+  // Calls look(). Collective.
+  Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
+        const Group& group, const Sampling& sampling);
+  // Stores parameters and optimizer state after untimed steps. The next audit checks how far the steps since then have
+  // moved the parameters. Collective.
+  void look();
+  // Decides by chance whether to audit some steps (see AuditPlan); returns true if it did. block_steps: number of steps
+  // of a timed block. timed_step_s: time of a step. Collective.
+  bool between_blocks(int64_t block_steps, double timed_step_s);
+  // Audits at least three steps (one step for a large model) after the last block. Collective.
+  void at_end(int64_t block_steps);
+  // Returns the results: one row, on rank 0 only.
+  std::vector<CheckRow> rows() const;
+
+ private:
+  bool samples() const { return sample_.most_elements > 0; }
+  void run(int64_t steps);
+  Evidence observed(int64_t steps);
+  void judge(int64_t first, int64_t steps, std::vector<Evidence> ranks);
+
+  StrategyInfo info_;  // the strategy's declared properties with this case's options
+  const Group& group_;
+  Strategy& strategy_;
+  StepSource& source_;
+  StepTimer& timer_;
+  Bench bench_;
+  at::ScalarType dtype_;
+  int64_t accumulate_;
+  std::optional<double> clip_norm_;
+  Motion motion_;
+  Sample sample_;  // elements that the current audit compares
+  Rows rows_;
+  std::mt19937_64 random_;
+  AuditPlan plan_;  // every rank has a plan, but only that of rank 0 counts
+  std::string key_;
+  int64_t steps_ = 0;  // number of audited steps
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace dpbench

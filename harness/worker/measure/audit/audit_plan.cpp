@@ -1,0 +1,67 @@
+#include "harness/worker/measure/audit/audit_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t most_steps = 64;  // most steps of an audit, because rounding errors grow with each step
+// Estimated time of an audit of one step, per replica, relative to a timed step. An audit computes the replicas again,
+// one after another, in float64. The first audit replaces the estimate by a measured time.
+constexpr double cost_of_replica = 7;
+
+}  // namespace
+
+AuditPlan::AuditPlan(const Launch& launch, uint64_t seed)
+    : launch_(launch),
+      random_(seed),
+      due_(static_cast<int64_t>(random_() % static_cast<uint64_t>(std::max<int64_t>(1, launch.blocks)))) {}
+
+// Returns the maximum number of steps that an audit may take if all audits take at most a tenth of `time_s`; 0: none.
+int64_t AuditPlan::affordable(int64_t block_steps, double time_s) const {
+  const double left_s = share_of_time * time_s - spent_s_;
+  if (left_s < first_step_s_) return 0;
+  if (audits_ == 0 || launch_.single_steps) return 1;  // the first audit measures the time of an audit
+  return std::min({1 + static_cast<int64_t>((left_s - first_step_s_) / more_step_s_), 2 * block_steps, most_steps});
+}
+
+// Draws the logarithm of the number of steps uniformly, so that short and long audits are equally frequent.
+int64_t AuditPlan::drawn(int64_t least, int64_t most) {
+  std::uniform_real_distribution logarithm(std::log(static_cast<double>(least)), std::log(static_cast<double>(most)));
+  return least < most ? std::llround(std::exp(logarithm(random_))) : least;
+}
+
+int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elapsed_s) {
+  if (audits_ == 0) {
+    first_step_s_ = cost_of_replica * launch_.replicas * step_s;
+    more_step_s_ = first_step_s_ / 2;
+  }
+  const auto blocks_left = static_cast<double>(std::max<int64_t>(launch_.blocks - block_, 0));
+  const double coming_s = std::min(blocks_left * static_cast<double>(block_steps) * step_s, launch_.max_blocks_s);
+  const bool due = audits_ == 0 && block_ >= due_;
+  ++block_;
+  // Audits by chance use a tenth of the time so far, which spreads them over the launch. The audit that is due uses a
+  // tenth of the expected time, so that a launch of few blocks has one too. Both leave time for the last audit.
+  const double reserved_s =
+      first_step_s_ + (launch_.single_steps ? 0 : static_cast<double>(most_last - 1) * more_step_s_);
+  const int64_t most = affordable(block_steps, elapsed_s + (due ? coming_s : 0) - reserved_s / share_of_time);
+  return most > 0 && (due || random_() % 2 == 0) ? drawn(1, most) : 0;
+}
+
+int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s) {
+  return launch_.single_steps ? 1 : drawn(least_last, std::max(most_last, affordable(block_steps, elapsed_s)));
+}
+
+void AuditPlan::took(int64_t steps, double seconds) {
+  spent_s_ += seconds;
+  if (++audits_ == 1) {
+    first_step_s_ = seconds;
+    // An estimate; an audit of several steps measures the time of each further step.
+    more_step_s_ = seconds / static_cast<double>(2 * steps);
+  } else if (steps > 1) {
+    more_step_s_ = std::max((seconds - first_step_s_) / static_cast<double>(steps - 1), 1e-2 * first_step_s_);
+  }
+}
+
+}  // namespace dpbench

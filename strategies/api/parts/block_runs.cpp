@@ -1,0 +1,35 @@
+#include "strategies/api/parts/block_runs.h"
+
+#include <memory>
+#include <optional>
+
+#include <ATen/ATen.h>
+
+#include "strategies/parts/flop_count.h"
+
+namespace dpbench {
+
+std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload) {
+  const at::NoGradGuard no_grad;
+  const Batch sample = replica.to_device(workload.batch(at::zeros({1}, at::kLong)));
+  const std::shared_ptr<Model>& model = replica.shared_model();
+  model->eval();  // a pass in training mode would change the statistics of BatchNorm
+  std::vector<BlockRun> all;
+  at::Tensor x = sample.input;
+  for (size_t block = 0; block < model->blocks().size(); ++block) {
+    const FlopCount count(FlopCount::Of::this_thread);
+    x = replica.forward_span(block, block + 1, x, /*step=*/0, sample.ids);
+    all.push_back({static_cast<double>(count.flop()), at::empty(x.sizes(), x.options().device(at::kMeta))});
+  }
+  model->train();
+  return all;
+}
+
+std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload) {
+  return [&workload, runs = std::make_shared<std::optional<std::vector<BlockRun>>>()]() -> const auto& {
+    if (!*runs) *runs = runs_of_blocks(Replica(workload, at::kCPU, at::kFloat, 0, 0), workload);
+    return **runs;
+  };
+}
+
+}  // namespace dpbench

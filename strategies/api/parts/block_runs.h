@@ -1,0 +1,19 @@
+// Runs a sample through each block of a model, to learn the block's cost and the sizes of its output.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "strategies/api/parts/replica.h"
+#include "strategies/api/traffic.h"
+
+namespace dpbench {
+
+// Runs a sample through the replica's model in evaluation mode, and returns the cost and the output's sizes of each
+// block. Empty if the model has no blocks.
+std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload);
+
+// Returns a function for TrafficQuery::block_runs, which builds a model on the CPU at its first call.
+std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload);
+
+}  // namespace dpbench

@@ -1,0 +1,35 @@
+// Weights the losses of the strategy ddp by the loss terms (usually one per sample) of every rank in a step.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "strategies/ddp/options.h"
+
+namespace dpbench::ddp {
+
+class LossTerms {
+ public:
+  // The arguments must outlive this object.
+  LossTerms(const Options& options, c10d::ProcessGroup& group, const Workload& workload)
+      : options_(options), group_(group), workload_(workload) {}
+
+  // Counts the loss terms of each rank in a step, summed over its micro-batches. Collective: one small allreduce.
+  void count(std::span<const Batch> micro, at::Device device);
+
+  bool none() const;         // Returns true if no rank has samples.
+  int first_active() const;  // Returns the first rank that has samples; 0 if no rank has any.
+  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the mean set
+  // by ddp.global_mean or ddp.join_divisor. The loss is already divided by this rank's number of micro-batches.
+  double weight(const Batch& batch, size_t micros) const;
+
+ private:
+  int64_t total() const;
+
+  const Options& options_;
+  c10d::ProcessGroup& group_;
+  const Workload& workload_;
+  std::vector<int64_t> terms_;  // of each rank; empty before the first count()
+};
+
+}  // namespace dpbench::ddp

@@ -1,0 +1,30 @@
+// Keeps the samples of a step at fixed addresses in device memory, where a CUDA graph of the step reads them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "strategies/api/parts/batch_copies.h"
+#include "workloads/api/workload.h"
+
+namespace dpbench {
+
+class PackedBatches {
+ public:
+  // Allocates device memory for micro-batches shaped like these. Floating-point tensors are stored as `storage`.
+  PackedBatches(std::span<const Batch> like, at::Device device, at::ScalarType storage);
+
+  // Copies samples to the fixed addresses in stream order, so that samples still being read are not overwritten.
+  // Samples on the host are first transferred on another stream, before the current stream reaches this point.
+  void load(std::span<const Batch> micro);
+  // Returns the inputs, targets and ids on the device.
+  const std::vector<Batch>& micro() const { return micro_; }
+
+ private:
+  BatchCopies copies_;
+  at::Tensor memory_;
+  std::vector<at::Tensor> places_;  // views of the samples in memory_, micro-batch by micro-batch
+  std::vector<Batch> micro_;        // views of the samples in memory_, as one batch per micro-batch
+};
+
+}  // namespace dpbench

@@ -1,0 +1,77 @@
+// Mistakes of fsdp with reshard=N, where each group of N ranks keeps the parts of a unit for the backward pass.
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using ChangeMesh = std::function<Mesh(const Mesh&)>;
+
+// Returns a factory of fsdp with reshard=2. Each rank gets change(mesh) in place of its mesh.
+std::function<StrategyInfo()> keeping_in_pairs(const ChangeMesh& change) {
+  return [=] {
+    StrategyInfo info = strategy_registry().at("fsdp");
+    std::ranges::find(info.params, "reshard", &ParamInfo::name)->fallback = "2";
+    info.make = [change, make = info.make](const Setup& setup) {
+      Setup own = setup;
+      own.mesh = change(setup.mesh);
+      return make(own);
+    };
+    return info;
+  };
+}
+
+Mesh unchanged(const Mesh& mesh) { return mesh; }
+
+// A mistake: the backward pass gathers from a distant rank, which keeps the same part as this rank, instead of from the
+// neighbour, which keeps the other part.
+Mesh with_distant_ranks(const Mesh& mesh) {
+  return mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+    return axis == "shard" ? mesh.axis("dp").group : group;
+  });
+}
+
+// A mistake: a gather sends the part of the previous gather if both parts have equally many elements.
+class StalePartBackend : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op != CollectiveOp::allgather) return call.run();
+    const at::NoGradGuard no_grad;
+    const at::Tensor part = call.input[0].clone();
+    if (before_.defined() && before_.sizes() == part.sizes()) call.input[0].copy_(before_);
+    before_ = part;
+    return call.run();
+  }
+
+ private:
+  at::Tensor before_;
+};
+
+Mesh with_stale_parts(const Mesh& mesh) {
+  return mesh.with_groups([](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+    if (axis != "shard") return group;
+    return wrapped_group(group, at::kCPU, [](c10::intrusive_ptr<c10d::Backend> inner) {
+      return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<StalePartBackend>(std::move(inner)));
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<Mutant> reshard_mutants() {
+  return {
+      {"parts-gathered-from-distant-ranks", "gradient-meaning", "parameter", keeping_in_pairs(with_distant_ranks),
+       "gpt", 4},
+      {"stale-parts-gathered", "gradient-meaning", "parameter", keeping_in_pairs(with_stale_parts), "gpt", 4},
+      {"parts-kept-in-pairs", "", "", keeping_in_pairs(unchanged), "gpt", 4},
+  };
+}
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,49 @@
+"""Tests that scripts/bench-self builds its programs before it measures. Stand-ins for scripts/build and dpbench record
+their calls."""
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/bench-self"
+LINE = "^command to table"  # measures one call of dpbench
+NOTE = '#!/bin/sh\necho "${0##*/} $*" >>"%s/calls"\n'
+BUILD = NOTE + 'cd "%s" && mkdir -p "$2/bin" && cp program "$2/bin/dpbench" && exit %d\n'
+
+
+class BenchSelf(unittest.TestCase):
+    def run_it(self, only, build_code=0):
+        """Runs bench-self in a tree without a build. Returns the finished process and the calls, oldest first."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            (root / "scripts").mkdir()
+            shutil.copy(SCRIPT, root / "scripts")
+            for name, text in {"program": NOTE % root, "scripts/build": BUILD % (root, root, build_code)}.items():
+                (root / name).write_text(text, encoding="utf-8")
+                (root / name).chmod(0o755)
+            done = subprocess.run([root / "scripts/bench-self", "--rounds", "1", "--only", only],
+                                  capture_output=True, text=True, check=False)
+            calls = (root / "calls").read_text(encoding="utf-8").splitlines() if (root / "calls").exists() else []
+        return done, calls
+
+    def test_bench_self_builds_its_programs_before_it_measures(self):
+        done, calls = self.run_it(LINE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "command to table of ddp.* met")
+        self.assertEqual(calls[0], "build release build/release programs dpbench-micro")
+        self.assertEqual([call.split()[0] for call in calls], ["build", "dpbench"])
+
+    def test_a_failed_build_ends_bench_self_with_its_exit_code_and_nothing_is_measured(self):
+        done, calls = self.run_it(LINE, build_code=2)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(len(calls), 1, calls)
+
+    def test_the_flag_only_refuses_an_unknown_figure_by_name_and_nothing_is_built(self):
+        done, calls = self.run_it("no such line")
+        self.assertEqual((done.returncode, calls), (1, []), done.stderr)
+        self.assertRegex(done.stderr, r"\Abench-self: .*'no such line'\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()
