@@ -18,7 +18,6 @@
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/reduction.h"
 #include "strategies/graphs/recorded_steps.h"
-#include "strategies/graphs/replayed_sizes.h"
 #include "strategies/parts/sync_batch_norm.h"
 #include "strategies/parts/tf32.h"
 
@@ -90,13 +89,11 @@ class Ddp : public BuiltInStrategy {
     if (micro.empty() && !options_.join)
       throw std::runtime_error("ddp: this rank has no samples in step " + std::to_string(step) +
                                ". Use --param ddp.join=on.");
-    if (recorded_) {
-      if (group_->getSize() > 1) replayed_sizes_.require_unambiguous(step, micro);
+    if (recorded_)
       return recorded_->step(
           step, micro, replica_, phases,
           [this](std::span<const Batch> rows, Phases& parts) { return run_passes(/*step=*/0, rows, parts); },
           [this](int64_t number, Phases& parts) { optimize(number, parts); });
-    }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
       terms_.count(micro, replica_.device());
@@ -205,7 +202,6 @@ class Ddp : public BuiltInStrategy {
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ReplayedSizes replayed_sizes_{"ddp"};
   ddp::LossTerms terms_;  // counted only with ddp.join or ddp.global_mean
   std::optional<ddp::Reduction> reduction_;
 };

@@ -132,11 +132,11 @@ class DataParallel : public BuiltInStrategy {
       while (i == 0 && copying.load(std::memory_order_acquire) > 0)
         // Replica 0 waits until the others have copied its state, because its forward pass may write to the state.
         std::this_thread::yield();
-      if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
+      if (!passes_[index]->runs_alone()) outputs[index] = passes_[index]->forward();
       mine.done = now();
     });
     charge_slowest(active, phases);
-    dp::run_recording_passes(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
+    dp::run_lone_passes(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
     return outputs;
   }
 
@@ -145,9 +145,9 @@ class DataParallel : public BuiltInStrategy {
     const int active = static_cast<int>(slopes.size());
     const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], only_pass); };
     threads_.run(active, [&](int i) {
-      if (const auto index = static_cast<size_t>(i); !passes_[index]->records()) backward(index);
+      if (const auto index = static_cast<size_t>(i); !passes_[index]->runs_alone()) backward(index);
     });
-    dp::run_recording_passes(passes_, active, threads_, backward);
+    dp::run_lone_passes(passes_, active, threads_, backward);
   }
 
   // True if a forward pass has ever written to parameters. Parameters are then sent to the replicas before every pass

@@ -34,7 +34,7 @@ class RecordedPass : public Pass {
     mode_ = current_->first_step == steps_ ? Mode::eager : current_->backward ? Mode::replaying : Mode::recording;
   }
 
-  bool records() const override { return mode_ == Mode::recording; }
+  bool runs_alone() const override { return mode_ == Mode::recording; }
 
   at::Tensor forward() override {
     ShapeState& state = *current_;

@@ -1,5 +1,6 @@
 #include "strategies/graphs/recorded_steps.h"
 
+#include <stdexcept>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -42,6 +43,7 @@ void require_recordable(const Model& model, const std::string& owner) {
 RecordedSteps::RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps)
     : recorder_(std::move(recorder)),
       owner_(setup.params.owner()),
+      several_ranks_(setup.mesh.group() && setup.mesh.group()->getSize() > 1),
       eager_steps_(eager_steps),
       update_recorded_(!is_scheduled(setup.workload.optimizer())),
       step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(setup.devices.at(0)))) {}
@@ -61,6 +63,7 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
                                const Passes& passes, const Update& update) {
   phases.enter(Phase::data);
   if (shapes_.empty()) require_recordable(*replica.shared_model(), owner_);
+  if (several_ranks_) require_same_kind_on_all_ranks(step, micro);
   const auto [found, first] = shapes_.try_emplace(shape_of(micro));
   ShapeState& state = found->second;
   if (first) state.batches.emplace(micro, replica.device(), replica.storage());
@@ -84,6 +87,21 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
   }
   if (!update_recorded_) update(step, phases);
   return state.result;
+}
+
+// NCCL does not allow that some ranks record a step while others replay one. The ranks' sample counts in a step differ
+// by at most one. So if this rank's count is new but differs by one from an earlier step's, another rank may have had
+// the same count in both steps, and would replay.
+void RecordedSteps::require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro) {
+  int64_t samples = 0;
+  for (const Batch& batch : micro) samples += batch.samples();
+  if (!counts_.insert(samples).second) return;
+  for (const int64_t other : {samples - 1, samples + 1})
+    if (counts_.contains(other))
+      throw std::runtime_error(owner_ + ".graph=on: this rank has " + std::to_string(samples) + " samples in step " +
+                               std::to_string(step) + " and had " + std::to_string(other) +
+                               " before. Another rank may replay a step that this rank records. " +
+                               "Use a --batch that leaves a different remainder, or " + owner_ + ".graph=off.");
 }
 
 void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes,

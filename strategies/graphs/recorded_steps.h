@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ class RecordedSteps {
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
   // Runs one step: eagerly, recording it, or as a replay. replica: the replica that `passes` trains; the same in every
-  // call.
+  // call. Throws if another rank may replay a step that this rank records.
   StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
                   const Passes& passes, const Update& update);
 
@@ -59,17 +60,20 @@ class RecordedSteps {
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
   };
+  void require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro);
   void run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes, const Update& update);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
   // The recorder of CUDA graphs is declared first, so that all other members are made on its CUDA stream.
   std::unique_ptr<StepRecorder> recorder_;
   std::string owner_;  // the strategy's name
+  bool several_ranks_;
   int64_t eager_steps_;
   bool update_recorded_;
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it
   int64_t next_step_ = 0;  // the host's copy of the step number in step_
   std::map<Shape, ShapeState> shapes_;
+  std::set<int64_t> counts_;  // this rank's sample counts in all steps so far, with several ranks
 };
 
 }  // namespace dpbench

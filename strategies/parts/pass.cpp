@@ -36,10 +36,10 @@ class PlainPass : public Pass {
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica) { return std::make_unique<PlainPass>(replica); }
 
-void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
-                          const std::function<void(size_t)>& work) {
+void run_lone_passes(const Passes& passes, int active, ReplicaThreads& threads,
+                     const std::function<void(size_t)>& work) {
   for (int i = 0; i < active; ++i)
-    if (const auto index = static_cast<size_t>(i); passes[index]->records())
+    if (const auto index = static_cast<size_t>(i); passes[index]->runs_alone())
       threads.run(active, [&](int thread) {
         if (thread == i) work(index);
       });

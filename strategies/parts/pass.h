@@ -21,19 +21,19 @@ class Pass {
   virtual at::Tensor forward() = 0;
   // Accumulates parameter gradients. slope: the gradient of the output. only_pass: true if the step has no other pass.
   virtual void backward(const at::Tensor& slope, bool only_pass) = 0;
-  // True after load() if the forward and backward pass will be recorded as CUDA graphs. No other work may run on the
-  // device during the recording.
-  virtual bool records() const { return false; }
+  // True after load() if no other work may run on the device during forward() and backward(), as while they are
+  // recorded as CUDA graphs.
+  virtual bool runs_alone() const { return false; }
 };
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica);
 
 using Passes = std::vector<std::unique_ptr<Pass>>;  // pass objects, one per replica
 
-// Calls work(i) for each of the first `active` passes that will be recorded as a CUDA graph, one pass after the other.
-// A recording synchronises its device, and would capture work that another thread submits meanwhile. Each call runs on
-// the replica's own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
-void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
-                          const std::function<void(size_t)>& work);
+// Calls work(i) for each of the first `active` passes that must run alone, one pass after the other. A recording
+// synchronises its device, and would capture work that another thread submits meanwhile. Each call runs on the
+// replica's own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
+void run_lone_passes(const Passes& passes, int active, ReplicaThreads& threads,
+                     const std::function<void(size_t)>& work);
 
 }  // namespace dpbench::dp
