@@ -21,9 +21,9 @@ struct Network {
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
 };
 
-// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host; 0: not given.
-// A text with `inter` needs host_size or, if that is 0, usual_host; a text without `inter` needs host_size 0. Throws
-// UsageError for any other text.
+// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host; 0: not given,
+// a text with `inter` then uses usual_host devices per host. Throws UsageError for any other text, for `inter` without
+// devices per host, and for devices per host without `inter`.
 Network parse_network(const std::string& text, int host_size, int usual_host = 0);
 
 enum class Algorithm { ring, tree, hierarchical };

@@ -23,8 +23,8 @@ std::vector<int64_t> sizes_in(const std::string& text) {
   return sizes;
 }
 
-// An option of a strategy (--param) that the memory formula covers. value: the covered value; null: every value that no
-// earlier entry of the table has.
+// A parameter of a strategy (--param) that plan's memory formula covers. value: the covered value; null: every value
+// that has no entry of its own.
 struct LayoutParam {
   const char *name, *value;
   void (*set)(Layout& layout, const std::string& value);

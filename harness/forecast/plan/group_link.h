@@ -16,17 +16,17 @@ class GroupLink {
   int ranks() const { return ranks_; }
   // Returns the time of a collective; an allreduce uses the fastest algorithm. bytes: size of the whole tensor.
   double seconds(const std::string& op, double bytes) const;
-  // between() returns the link between two positions on the axis, slowest() the link that limits a ring over all
-  // positions: the one between hosts, if the axis spans several.
+  // Returns the link between the ranks at two positions on the axis.
   const Link& between(int from, int to) const { return from / inside_ == to / inside_ ? intra_ : inter_; }
+  // Returns the slowest link of a ring over the axis: the link between hosts, if its ranks are on several hosts.
   const Link& slowest() const { return inside_ == ranks_ ? intra_ : inter_; }
 
  private:
   int ranks_ = 1;
-  Network rings_;   // ring collectives: all ranks of a host send to other hosts at once, each in its own ring
-  Network single_;  // other algorithms: one rank of each host sends to other hosts
+  Network rings_;   // network for ring collectives: all ranks of a host send to other hosts at once
+  Network single_;  // network for tree and hierarchical collectives: one rank of each host sends
   Link intra_, inter_;
-  int inside_ = 1;  // ranks of this axis on one host
+  int inside_ = 1;  // number of ranks of the mesh axis on one host
 };
 
 }  // namespace dpbench::forecast

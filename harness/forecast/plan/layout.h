@@ -36,13 +36,15 @@ inline constexpr PlannedStrategy ddp{"ddp", Sharding::replicated, true};
 inline constexpr PlannedStrategy zero1{"zero1", Sharding::state};
 inline constexpr PlannedStrategy zero2{"zero2", Sharding::gradients, true, true};
 inline constexpr PlannedStrategy fsdp{"fsdp", Sharding::parameters, true, true};
-inline constexpr PlannedStrategy layout{"layout"};  // with the axis shard it shards parameters, like fsdp
+// The strategy `layout` shards parameters if its mesh has the axis shard.
+inline constexpr PlannedStrategy layout{"layout"};
 inline constexpr std::array all{cpu, gpu, ddp, zero1, zero2, fsdp, layout};
 
-// Strategies of a single mesh axis. They and the strategy `layout` are one class.
+// Strategies of a single mesh axis. Plan treats them as the strategy `layout` on this axis.
 inline constexpr std::array<std::string_view, 3> of_one_axis{"pp", "tp", "cp"};
 
-// Returns the strategy of this name: `layout` for a strategy of a single axis; an empty name if plan knows none.
+// Returns how plan treats the strategy `name`: pp, tp and cp as `layout`. The result has an empty name if plan does not
+// know the strategy.
 inline PlannedStrategy named(const std::string& name) {
   if (std::ranges::count(of_one_axis, name) > 0) return layout;
   const auto found = std::ranges::find(all, name, &PlannedStrategy::name);

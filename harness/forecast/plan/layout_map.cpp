@@ -18,7 +18,7 @@ using svg::text_at;
 
 constexpr double hidden_beyond = 4;  // layouts above this multiple of the memory limit are not drawn
 
-// Maps values to 0 .. 1 on a logarithmic scale between the lowest and the highest value given to take().
+// Maps values to 0 .. 1 on a logarithmic scale. take() extends the scale to a value.
 struct Scale {
   double low = std::numeric_limits<double>::infinity(), high = 0;
 
@@ -102,7 +102,8 @@ std::string map_text(const LayoutPlan& plan, size_t width) {
 std::string map_svg(const LayoutPlan& plan) {
   constexpr double left = 80, top = 80, width = 720, height = 400, edge = 24;
   const Map map = map_of(plan);
-  const std::string& fitted_to = plan.asked.machine.speed.fitted_to;  // e.g. "run ID: ids of its cases"
+  // The run and the cases to which the device speed was fitted: "run ID: case ids".
+  const std::string& fitted_to = plan.asked.machine.speed.fitted_to;
   const auto x_of = [&](double bytes) { return left + edge + map.memory.place(bytes) * (width - 2 * edge); };
   const auto y_of = [&](double seconds) { return top + height - edge - map.time.place(seconds) * (height - 2 * edge); };
   std::string svg =

@@ -25,8 +25,8 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Returns a text that says how many times as long as the best layout the fastest layout accepted by `allowed` takes, or
-// that no accepted layout fits into memory or exists.
+// Compares the fastest layout accepted by `allowed` with the best layout: "takes 1.20 times as long", or "does not fit"
+// (into memory), or "does not exist".
 template <class Allowed>
 std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)
@@ -52,7 +52,7 @@ std::string compared(const Prediction& one, const Prediction& fastest) {
          (memory < 0 ? " % less memory" : " % more memory");
 }
 
-// Compares meshes without regard to the order of axes, because each_layout() produces only one order.
+// Compares two meshes without regard to the order of their axes: plan tries only one order.
 bool same_sizes(const MeshShape& one, const MeshShape& other) {
   return one.size() == other.size() &&
          std::ranges::all_of(one, [&](const AxisSize& axis) { return size_of(other, axis.name) == axis.size; });

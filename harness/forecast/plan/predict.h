@@ -29,7 +29,8 @@ struct Memory {
 // is not counted.
 struct Time {
   double computing_s = 0, optimizer_s = 0;
-  double tensor_s = 0, context_s = 0, data_s = 0;  // collectives over the axes tp, cp, and dp and shard
+  // tensor_s: collectives over the axis tp. context_s: over cp. data_s: over dp and shard.
+  double tensor_s = 0, context_s = 0, data_s = 0;
   double bubble_s = 0;  // idle time of a pipeline, its messages, and the exchange of a tied embedding's gradients
   double step_s() const { return computing_s + optimizer_s + tensor_s + context_s + data_s + bubble_s; }
 };

@@ -25,8 +25,7 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
     rank.stage.embed |= stages[i].embed;
     rank.stage.head |= stages[i].head;
   }
-  // live_activations() counts the activations of single stages; the division converts them to micro-batches of all of
-  // the rank's stages.
+  // live_activations() counts a micro-batch once for each stage of the rank, so divide by the number of stages.
   for (size_t i = 0; i < ranks.size(); ++i)
     ranks[i].live = std::max(1, (pipeline::live_activations(schedule.ranks[i]) + layout.stages - 1) / layout.stages);
   return ranks;
@@ -67,7 +66,7 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
-    memory.gradients = whole;             // gradients are in flat buffers that stay allocated
+    memory.gradients = whole;             // zero1 keeps its whole gradients allocated, in flat buffers
     memory.buffers = 2 * whole / shards;  // zero1 copies the rank's shard and its gradient for the update
     return memory;
   }
@@ -104,7 +103,8 @@ double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layou
 Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout) {
   Memory most;
   for (const RankBlocks& rank : ranks_of_pipeline(shape, layout)) {
-    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;  // skip a rank with only the norm
+    // Skip a rank that has only the final norm.
+    if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;
     const gpt::Step step{.rows = static_cast<double>(layout.rows),
                          .micro_batches = static_cast<int>(layout.micro_batches),
                          .live = std::min<int>(rank.live, static_cast<int>(layout.micro_batches)),

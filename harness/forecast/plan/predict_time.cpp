@@ -117,7 +117,8 @@ class BlockTimes {
       const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
                         static_cast<double>(shape_.heads * layout_.size("tp"));
       unit.forward.context = hops_s(attention_s(1), kv);
-      unit.backward.context = hops_s(attention_s(2), 2 * kv);  // the hops carry keys, values and their gradients
+      // Ring attention sends keys, values and their gradients.
+      unit.backward.context = hops_s(attention_s(2), 2 * kv);
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
     const double bytes = parameters(part) * stored_bytes();
@@ -171,7 +172,7 @@ class Timing {
 
  private:
   struct Stage {
-    Spent forward, backward;  // times of one micro-batch
+    Spent forward, backward;  // times of the stage for one micro-batch
     // Communication over the data axes once per step: gathering parameters that stay gathered, and reducing the
     // gradients of all micro-batches in the last backward pass.
     double last_data = 0;
@@ -212,7 +213,8 @@ class Timing {
     const std::vector<Unit> units = blocks_.units_of(blocks);
     Stage stage;
     for (const Unit& unit : units) stage.forward += unit.forward, stage.backward += unit.backward;
-    const bool kept = layout_.schedule && !layout_.reshard;  // a pipeline's blocks stay gathered for the whole step
+    // The strategy pp without reshard keeps parameters gathered for the whole step.
+    const bool kept = layout_.schedule && !layout_.reshard;
     const bool each_pass = layout_.sharding == Sharding::parameters && !kept;
     const bool reduces = layout_.overlapped, each = reduces && layout_.reduces_each();
     stage.forward.data = each_pass ? data_wait(units, false, true, false) : 0;
@@ -272,7 +274,8 @@ class Timing {
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);
     const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
-    const double scale = std::min(1.0, makespan / longest.all());  // below 1: `sharing_` assumes too many busy ranks
+    // Below 1 if `sharing_` (slowdown by shared cores) assumes too many busy ranks.
+    const double scale = std::min(1.0, makespan / longest.all());
     parameters_ = *std::ranges::max_element(parameters);
     Time time;
     time.computing_s = longest.computing * scale, time.tensor_s = longest.tensor * scale;
@@ -315,7 +318,7 @@ class Timing {
   double sharing_;  // factor by which computations slow down, because ranks share cores
   Links links_;
   BlockTimes blocks_;
-  double parameters_ = 0;  // parameters of the rank that has the most
+  double parameters_ = 0;  // number of parameters on the rank with the most parameters
 };
 
 }  // namespace

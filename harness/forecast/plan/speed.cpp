@@ -41,7 +41,7 @@ std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype 
                .rows = static_cast<double>(spec.batch) / static_cast<double>(spec.accumulate),
                .micro_batches = static_cast<double>(spec.accumulate)};
   if (one.shape.experts > 0) return std::nullopt;
-  const double step_s = record.step_time_ns->median * 1e-9;  // step time, to be divided in proportion to the phases
+  const double step_s = record.step_time_ns->median * 1e-9;  // split below by the phases of the profiled step
   one.passes_s = step_s * (forward + backward) / all;
   one.optimizer_s = step_s * optimizer / all;
   one.bytes_per_s = record.derived.peak_bytes_per_s.value_or(0);

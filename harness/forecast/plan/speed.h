@@ -19,7 +19,7 @@ struct Speed {
   std::vector<SizeRate> rates = {};  // at least one rate, in ascending order of layer size
   double bytes_per_s = 0;            // memory bandwidth; 0: `rates` include the memory traffic
   double update_s = 0;               // time of the optimizer per parameter
-  std::string fitted_to = {};        // source of these figures, for display
+  std::string fitted_to = {};        // the run and the cases to which the speed was fitted, for display
 
   // Returns the FLOP/s for layers of this size: interpolated between measured sizes over the logarithm of the size;
   // outside of them, the rate of the nearest size.

@@ -22,7 +22,7 @@ struct BlockWork {
 };
 
 // Returns the work of one micro-batch of `rows` samples. The head's work includes the loss. Attention counts masked
-// scores too, as Shape::flop_per_row() does.
+// scores too, as the workload's formula for the FLOP of a sample does.
 BlockWork work_of(const gpt::Shape& shape, gpt::Part part, const gpt::Cut& cut, gpt::Precision precision, double rows);
 
 // Returns the work of the whole model on one device: the sum over all blocks.

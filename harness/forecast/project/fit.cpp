@@ -64,7 +64,7 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
   std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = collectives.size(); i-- > 0;) {
     if (!collectives[i].hides)
-      continue;  // a collective that does not overlap is part of every path, so it adds no path
+      continue;  // a collective that does not overlap is part of every critical path, so it adds no path
     overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes);
     paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};

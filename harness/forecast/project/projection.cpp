@@ -102,7 +102,7 @@ double computing_of(const std::map<std::string, double>& phases) {
   return sum;
 }
 
-constexpr const char* backward_pass = "backward";  // name of the phase
+constexpr const char* backward_pass = "backward";
 
 // True for a collective that the model overlaps with computation: one that began in the backward pass, such as the
 // reduction of a bucket.

@@ -63,8 +63,8 @@ struct Projection {
   std::vector<std::string> left_out{};  // cases or worlds that were not projected, with reasons
 };
 
-// Returns the shape of a case's step. Its collectives and their start times are from the smallest world with a profile
-// that lists them. Without such a profile, the list of collectives is empty.
+// Returns a model of the case's step (StepShape): its collectives and when they can start, from the smallest world with
+// a profile that lists collectives. Without such a profile, the list of collectives is empty.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
 // Projects the report's cases to the requested worlds. Throws UsageError, with the reason, if no case can be projected

@@ -13,12 +13,12 @@ bool compares(const AnswerGroup& group) {
 
 std::string title_of(const AnswerGroup& group) { return group.setting + " · world " + std::to_string(group.world); }
 
-// Returns the workload and world of a group. The workload's name is the first part of AnswerGroup::setting.
+// Returns the workload and world of a group of cases. The workload's name is the first part of AnswerGroup::setting.
 std::string short_title(const AnswerGroup& group) {
   return group.setting.substr(0, group.setting.find(" · ")) + ", world " + std::to_string(group.world);
 }
 
-// Returns a group's short title, or its long title if another group has the same short title.
+// Returns the short title of a group of cases, or the long title if another group has the same short title.
 std::string distinct_title(const Answer& answer, const AnswerGroup& group) {
   const auto alike = std::count_if(answer.groups.begin(), answer.groups.end(),
                                    [&](const AnswerGroup& other) { return short_title(other) == short_title(group); });
@@ -44,7 +44,7 @@ std::vector<std::string> brief_lines(const Answer& answer, size_t most) {
   if (groups.size() > most) groups.resize(most);
   std::vector<std::string> lines;
   for (size_t i = 0; i < groups.size(); ++i) {
-    // Divide the remaining lines equally among the remaining groups.
+    // Divide the remaining output lines equally among the remaining groups of cases.
     const size_t share = (most - lines.size()) / (groups.size() - i),
                  count = std::min(share, groups[i]->sentences.size());
     for (size_t s = 0; s < count; ++s)

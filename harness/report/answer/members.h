@@ -26,15 +26,16 @@ struct StepParts {
 struct RankedCase {
   const CaseRecord* record = nullptr;
   std::string label;
-  std::optional<Estimate> speed;   // speed-up or samples per second, as CaseGroup::paired says
+  // A speed-up over the reference if CaseGroup::paired is set, else samples per second.
+  std::optional<Estimate> speed;
   std::optional<Estimate> memory;  // peak bytes; comparable if the numbers of processes are equal
   std::optional<StepParts> parts;
 };
 
 struct CaseGroup {
-  std::vector<RankedCase> members;  // sorted by speed, fastest first; members without a speed last
+  std::vector<RankedCase> members;  // the cases of the group, fastest first; cases without a speed last
   bool paired = false;              // true: speeds are speed-ups over one reference case, from pairs of blocks
-  int launches = 0;                 // smallest number of launches of any member
+  int launches = 0;                 // smallest number of launches of any case of the group
 };
 
 struct CaseGroups {
@@ -43,7 +44,7 @@ struct CaseGroups {
 };
 CaseGroups groups_of(const Report& report);
 
-// True if the memory of these members can be compared: both have a figure, for the same number of processes.
+// True if the memory of two cases can be compared: both have a figure, for the same number of processes.
 bool memory_compares(const RankedCase& a, const RankedCase& b);
 
 }  // namespace dpbench

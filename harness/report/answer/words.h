@@ -18,7 +18,7 @@ std::string launches_text(int launches);                    // returns e.g. "1 l
 // speed-up, or if the speed-up has an interval but the case's group is not ranked by speed-ups (`paired` is false). For
 // the reference of the speed-ups, returns "the reference (158000 samples/s)".
 std::string speed_number(const Report& report, const CaseRecord& record, bool paired);
-// Returns speed_number(), with the name of the reference after a speed-up: "1.66x (1.61 to 1.71) of one device".
+// Returns a case's speed with the name of the reference after a speed-up: "1.66x (1.61 to 1.71) of one device".
 std::string speed_text(const Report& report, const CaseRecord& record, bool paired);
 // Returns how much longer a case takes: "7 % more time (3 to 11 %)", from 2x on "3.1x the time (2.9 to 3.3x)".
 std::string longer_text(const Estimate& ratio);

@@ -100,8 +100,8 @@ Json merged_trace(const std::vector<Json>& ranks) {
     const double offset_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;
     Fields(ranks[i], "trace of rank " + std::to_string(i))
         .each("traceEvents", [&](const Json& event, const std::string&) {
-          // Skip Kineto's process names, which name_all() replaces, and Kineto's own spans, which have the text "Spans"
-          // as pid.
+          // Skip Kineto's process names, because the merged trace names each rank itself, and Kineto's own spans, which
+          // have the text "Spans" as pid.
           if (!event.contains("pid") || !event["pid"].is_number_integer()) return;
           const bool process_meta = event.value("ph", "") == metadata_event && event.value("name", "") != row_name;
           if (process_meta) return;

@@ -23,7 +23,7 @@ inline constexpr int64_t rows_per_rank = 1000;
 // Add spans in the order of their starts.
 class SpanRows {
  public:
-  // first_row: the first row's number, above the ids of threads.
+  // first_row: number of the first row, above the ids of the process's threads, which have rows of their own.
   SpanRows(Json& events, int64_t process_id, int64_t first_row, std::string name)
       : events_(events), process_id_(process_id), first_row_(first_row), name_(std::move(name)) {}
 

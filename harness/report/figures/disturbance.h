@@ -20,7 +20,7 @@ bool crowded(const CaseSpec& spec, int cores);
 // block.
 bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores);
 
-// True if a rank lost more than 5 % of its profiled steps to other programs, judged as in starved().
+// True if a rank lost more than 5 % of its profiled steps to other programs, by the same rule as for a block.
 bool profile_starved(const CaseSpec& spec, const std::vector<RankRecord>& ranks, int cores);
 // Marks the ranks' profiles as disturbed and removes the times of phases and communication, the list of collectives and
 // the strategy's figures. Counts, such as the number of collectives, stay.
@@ -35,8 +35,9 @@ bool quiet(const std::optional<OtherLoad>& load);
 // the machine's cores, whichever is larger. Lower loads come from daemons and from the resolution of the kernel's
 // clocks.
 double least_load(int cores);
-// True if a virtual machine's host took at least least_load() cores, or if other programs did and the case is
-// crowded(). Beside any other case, programs may use free cores, so starved() judges their effect.
+// True if a virtual machine's host took enough cores to count as a disturbance, or if other programs did and the
+// replicas have more threads than the machine has cores. In other cases, other programs may run on free cores, so only
+// the times that ranks wait for cores count (starved()).
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);
 
 // Number of cores that the run's ranks shared, over all hosts; 0 if unknown.
@@ -49,7 +50,8 @@ std::string disturbance_line(const Report& report);
 // programs or of a virtual machine's host.
 std::optional<double> most_load(const CaseRecord& record, double OtherLoad::* of);
 int disturbed_blocks(const CaseRecord& record);
-// True if other programs, or a virtual machine's host, took at least least_load() cores in any launch of the case.
+// True if other programs, or a virtual machine's host, took enough cores to count as a disturbance in any launch of the
+// case.
 bool loaded(const Report& report, const CaseRecord& record);
 
 }  // namespace dpbench

@@ -13,8 +13,9 @@ using Launches = std::vector<std::vector<double>>;
 
 // Limits for notices; a finding must exceed both of its limits. A launch is a start of the case's processes; it times
 // several blocks of steps. Outlier: a block's deviation from its launch's median, in standard deviations and as a share
-// of the median. Trend: the score of the test, in its standard deviations, and the relative change of block times.
-// Launches that differ: the range of their medians, as a share and as a multiple of the spread within a launch.
+// of the median. Trend: the score of the Mann-Kendall test, in its standard deviations, and the relative change of
+// block times. Launches that differ: the range of their medians, as a share and as a multiple of the spread within a
+// launch.
 constexpr double outlier_sigmas = 10, outlier_share = 0.05;
 constexpr double trend_sigmas = 3, trend_share = 0.02;
 constexpr double apart_share = 0.10, apart_times_noise = 3;

@@ -18,7 +18,7 @@ struct Judgement {
   // needs no base.
   std::optional<double> base{};
   double now = 0;
-  Change change;  // change from the base run or from the absolute limit
+  Change change;  // change of the metric from the base run, or its distance from the absolute limit
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;
 };

@@ -15,8 +15,8 @@ struct GateRule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
   double limit = 0;  // largest accepted change, in the unit of change_between(): log ratio or percentage points
-  // Absolute limit on the new run's value, in the unit of Figure::value; replaces `limit`. Unset: the rule judges the
-  // change between two runs.
+  // Absolute limit on the metric in the new run, in its base unit (ns, bytes, ...); replaces `limit`. Unset: the rule
+  // judges the change between two runs.
   std::optional<double> bound{};
 };
 
@@ -31,7 +31,7 @@ struct Gate {
     bool matches(const std::string& case_id) const;
   };
   std::vector<Special> special;  // rules for cases whose id matches a pattern; the first matching entry applies
-  std::vector<GateRule> rules;   // rules for all other cases
+  std::vector<GateRule> rules;   // rules for cases whose id matches no pattern
 
   // Returns the first entry of `special` that matches the case, or null if none does.
   const Special* special_for(const std::string& case_id) const;

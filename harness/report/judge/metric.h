@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// A unit of a rule's absolute limit, such as ms, and its size in the unit of Figure::value.
+// A unit in which a rule may give an absolute limit, such as ms, and its size in the metric's base unit (1e6 for ns).
 struct LimitUnit {
   const char* name;
   double size;
@@ -25,7 +25,7 @@ struct Metric {
   bool in_points;       // true: the metric is judged by the difference in percentage points, not by the ratio
   bool within_one_run;  // true: the metric is a ratio taken within one run, so it is comparable across machines
   const char *worse, *better;
-  double display_scale;  // factor from a Figure's value to display_unit, e.g. 1e-6 from ns to ms
+  double display_scale;  // factor from the metric's base unit to display_unit, e.g. 1e-6 from ns to ms
   const char* display_unit;
   std::span<const LimitUnit> units;  // units that an absolute limit may have; "": no unit
 };

@@ -26,7 +26,8 @@ struct Sources {
 };
 Sources this_machine();
 
-// Returns the env block (machine facts) with its fingerprint, a hash of the values of comparable_fields().
+// Returns the env block (machine facts) with its fingerprint, a hash of the facts that must be equal for two runs to be
+// comparable.
 Json environment(const Sources& sources, const Accelerators& accelerators, const Versions& versions);
 
 EnvBlock read_env(const Json& env);

@@ -27,7 +27,7 @@ class GpuWatch {
     Nvml::Device device;
     GpuCounters counters;
     std::optional<unsigned long long> energy_at_start_mj;
-    double energy_mj = 0, seconds = 0;  // energy and time, summed over the intervals from start() to read()
+    double energy_mj = 0, seconds = 0;  // energy and time, summed over the timed blocks
     double sm_clock_sum_mhz = 0;
     int64_t sm_clock_readings = 0;
   };

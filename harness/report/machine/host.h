@@ -1,4 +1,5 @@
-// Reads the host's parts of a report's env block from files of /proc, /sys, /etc and /run below Sources::root.
+// Reads the host's parts of a report's env block from files of /proc, /sys, /etc and /run. Tests give another root
+// directory (Sources::root).
 #pragma once
 
 #include <optional>

@@ -9,7 +9,7 @@ namespace {
 struct Setting {
   const char* name;
   std::string value;                     // empty if the setting has its default value
-  const char *before = "", *after = "";  // words around the value in setting_text()
+  const char *before = "", *after = "";  // words before and after the value in the title of a table section
 };
 
 auto settings_of(const CaseSpec& spec) {

@@ -46,7 +46,8 @@ struct CaseSpec : ProcessSettings {
   std::string data_dir{};
   bool oversubscribe = false, baseline = false;
 
-  // Compares all members. Without this operator, == would be that of ProcessSettings and compare its members only.
+  // Compares two cases by all settings. Without this operator, CaseSpec would inherit the == of ProcessSettings, which
+  // ignores the members of CaseSpec.
   auto operator<=>(const CaseSpec&) const = default;
   // Number of replicas that train on different samples: all ranks, or fewer if ranks along some axes of the mesh share
   // samples.
@@ -120,15 +121,15 @@ std::string named_settings(const CaseSpec& spec, char sign);
 // device · f32 · torch runtime · 1 thread per replica".
 std::string setting_text(const CaseSpec& spec, bool with_batch = true);
 
-// Selects the settings in which same_setting() lets two cases differ.
+// The settings that are ignored when the settings of two cases are compared.
 struct MayDiffer {
   // The cases may differ in strategy, parameters, backend and scaling, as a case and the baseline of its speed-up do.
   bool strategy = false;
   bool world = false;
   bool batch = false;  // true: the cases may differ in batch, global (strong scaling) or per device (weak)
 };
-// True if the two cases have the same settings. Not compared: the settings that `may_differ` selects (with
-// `may_differ.world` also the mesh), seed, processes and oversubscribe.
+// True if the two cases have the same settings. Not compared: the settings in `may_differ` (with `may_differ.world`
+// also the mesh), the seed, processes and oversubscribe.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
 // Selects the cases against which speed-ups are measured.
@@ -251,7 +252,7 @@ struct Table<RankRecord> {
 };
 
 using BlockSeries = std::vector<int64_t> RankRecord::*;
-// Returns the members with one number per timed block, which the table marks with per_block().
+// Returns the members of RankRecord that are lists with one number per timed block.
 std::vector<BlockSeries> block_series();
 
 // Load on the cores during a launch (start of the case's processes), without the load of dpbench itself.

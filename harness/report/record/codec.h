@@ -155,7 +155,8 @@ template <class T>
 Json schema_of(const NumberRange& range, Json& definitions) {
   if constexpr (HasTable<T>) {
     if (!definitions.contains(Table<T>::name)) {
-      // Insert the key before the fields' own definitions, so that definitions are listed in order of first use.
+      // Reserve the struct's place before its members' definitions are added, so that definitions stand in order of
+      // first use.
       definitions[Table<T>::name] = nullptr;
       definitions[Table<T>::name] = schema_of_fields<T>(definitions);
     }

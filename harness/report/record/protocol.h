@@ -138,7 +138,7 @@ static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 // Number and hash of the collectives that a rank called in one process group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // hash of all the calls, in their order
+  uint64_t hash = 0;  // hash of the descriptions of all these collectives, in their order
 
   bool operator==(const CallDigest&) const = default;
 };
@@ -148,7 +148,7 @@ struct CallDigest {
 struct alignas(64) CallSlot {
   static constexpr size_t words = 5;
   std::atomic<int64_t> number{0};  // number of the call in its process group, from 1
-  std::atomic<uint64_t> group{0};  // hash of the group's name; 0: all ranks
+  std::atomic<uint64_t> group{0};  // hash of the process group's name; 0: the group of all ranks
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.
   std::atomic<uint64_t> hash{0};

@@ -122,13 +122,14 @@ struct CaseRecord {
   std::vector<LaunchRecord> launches;
   std::optional<Summary> step_time_ns;
   Derived derived;
-  std::optional<TrainingRecord> training{};       // results of training; set only by `dpbench train`
-  std::optional<MemoryFormula> memory_formula{};  // unset if the case was not measured or has no formula
-  std::vector<std::string> warnings;              // warnings raised while the case ran
-  std::vector<std::string> notices;               // findings about the timed blocks: outliers, trends
-  bool out_of_memory = false;                     // true if a rank ran out of memory; not in run.json
-  Refusal refusal = Refusal::none;                // what the strategy refused to run in the checks; not in run.json
-  double elapsed_s = 0;                           // time of all launches, with starts and checks; not in run.json
+  std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
+  // Unset if the case was not measured or plan has no formula for its memory.
+  std::optional<MemoryFormula> memory_formula{};
+  std::vector<std::string> warnings;  // warnings raised while the case ran
+  std::vector<std::string> notices;   // findings about the timed blocks: outliers, trends
+  bool out_of_memory = false;         // true if a rank ran out of memory; not in run.json
+  Refusal refusal = Refusal::none;    // what the strategy refused to run in the checks; not in run.json
+  double elapsed_s = 0;               // time of all launches, with starts and checks; not in run.json
 
   bool ok() const { return status == CaseStatus::ok; }
   // True if a step of the case computes something other than a step of the baseline, so their speeds are not
@@ -147,11 +148,12 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string started{}, ended{};  // UTC, in the form of utc_text(); empty: unknown, or the run has not ended
+  std::string started{}, ended{};  // UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended
   // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
   // differ from these.
   std::map<std::string, std::map<std::string, std::string>> defaults{};
-  std::string disturbance{};  // result of disturbance_line(): the cores that replicas lacked; empty: none
+  // Text such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty: no disturbance.
+  std::string disturbance{};
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
   std::optional<Answer> answer{};
@@ -198,7 +200,7 @@ inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpb
                             *compare_document = "dpbench.compare";
 inline constexpr int report_minor_version = 10;
 Json to_json(const Report& report);
-Json to_json(const CaseRecord& record);  // a case as in run.json
+Json to_json(const CaseRecord& record);  // the JSON object of a case in run.json
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);

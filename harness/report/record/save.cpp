@@ -47,7 +47,7 @@ int open_directory(const fs::path& path) {
                    (error ? error.message() : errno_text()) + "). Use --out with a writable one");
 }
 
-// Returns the directories that open_directory() would create for this path, innermost first.
+// Returns the directory and its parents that do not exist yet, innermost first.
 std::vector<fs::path> missing_directories(fs::path path) {
   std::vector<fs::path> missing;
   std::error_code ignored;

@@ -65,10 +65,10 @@ void write_whole(int directory, const std::string& name, const std::string& text
 // Writes all of the text to the descriptor. Returns false with errno set on failure.
 bool write_all(int fd, const std::string& text);
 
-// Throws WriteError if write_whole() could not create its temporary file in the directory. Changes nothing.
+// Throws WriteError if no file `name` can be written in the directory. Changes nothing.
 void check_writable(int directory, const std::string& name, const std::string& what);
 
-// Throws UsageError if save_baseline() could not write to its file. Changes nothing.
+// Throws UsageError if the baseline `name` cannot be saved below `results`. Changes nothing.
 void check_baseline_path(const std::filesystem::path& results, const std::string& name);
 
 // Saves a copy of a report as results/baselines/NAME.json, replacing an existing baseline. Returns the path.

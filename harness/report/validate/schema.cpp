@@ -138,7 +138,8 @@ constexpr const char* duel_skeleton = R"json({
   "$defs": {}
 })json";
 
-// Outer structure of the schemas that document_schema() generates from a document's field table.
+// Outer structure of the JSON Schemas that are generated from field tables: those of `dpbench compare`, `plan` and
+// `project` with -o json.
 constexpr const char* document_skeleton = R"json({
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "",

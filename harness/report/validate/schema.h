@@ -14,9 +14,9 @@ Json run_schema();
 Json duel_schema();
 Json compare_schema();
 
-// Returns the schema of a document from its name and title and the schema of its fields.
+// Returns the JSON Schema of a document from its name, its title and the schema of its fields.
 Json document_schema(const std::string& name, const std::string& title, const Json& fields, const Json& definitions);
-// Returns the schema of a document that write_document() writes.
+// Returns the JSON Schema of a document from the field table of its struct T.
 template <class T>
 Json document_schema() {
   Json definitions = Json::object();
