@@ -35,7 +35,8 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  Refusal refusal = Refusal::none;  // the most that the strategy refused: a scenario, or the model
+  // None, or a scenario, or the case's model: the most that the strategy has refused so far.
+  Refusal refusal = Refusal::none;
   // Position of the first non-finite value in the order of scenarios (test runs of the strategy), their steps, and the
   // kinds of value (loss, gradient, parameter). The positions on different ranks are comparable, because all ranks run
   // the same scenarios.
@@ -80,7 +81,8 @@ int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, 
   return std::stoi(broadcast_text(store, key + ".first", rank, std::to_string(first)));
 }
 
-// Returns the request to check a case with the seed `spec.seed`. Its members `store` and `show` are left empty.
+// Returns the request to check a case with the seed `spec.seed`. The caller sets its callback `show` and the rendezvous
+// store.
 CheckRequest request_of(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                         const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
@@ -148,7 +150,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   // unique.
   static int calls = 0;
   const std::string prefix = "check" + std::to_string(calls++);
-  // Distribute rank 0's decision through the c10d store, because the process group may be broken.
+  // Returns rank 0's `value` on all ranks. Uses the c10d store, because a check may have broken the process group.
   const auto decided_by_rank0 = [&](const std::string& key, bool value) {
     return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };

@@ -18,7 +18,7 @@ struct SuiteOptions {
   // Largest world that runs costly scenarios (slow test runs of the strategy) on all workloads; larger worlds run them
   // only on workloads marked as thorough (WorkloadInfo::thorough).
   int whole_worlds = 0;
-  bool brief = false;      // true: most scenarios run at most two steps, see CheckRequest
+  bool brief = false;      // true: all scenarios but `unwatched` run at most two steps, unless the workload is a probe
   double unwatched_s = 1;  // time limit of the oracle for the scenario `unwatched`, which runs as many steps as fit
   std::string dump = {};   // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
@@ -30,8 +30,8 @@ struct SuiteOptions {
 // reads tensors only after its last step. A case with micro-batches or clipping also runs their scenarios. All use
 // batches like the timed ones, so an exception of the timed steps usually occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
-// Returns a regular expression that matches the names of the checks before timing: those of scenarios_before_timing().
-// Checks that run a scenario a second time are left out.
+// Returns a regular expression that matches the names of the checks that run before timing, without those that run a
+// scenario a second time.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {
@@ -43,7 +43,8 @@ struct CheckedCase {
   std::vector<CheckRow> rows;  // results of the checks; empty except on rank 0
   // True if every rank completed the checks, so that the process group is still usable; equal on every rank.
   bool group_whole = true;
-  bool sound = true;  // true if group_whole is set, no check failed and all values are finite; equal on every rank
+  // True if every rank completed the checks, no check failed and all values are finite; equal on every rank.
+  bool sound = true;
   Refusal refusal = Refusal::none;  // what the strategy refused to run on this rank
   // Set if this rank's timed steps would fail as well: the strategy threw (kind `failure`), this rank produced the
   // first non-finite loss, gradient or parameter (`nan`), or its collectives differ from another rank's (`peer`).

@@ -11,7 +11,8 @@ namespace dpbench {
 namespace {
 
 using Calls = std::deque<CollectiveLog::Call>;
-constexpr size_t max_collectives = 200000;  // with more, a profile has no communication times, to limit memory
+// To limit memory, a profile with more collectives than this has no communication times.
+constexpr size_t max_collectives = 200000;
 
 // Returns, for each element, the largest value of any rank of the group.
 at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group, at::Device device) {

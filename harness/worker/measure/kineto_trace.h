@@ -19,7 +19,7 @@ class Trace : public PhaseListener {
   explicit Trace(c10::Device device);  // starts recording the trace
   void entered(Phase phase, Time) override;
   void left(Time) override { annotation_.reset(); }
-  // Stops recording and writes the trace, with these collectives, to a file in Chrome's JSON format.
+  // Stops recording. Writes the trace, with `collectives` in rows of their own, to a file in Chrome's JSON format.
   void save(const std::string& file, const std::vector<TracedCollective>& collectives);
 
  private:

@@ -36,7 +36,7 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      if (known->second.number > first_)  // kept_tensors() itself has allocated the tensor
+      if (known->second.number > first_)  // the tensor is a copy that kept_tensors() has made
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
@@ -47,7 +47,7 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
 }
 
 std::optional<MemoryParts> MemoryWatch::end(Strategy& strategy) {
-  Peak found = peak();  // read it now: kept_tensors() may allocate copies
+  Peak found = peak();  // read the peak now, because kept_tensors() may allocate copies
   const NamedTensors gradients = strategy.kept_tensors().gradients;
   for (const auto& [name, tensor] : gradients) move_to_gradients(tensor, found);
   return copies_ ? std::nullopt : std::optional(found.parts);
@@ -81,7 +81,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // the tensor is older than this MemoryWatch
+  if (known == blocks_.end()) return;  // the tensor was allocated before this MemoryWatch began to count
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

@@ -39,7 +39,7 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   using Part = int64_t MemoryParts::*;
   struct Block {
     Part part;
-    int64_t bytes, number;  // number: this is the n-th allocation since construction
+    int64_t bytes, number;  // number: position among the allocations, from 1
   };
   struct Peak {
     MemoryParts parts;
@@ -58,7 +58,7 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   Peak peak_;
   int64_t allocations_ = 0, first_ = 0;  // first_: number of allocations before the watched step
   Part part_ = &MemoryParts::buffers;    // part to which new allocations belong
-  bool copies_ = false;                  // true if kept_tensors() returned copies
+  bool copies_ = false;                  // true if the strategy lists copies of its tensors, not the tensors themselves
 };
 
 }  // namespace dpbench

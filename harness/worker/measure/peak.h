@@ -18,7 +18,7 @@ Peak measured_peak(at::ScalarType dtype, at::Device device);
 // Returns the host name and the core numbers that this process may run on, separated by spaces.
 std::string host_and_cores();
 // True if each host has at least one core for each thread of the replicas on it, or has only one replica. processes:
-// host_and_cores() of each process.
+// for each process, its host and its cores as in host_and_cores().
 bool cores_for_all(const std::vector<std::string>& processes, int replicas_each, int threads_each);
 
 }  // namespace dpbench

@@ -118,7 +118,8 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt without watches_memory().
+  // Returns the memory of CPU tensors at the peak of a step, by part; nullopt on a GPU and for a strategy that replays
+  // steps.
   std::optional<MemoryParts> memory() {
     if (!memory_) return std::nullopt;
     memory_->begin(*strategy_);
@@ -208,8 +209,9 @@ class ProfiledCase {
   Phases phases_;
   CommunicationSpans blocked_;
   CollectiveLog log_;
-  bool logged_;                        // true if the strategy's collectives can be logged
-  std::optional<MemoryWatch> memory_;  // constructed before the strategy; see watches_memory()
+  bool logged_;  // true if the strategy's collectives can be logged
+  // Declared before the strategy, to see its allocations; unset on a GPU or with replayed steps.
+  std::optional<MemoryWatch> memory_;
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
 };
@@ -244,7 +246,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
-    const EngineWatch engine;  // destroyed before the profiled steps, because it would slow them down
+    const EngineWatch engine;  // ends before the profiled steps, because counting nodes would slow them down
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }

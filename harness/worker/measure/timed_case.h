@@ -53,7 +53,8 @@ class TimedCase {
   GpuWatch gpus_;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
-  int64_t steps_ = 0, timed_steps_ = 0, samples_ = 0;  // steps of a block; steps and samples of all blocks
+  // steps_: steps of a block; timed_steps_, samples_: steps and samples of all blocks.
+  int64_t steps_ = 0, timed_steps_ = 0, samples_ = 0;
   int64_t step_tensor_bytes_ = 0;
   std::vector<std::vector<int64_t>> readings_;  // times of single steps, per block
 };

@@ -14,7 +14,7 @@ class CoreUse {
   CoreUse();
 
   struct Spent {
-    int64_t wall_ns = 0;   // time since the start
+    int64_t wall_ns = 0;   // time since the measurement began
     int64_t cpu_ns = 0;    // CPU time of all threads
     int64_t switches = 0;  // involuntary context switches of all threads
     // Time for which a thread was ready to run but had no core: the longest time of one thread, among the calling
@@ -25,7 +25,7 @@ class CoreUse {
     // Returns the least CPU time that the threads can have had in a part of the measurement that took part_ns.
     int64_t cpu_within(int64_t part_ns) const { return std::max<int64_t>(0, cpu_ns - (wall_ns - part_ns)); }
   };
-  // Returns the CPU time, context switches and queueing time since the start.
+  // Returns the CPU time, context switches and queueing time since the measurement began.
   Spent spent() const;
 
  private:

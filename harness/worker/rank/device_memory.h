@@ -31,7 +31,7 @@ class DevicePeak {
 
   c10::DeviceAllocator& allocator_;
   int devices_;
-  DeviceMemory earlier_;  // peak up to the last pause()
+  DeviceMemory earlier_;  // largest peak before the latest pause of counting
 };
 
 // Returns the peak of this process's GPUs; null without a GPU.

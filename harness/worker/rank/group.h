@@ -15,7 +15,7 @@ namespace dpbench {
 
 class Group {
  public:
-  // Joins the process group. `note` is a callback for each collective; only some backends call it (see NoteCall).
+  // Joins the process group. `note` is called at the start of each collective, by the backends that support it.
   explicit Group(const Variables& variables, NoteCall note = {});
   ~Group();
   Group(const Group&) = delete;

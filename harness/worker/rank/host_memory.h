@@ -15,8 +15,8 @@ namespace dpbench {
 // MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call it before starting other threads.
 void retain_freed_memory(Runtime runtime);
 
-// Records the memory in use before the process's first case, so that reset_peak_memory() can tell how much memory
-// earlier cases left allocated.
+// Records the memory in use before the process's first case. Peaks of later cases exclude what earlier cases left
+// allocated.
 void record_initial_memory();
 
 // Resets the peaks, on the host and on GPUs, before a case. Free memory is returned to the kernel first, so the next

@@ -23,7 +23,7 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Starts a case: resets the rank's step counter and the text of place().
+  // Starts a case: resets the rank's step counter and clears the text about the running check.
   void begin() { progress_->step.store(0, std::memory_order_relaxed), place(""); }
   // Publishes the part of the checks that runs, e.g. "step 1 of scenario even", for the message of a crash or hang;
   // empty after the checks.
@@ -38,8 +38,8 @@ class Pulse {
 
   // Logs the start of a collective in the shared call log. Thread-safe.
   void note_call(const StartedCall& call);
-  // Returns the number and hash of the collectives logged since the last forget_calls(), by group. A group's key is the
-  // hash of its name; 0: all ranks. The number and the hash must be equal on all ranks of the group.
+  // Returns the number and hash of the collectives since the last forget_calls(), by process group. A group's key is
+  // the hash of its name; 0: all ranks. The number and the hash must be equal on all ranks of the group.
   std::map<uint64_t, CallDigest> calls() const;
   void forget_calls();
 

@@ -15,7 +15,8 @@ namespace dpbench {
 at::ScalarType scalar_type(Dtype dtype);
 // Returns the names of the parameters that the case's strategy does not synchronize between ranks.
 std::vector<std::string> own_parameters(const CaseSpec& spec);
-// Returns the mesh on which the case's strategy runs. Collective like Group::mesh().
+// Returns the mesh on which the case's strategy runs. The first call creates its process groups, so every rank must
+// call it.
 const Mesh& mesh_of(const CaseSpec& spec, const StrategyInfo& info, const Group& group);
 // Returns the settings from which this rank makes the case's strategy. `workload` must outlive the strategies made from
 // them.

@@ -57,7 +57,7 @@ void StepTimer::run_extra(const std::vector<int64_t>& steps) {
 
 void StepTimer::checked_step(int64_t step) {
   const auto micro = source_.at(step);
-  result_ = {};  // free the previous step's result first, as block() does
+  result_ = {};  // free the previous step's result first, so that the next step reuses its cached memory
   result_ = strategy_.step(step, micro, phases);
   pulse_.step();
   require_number(step, "");

@@ -20,14 +20,14 @@ class StepTimer {
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
   // Runs `count` steps untimed and throws std::domain_error if a loss is not finite.
   void checked_block(int64_t count);
-  // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. Does
-  // not change step_index().
+  // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. Timed
+  // steps go on as if these had not run.
   void run_extra(const std::vector<int64_t>& steps);
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
   // Returns the last step's result.
   const StepResult& result() const { return result_; }
-  // Returns the index of the next step that block() runs.
+  // Returns the number of steps run so far, without extra steps; it is the index of the next step.
   int64_t step_index() const { return step_; }
 
   Phases phases;

@@ -32,7 +32,8 @@ void require_finite(Strategy& strategy, int64_t step);
 // named in `own`, which ranks do not synchronize, and their optimizer state.
 std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own = {});
 
-// Records the hash, number and bytes of a model's whole parameters. own: as in fingerprint().
+// Records the hash, number and bytes of a model's whole parameters. own: parameters that ranks do not synchronize; the
+// hash leaves them out.
 void record_parameters(const NamedTensors& parameters, const std::vector<std::string>& own, RankRecord& record);
 
 }  // namespace dpbench

@@ -90,7 +90,7 @@ class Trainer {
     source_.prepare();
   }
 
-  // Generates the same text on every rank; rank 0 prints it.
+  // With --generate, lets the trained model continue a text. Every rank computes the same text; rank 0 prints it.
   void generate() const {
     if (job_.options.generate == 0) return;
     const auto forward = [&](const Batch& batch) {

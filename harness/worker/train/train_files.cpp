@@ -37,7 +37,8 @@ std::string hex(int64_t value) {
   return text;
 }
 
-// Returns the whole snapshot as parts if the rank stores everything, otherwise no parts.
+// Returns the parts of a checkpoint that this rank writes for whole tensors: all of them if `everything` is set, else
+// none.
 std::vector<StatePart> whole_of(const Snapshot& snapshot, bool everything) {
   std::vector<StatePart> all;
   const auto add = [&](StatePart::Kind kind, const NamedTensors& tensors) {

@@ -18,8 +18,8 @@ class TrainFiles {
   // Throws UsageError if checkpoints are requested but the strategy does not support them, or if a file cannot be
   // written.
   void validate() const;
-  // Loads the --resume file into the strategy and returns the run's progress, or nullopt without --resume. Every rank
-  // must call it. TrainingState::running of the result has one list of losses per rank of this run.
+  // Loads the --resume file into the strategy and returns the run's progress, with one list of losses per rank of this
+  // run. Returns nullopt without --resume. Every rank must call it.
   std::optional<TrainingState> resume(Strategy& strategy) const;
   // True if --checkpoint-every asks for a checkpoint after this many steps of the run.
   bool due(int64_t steps_done) const;

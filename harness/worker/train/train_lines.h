@@ -18,7 +18,7 @@ struct DeviceCount {
 // The loss of one epoch over all ranks, in the forms that tutorial programs print.
 struct EpochLoss {
   int64_t epoch = 0, epochs = 1, steps = 1;
-  // Total: sum over ranks of each rank's sum over steps; mean: mean over ranks of each rank's mean.
+  // Total: sum over ranks of the losses of all their steps. Mean: mean over ranks of each rank's mean loss.
   double total = 0, mean = 0;
 };
 

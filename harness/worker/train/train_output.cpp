@@ -10,7 +10,7 @@ namespace dpbench {
 struct Document {
   std::vector<std::string> (*greeting)(const DeviceCount& count, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
-  double EpochLoss::* printed;  // the loss (total or mean) that epoch_line() prints
+  double EpochLoss::* printed;  // the loss that the epoch line prints: total or mean
   bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes but no loss
 };
 

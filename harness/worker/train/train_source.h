@@ -21,7 +21,7 @@ class TrainSource {
   std::vector<Batch> at(int64_t step) const;
   // Returns the number of samples in a step over all ranks.
   int64_t samples(int64_t step) const;
-  // Generates or unpacks this rank's samples, so that at() is fast. Not called while steps are timed.
+  // Generates or unpacks this rank's samples in advance, before timing.
   void prepare() const { workload_.prepare(sampler_.indices()); }
 
  private:

@@ -16,18 +16,17 @@ namespace dpbench {
 
 class Audit {
  public:
-  // Calls look(). Collective.
   Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
         const Group& group, const Sampling& sampling);
   // Stores parameters and optimizer state after untimed steps. The next audit checks how far the steps since then have
   // moved the parameters. Collective.
   void look();
-  // Decides by chance whether to audit some steps (see AuditPlan); returns true if it did. block_steps: number of steps
-  // of a timed block. timed_step_s: time of a step. Collective.
+  // Decides by chance whether to audit some steps; returns true if it audited some. block_steps: number of steps of a
+  // timed block. timed_step_s: time of a step. Collective.
   bool between_blocks(int64_t block_steps, double timed_step_s);
   // Audits at least three steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);
-  // Returns the results: one row, on rank 0 only.
+  // Returns the result of all audits as one row of results, on rank 0 only.
   std::vector<CheckRow> rows() const;
 
  private:
@@ -49,7 +48,7 @@ class Audit {
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
-  AuditPlan plan_;  // every rank has a plan, but only that of rank 0 counts
+  AuditPlan plan_;  // decides when to audit; only rank 0's is used
   std::string key_;
   int64_t steps_ = 0;  // number of audited steps
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

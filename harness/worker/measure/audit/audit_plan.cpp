@@ -22,7 +22,8 @@ AuditPlan::AuditPlan(const Launch& launch, uint64_t seed)
 int64_t AuditPlan::affordable(int64_t block_steps, double time_s) const {
   const double left_s = share_of_time * time_s - spent_s_;
   if (left_s < first_step_s_) return 0;
-  if (audits_ == 0 || launch_.single_steps) return 1;  // the first audit measures the time of an audit
+  // The first audit takes one step, because the time of a step is still unknown.
+  if (audits_ == 0 || launch_.single_steps) return 1;
   return std::min({1 + static_cast<int64_t>((left_s - first_step_s_) / more_step_s_), 2 * block_steps, most_steps});
 }
 
@@ -57,7 +58,7 @@ void AuditPlan::took(int64_t steps, double seconds) {
   spent_s_ += seconds;
   if (++audits_ == 1) {
     first_step_s_ = seconds;
-    // An estimate; an audit of several steps measures the time of each further step.
+    // Estimate a further step at half of the first; an audit of several steps then measures the time.
     more_step_s_ = seconds / static_cast<double>(2 * steps);
   } else if (steps > 1) {
     more_step_s_ = std::max((seconds - first_step_s_) / static_cast<double>(steps - 1), 1e-2 * first_step_s_);

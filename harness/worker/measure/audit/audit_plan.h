@@ -19,7 +19,7 @@ class AuditPlan {
 
   struct Launch {
     int64_t blocks = 1;         // maximum number of timed blocks
-    double max_blocks_s = 60;   // maximum time of all blocks
+    double max_blocks_s = 60;   // time limit of all timed blocks together
     int replicas = 1;           // number of replicas that an audit computes again, one after another
     bool single_steps = false;  // true: each audit takes a single step
   };

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Of each parameter larger than this, Motion stores at least this many elements and fewer than twice as many, because
-// the distance between them is rounded down.
+// Of each parameter with more elements than this, store at least this many elements and fewer than twice as many,
+// because the distance between stored elements is rounded down.
 constexpr int64_t most_elements = 256;
 // Between audits, SGD may move an element, per unit of learning rate, by at most this many times the largest distance
 // that an element has moved in an audit or in the warm-up. Gradients change in training, so this bound detects only

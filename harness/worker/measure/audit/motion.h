@@ -23,8 +23,9 @@ class Motion {
   // Stores some elements of each parameter before the first audit, without comparing them. `parameters` and `state` are
   // those before step `next`. A second call measures how fast the parameters moved since the first.
   void look(int64_t next, const NamedTensors& parameters, const NamedTensors& state);
-  // Compares the state before step `first` with the state that look() or remember() stored; if neither did, compares
-  // nothing. sample: the elements that `seen` contains of each tensor after its steps.
+  // Compares the parameters and optimizer state before step `first` with those stored last; compares nothing if none
+  // are stored. seen: an audit's evidence, with whole tensors from before its steps. sample: the elements that `seen`
+  // contains of each tensor after its steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
   // Stores some elements of each parameter after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
@@ -36,7 +37,7 @@ class Motion {
     double steps_counted;  // the optimizer's counter of steps; -1: none
   };
   double farthest(int64_t first, int64_t steps, double largest) const;
-  // sample: the elements that `parameters` contains of the tensors in `whole`.
+  // whole: the whole tensors. sample: the elements of each that `parameters` contains.
   void store(int64_t next, const NamedTensors& parameters, const NamedTensors& state, const NamedTensors& whole,
              const Sample& sample);
 
@@ -44,8 +45,8 @@ class Motion {
   int64_t steps_per_epoch_;
   bool may_skip_;
   int64_t next_ = -1;
-  // Largest distance that an element of a parameter moved in an audit or between two calls of look(), divided by the
-  // sum of the learning rates.
+  // Largest distance that an element of a parameter moved in an audit or in the warm-up, divided by the sum of the
+  // learning rates.
   double fastest_ = 0;
   std::vector<Remembered> remembered_;
 };
