@@ -202,7 +202,7 @@ class Ddp : public BuiltInStrategy {
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ddp::LossTerms terms_;  // counted only with ddp.join or ddp.global_mean
+  ddp::LossTerms terms_;  // loss terms of each rank; counted only with ddp.join or ddp.global_mean
   std::optional<ddp::Reduction> reduction_;
 };
 

@@ -10,7 +10,7 @@ namespace dpbench::ddp {
 
 class LossTerms {
  public:
-  // The arguments must outlive this object.
+  // The options, process group and workload must outlive this object.
   LossTerms(const Options& options, c10d::ProcessGroup& group, const Workload& workload)
       : options_(options), group_(group), workload_(workload) {}
 
@@ -29,7 +29,7 @@ class LossTerms {
   const Options& options_;
   c10d::ProcessGroup& group_;
   const Workload& workload_;
-  std::vector<int64_t> terms_;  // of each rank; empty before the first count()
+  std::vector<int64_t> terms_;  // number of loss terms of each rank; empty until counted
 };
 
 }  // namespace dpbench::ddp

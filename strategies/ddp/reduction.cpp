@@ -141,7 +141,7 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  // The Reducer searches the autograd graph of these outputs. Parameters outside this graph are unused.
+  // The Reducer finds unused parameters by a search of the autograd graph of the pass's output.
   std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);

@@ -62,7 +62,7 @@ class Reduction {
   const std::vector<Parameter>& parameters_;
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  bool timed_ = false;             // true once torch's timer runs in every pass
+  bool timed_ = false;             // true once torch's timer of the Reducer runs in every pass
   bool sync_ = true;               // true if the gradients of the current pass are reduced
   std::atomic<bool> last_ = true;  // true if the current pass is the step's last
   int reduced_passes_ = 0;

@@ -51,7 +51,8 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
 }
 
 Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {
-  // The poisoned tensor is a copy, because autograd may have saved the stage's output for the backward pass.
+  // To find early reuse of a sent buffer, tests fill it with NaN. Send a copy then, because autograd may have saved the
+  // stage's output for the backward pass.
   const bool spoils = poison_ && tensor.is_floating_point();
   std::vector<at::Tensor> tensors = {spoils ? tensor.detach().clone(at::MemoryFormat::Contiguous)
                                             : tensor.detach().contiguous()};

@@ -40,7 +40,7 @@ class Links {
   // tag: distinguishes the messages in flight between two ranks.
   Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
   Transfer receive(int from, int tag, const Cargo& cargo);
-  // These functions send no shape, because the receiver knows it: a gradient, for example, has the shape and dtype of
+  // Transfer a tensor without its shape, which the receiver knows: a gradient, for example, has the shape and dtype of
   // the activation.
   Transfer send_like(const at::Tensor& tensor, int to, int tag) const;
   Transfer receive_like(const at::Tensor& activation, int from, int tag) const;

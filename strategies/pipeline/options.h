@@ -16,7 +16,7 @@ namespace dpbench::pipeline {
 struct Options {
   std::string owner = "pp";  // the strategy's name, for messages
   const Family* family = find_family("1f1b");
-  std::optional<Schedule> given = {};  // the user's verified schedule, used instead of `family`
+  std::optional<Schedule> given = {};  // the user's verified schedule; replaces the built-in `family`
   int stages = 1;                      // number of stages of each rank
   int64_t microbatches = 1;            // number of parts into which each micro-batch of a step is cut
   std::string blocks = {};             // number of blocks in each stage, such as "2+3+1"; empty: balanced by FLOP
@@ -36,7 +36,7 @@ class Schedules {
   // Returns the rank of each stage, which is the same for any number of micro-batches.
   std::vector<int> rank_of_stages() const;
   // Returns the schedule for this number of micro-batches, with its transfers. Throws UsageError if the user's schedule
-  // has another number.
+  // is for another number of micro-batches.
   const Schedule& of(int microbatches);
 
   // Throws std::runtime_error on a rank of the axis whose schedule, or cut of the model or of micro-batches, is not

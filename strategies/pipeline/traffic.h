@@ -8,7 +8,8 @@
 
 namespace dpbench::pipeline {
 
-// Returns nullopt under autocast, because a layer chooses the dtype of an activation, and for a model without blocks.
+// Returns the messages and collectives of a rank in a pipelined step. Returns nullopt for a model without blocks, and
+// under autocast, because a layer then chooses the dtype of an activation.
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::pipeline

@@ -9,10 +9,11 @@
 
 namespace dpbench::pipeline {
 
-// Parses the text of a file; `name` names it in messages. The placement is read from the file: a stage lies on the rank
-// that has most of its actions. Throws UsageError for a text that is not a schedule.
+// Parses a pipeline schedule from CSV text; messages call it `name`. A stage lies on the rank that has most of its
+// actions. Throws UsageError for a text that is not a schedule.
 Schedule read_csv(const std::string& text, const std::string& name);
-// Reads a file. `name` names it in messages. Throws UsageError if it cannot be read or has more than 64 MiB.
+// Reads a pipeline schedule from a CSV file; messages call it `name`. Throws UsageError if the file cannot be read or
+// has more than 64 MiB.
 Schedule read_csv_file(const std::string& path, const std::string& name);
 
 // Throws UsageError for a schedule with two pipelines, which the CSV format cannot express.

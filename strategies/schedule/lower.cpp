@@ -11,7 +11,7 @@ namespace {
 
 struct Event {
   double time;
-  bool starts;  // true for the start of a computation; transfers at the same time come before it
+  bool starts;  // true for the start of a computation, which comes after transfers at the same time
   int rank;
   Action action;
 };

@@ -21,11 +21,12 @@ struct Costs {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
   // Time of a forward pass together with the backward pass that overlaps it. Negative: the sum of both times.
   double overlapped = -1;
-  std::vector<double> stage_factors = {};  // factors of these times, by stage; empty: all stages take the same time
-  std::map<std::pair<int, Kind>, double> stage_times = {};  // times of a stage's computations that replace those above
-  double bytes = 0;                                         // bytes of one activation, and of its gradient
+  std::vector<double> stage_factors = {};  // factor of each stage on these times; empty: all 1
+  // Times that replace those above, by stage and kind of computation.
+  std::map<std::pair<int, Kind>, double> stage_times = {};
+  double bytes = 0;  // bytes of one activation, and of its gradient
   Link link = {};
-  std::map<std::pair<int, int>, Link> links = {};  // links that differ from `link`, by sending and receiving rank
+  std::map<std::pair<int, int>, Link> links = {};  // exceptions to `link`, by sending and receiving rank
 };
 
 double time_of(const Costs& costs, Kind kind);

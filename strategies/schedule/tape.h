@@ -35,7 +35,8 @@ class Tape {
 
  private:
   void record(Kind kind, int stage) {
-    // A full backward and an input gradient count together: a stage may use both.
+    // The micro-batch counter of a stage is the same for full backward passes and input gradients: a stage may use
+    // both.
     int& done = done_[{kind == Kind::full_backward ? Kind::input_gradient : kind, stage}];
     if (kind == Kind::full_backward) ++done_[{Kind::weight_gradient, stage}];
     record(kind, stage, first_[stage] + done++);

@@ -99,7 +99,7 @@ class DualRank {
   int near_ = 0, far_ = 0;
   int depth_ = 0;         // number of ranks between this rank and the nearer end of the pipeline
   int beyond_ = 0;        // number of ranks between this rank and the middle of the pipeline
-  int main_ = 0;          // number of rounds of the first loop of steady()
+  int main_ = 0;          // number of rounds of overlapped pairs in both directions
   std::deque<int> late_;  // stages with a pending weight gradient, oldest first
 };
 

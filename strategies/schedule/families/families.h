@@ -33,7 +33,8 @@ struct Family {
   BubbleOf bubble_of = BubbleOf::step;
   int least_chunks = 1, most_chunks = 1;
 
-  // Returns the requirement on ranks and micro-batches that this request does not meet; empty if it meets all.
+  // Returns the requirement of the schedule that these numbers of ranks and micro-batches do not meet; empty if they
+  // meet all.
   std::string (*refusal)(const Request&) = nullptr;
   Schedule (*make)(const Request&) = nullptr;
   // Returns the idle time by the closed formula for the costs of one stage, or nullopt outside the formula's range.
@@ -43,7 +44,8 @@ struct Family {
 const std::vector<Family>& families();
 const Family* find_family(const std::string& name);
 
-// Returns the schedule of a family. Throws UsageError if the family has no schedule for this request.
+// Returns the schedule of a family. Throws UsageError if the family has none for these numbers of ranks, chunks and
+// micro-batches.
 Schedule make_schedule(const Family& family, const Request& request);
 
 // Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the highest
