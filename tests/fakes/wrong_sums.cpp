@@ -1,5 +1,5 @@
-// A plug-in with the backend "wrong-sums": an allreduce over shm, after which rank 0's first element is 1 too large. It
-// has no other collective.
+// A plug-in with the backend "wrong-sums". It has one collective: an allreduce over shm, after which rank 0's first
+// element is 1 too large.
 #include <string>
 #include <vector>
 

@@ -11,7 +11,7 @@ namespace dpbench {
 
 class IdxFile {
  public:
-  // Opens the file. Throws UsageError unless it holds unsigned bytes in this number of dimensions.
+  // Opens an IDX file. Throws UsageError unless it holds unsigned bytes in this number of dimensions.
   IdxFile(const std::string& path, size_t dimensions);
 
   const std::string& path() const { return path_; }
@@ -21,7 +21,8 @@ class IdxFile {
   // Reads all data; may be called once. `out` must hold bytes() bytes. Throws UsageError if the file is shorter, longer
   // or damaged.
   void read(std::span<uint8_t> out);
-  // Checks the file as read() does, without keeping the data. A no-op for a plain file, whose size has been checked.
+  // Throws UsageError if the data of a gzip file are damaged or have another size than the header says. A no-op for a
+  // plain file, whose size has been checked.
   void skim();
 
  private:

@@ -24,12 +24,12 @@ class ImageSet {
   // Returns the images and labels of two IDX files. Reads the files unless another process has already read them.
   // Throws UsageError if the files do not match.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
-  // Throws UsageError if read() would fail on these files. Returns the number of images.
+  // Returns the number of images of two IDX files. Throws UsageError if the files are damaged or do not match.
   static int64_t require(const std::string& images, const std::string& labels);
 
   int64_t images() const { return images_; }
 
-  // Generates the missing images among `ids`. Call it before pixels() and label().
+  // Generates the images among `ids` that are missing. Call it before you read their pixels or labels.
   void ensure(std::span<const int64_t> ids) const;
   const uint8_t* pixels(int64_t row) const { return pixels_ + row * image_bytes; }
   uint8_t label(int64_t row) const { return labels_[row]; }

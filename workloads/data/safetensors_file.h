@@ -40,8 +40,8 @@ class FileError : public std::runtime_error {
 
 // Writes a temporary file and renames it to `path`, with fsync.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& bytes);
-// Writes a safetensors file atomically, as write_file() does. bytes[i] is the data of header.tensors[i], which must
-// have its offsets assigned.
+// Writes a safetensors file: a temporary file, which is renamed to `path`. bytes[i] is the data of header.tensors[i],
+// which must have its offsets assigned.
 void write_safetensors(const std::string& path, const SafetensorsHeader& header,
                        const std::vector<std::span<const std::byte>>& bytes);
 

@@ -32,7 +32,7 @@ std::string file_name(const Save& save, int number) {
   return save.mark + text + ending;
 }
 
-// True for a name of the form that file_name() gives, e.g. 0123456789abcdef-00001-of-00004.safetensors.
+// True for the name of a file of a save, e.g. 0123456789abcdef-00001-of-00004.safetensors.
 bool is_file_of_a_save(const std::string& name) {
   static const std::regex form("[0-9a-f]{16}-[0-9]{5}-of-[0-9]{5}\\.safetensors");
   return std::regex_match(name, form);
@@ -169,7 +169,7 @@ class Directory {
 
 void require_parts_directory(const std::string& directory, const std::string& what) {
   std::error_code failed;
-  fs::create_directories(directory, failed);  // if it fails, require_writable() reports why
+  fs::create_directories(directory, failed);  // require_writable() reports why a directory cannot be created
   const fs::path index = fs::path(directory) / index_file;
   require_writable(index, what);
   if (!fs::exists(index)) return;
@@ -190,7 +190,7 @@ void write_parts(const std::string& directory, const Save& save, int number, con
   }
   file.metadata = {{save_key, save.mark}, {offsets_key, offsets.dump()}, {sizes_key, sizes.dump()}, {"format", "pt"}};
   std::error_code failed;
-  fs::create_directories(directory, failed);  // if it fails, save_tensors() reports why
+  fs::create_directories(directory, failed);  // save_tensors() reports why a directory cannot be created
   save_tensors(fs::path(directory) / file_name(save, number), file);
 }
 
