@@ -55,7 +55,7 @@ struct Stuck {
 struct Simulation {
   std::vector<RankTimes> ranks;
   double makespan = 0;
-  std::vector<Stuck> stuck;  // empty unless the schedule deadlocks
+  std::vector<Stuck> stuck;  // ranks that wait for ever; empty unless the schedule deadlocks
 
   double step_bubble(int rank) const { return makespan - ranks[rank].busy; }
 };

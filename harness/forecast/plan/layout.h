@@ -53,8 +53,8 @@ inline PlannedStrategy named(const std::string& name) {
 }  // namespace planned
 
 struct Layout {
-  std::string strategy = {};  // name of the strategy
-  MeshShape mesh = {};        // mesh without axes of size 1
+  std::string strategy = {};
+  MeshShape mesh = {};  // mesh without axes of size 1
   Sharding sharding = Sharding::replicated;
   bool overlapped = false;        // gradients are reduced during the backward pass
   bool narrow = false;            // parameters are gathered and used in bfloat16

@@ -15,7 +15,7 @@ using Spans = std::vector<Span>;
 // Returns the spans sorted, with overlapping spans merged and empty ones dropped.
 Spans merged(Spans spans);
 int64_t length(const Spans& spans);            // length of the union of the spans; overlaps count once
-Spans common(const Spans& a, const Spans& b);  // intersection of a and b
+Spans common(const Spans& a, const Spans& b);  // time that lies in both a span of a and a span of b
 
 // One collective (such as an allreduce) in the timing of one rank.
 struct EnteredCollective {

@@ -153,8 +153,8 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // A metric is the exponential of its terms, which are means of logarithms. For a metric in percentage points, 100
-  // times its value converts a change of the logarithm to points (delta method).
+  // The terms of a metric are means of logarithms. For a metric in percentage points, 100 times its value converts a
+  // change of the logarithm to points (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

@@ -128,7 +128,7 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective called, a part of its work done
-  std::atomic<int64_t> collectives{0};  // collectives called since the start, quoted in failure messages
+  std::atomic<int64_t> collectives{0};  // collectives that the process has called, quoted in failure messages
   // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks
   // and from older workers.
   std::array<std::atomic<uint64_t>, 5> place{};

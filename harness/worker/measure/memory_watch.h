@@ -24,10 +24,10 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // Starts to watch. Collective.
+  // Starts to sort the step's allocations into parts. Every rank must call it.
   void begin(Strategy& strategy);
   // Returns the parts at the peak since begin(); nullopt if the strategy lists copies of its parameters, buffers or
-  // state. Collective.
+  // state. Every rank must call it.
   std::optional<MemoryParts> end(Strategy& strategy);
 
   void allocated(const void* block, int64_t bytes) override;

@@ -52,7 +52,7 @@ class Pulse {
   CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
   std::map<uint64_t, CallDigest> calls_ = {{0, {}}};
-  size_t logged_ = 0;      // number of calls logged since the start
+  size_t logged_ = 0;      // number of collective calls that this process has logged
   std::jthread follower_;  // declared last, so the thread is joined before the members it writes to are destroyed
 };
 

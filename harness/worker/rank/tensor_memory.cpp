@@ -21,7 +21,7 @@ std::atomic<int64_t> allocated = 0, peak = 0;
 
 std::atomic<bool> watched = false;
 std::mutex watching;
-TensorWatcher* current = nullptr;  // guarded by the mutex `watching`
+TensorWatcher* current = nullptr;  // observer of allocations; guarded by the mutex `watching`
 
 template <class Tell>
 void tell(const Tell& tell_watcher) {

@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-inline constexpr size_t least_counted = 8192;  // bytes of the smallest block that counts
+inline constexpr size_t least_counted = 8192;  // smallest size of a memory block that is counted
 
 // Counts the CPU tensors allocated after this call, by wrapping torch's current allocator. Call it before other threads
 // start.

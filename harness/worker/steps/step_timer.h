@@ -25,7 +25,6 @@ class StepTimer {
   void run_extra(const std::vector<int64_t>& steps);
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
-  // Returns the last step's result.
   const StepResult& result() const { return result_; }
   // Returns the number of steps run so far, without extra steps; it is the index of the next step.
   int64_t step_index() const { return step_; }
