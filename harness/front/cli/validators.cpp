@@ -43,7 +43,8 @@ void add_range(const std::string& text, std::vector<std::string>& values) {
   for (int64_t value = *first; value <= *last; ++value) values.push_back(std::to_string(value));
 }
 
-// Appends the numbers between the last of `values` and `last`, continuing the step or factor of the last three values.
+// For a list like "1,2,4,..,16": appends the numbers between the last of `values` (4) and `last` (16), continuing the
+// step or factor of the last three values.
 void add_sequence(const std::string& list, const std::optional<int64_t>& last, std::vector<std::string>& values) {
   const auto before = [&](size_t back) {
     return values.size() < back ? std::nullopt : number_in(values[values.size() - back]);
