@@ -44,7 +44,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const std::string& bac
   using Group = c10d::ProcessGroup;
   const auto made = backend_registry().at(backend).make(setup);
   auto group = c10::make_intrusive<Group>(setup.store, setup.rank, setup.world);
-  // The device must be bound before setBackend(), which passes it to the backend.
+  // Bind the process group to its device before setBackend(), which passes the device to the backend.
   if (setup.device.is_cuda()) group->setBoundDeviceId(setup.device);
   const auto type = Group::strToBackendType(backend);
   group->setBackend(at::kCPU, type, made);

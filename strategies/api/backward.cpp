@@ -177,7 +177,8 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Same as walked(), for a loss. Also returns false unless the loss has exactly one element.
+// Runs the backward pass of a loss by our own execution of its graph (see walked()). Returns false, without running it,
+// unless the loss has exactly one element and needs none of torch's engine.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

@@ -15,7 +15,7 @@ namespace dpbench {
 
 struct Axis {
   std::string name;
-  c10::intrusive_ptr<c10d::ProcessGroup> group = {};  // null if the axis has one rank
+  c10::intrusive_ptr<c10d::ProcessGroup> group = {};  // the axis's process group; null for one rank
   int rank = 0;                                       // this rank's position on the axis
   int size = 1;
 };

@@ -82,7 +82,8 @@ class Strategy {
   // Evaluates the model: computes no gradient. Returns the output. Calls no collective, so that one rank may evaluate
   // alone, unless StrategyInfo::collective_evaluation is true.
   virtual at::Tensor forward(const Batch& mine) = 0;
-  // Collective: every rank calls it once after its last step.
+  // Ends the training: completes collectives in which other ranks still need this rank (ddp with join=on). Collective:
+  // every rank calls finish() once after its last step.
   virtual void finish() {}
 
   // parameters(), gradients(), buffers() and state() return whole (unsharded) tensors by name. They are collective and
@@ -147,10 +148,10 @@ struct Variant {
 // Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
 // parameter of the strategy has that effect.
 struct Settings {
-  ParamValues revealing = {};         // values that reveal mistakes, such as several buckets in a small model
+  ParamValues revealing = {};         // parameter values that reveal mistakes, such as several buckets in a small model
   ParamValues allow_unused = {};      // values with which StrategyInfo::allows_unused becomes true
   ParamValues allow_no_samples = {};  // values with which StrategyInfo::allows_no_samples becomes true
-  ParamValues short_interval = {};    // values with which average_every is small enough for a test of four steps
+  ParamValues short_interval = {};    // values that average parameters often enough for a test of four steps
   ParamValues unrecorded = {};        // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
 };
 

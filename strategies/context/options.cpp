@@ -9,8 +9,7 @@
 namespace dpbench::context {
 namespace {
 
-// The number of tokens that a rank sends and receives in ring attention of one layer, as keys and values or as their
-// gradients.
+// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer.
 struct Travelling {
   int64_t sent = 0, received = 0;
 };
@@ -61,7 +60,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
   all.push_back(
       {"cp", "allreduce", flat_bytes(query) + query.accumulate * size, flat_buffers(query) + query.accumulate});
-  // Bytes of one head of a token, over all samples and layers.
+  // Bytes that one attention head takes for a token, summed over all samples and layers.
   const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, ranks, options.zigzag);

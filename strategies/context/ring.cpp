@@ -58,7 +58,8 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
                             const at::Tensor& value, const c10::intrusive_ptr<Passes>& passes) {
     const Result found = passes->ring->forward(query, key, value, *passes->kernel);
     at::Tensor output = found.output.to(query.scalar_type());
-    // The output in the wider dtype is saved only if the conversion made a copy.
+    // Save the attention's own output, in a wider dtype, only if the conversion to the dtype of the queries made a
+    // copy.
     const bool same = output.is_same(found.output);
     context->save_for_backward({query, key, value, output, same ? at::Tensor() : found.output, found.logsumexp});
     context->saved_data["passes"] = c10::IValue::make_capsule(passes);

@@ -29,8 +29,8 @@ class Ring {
   // Returns the attention result of this rank's tokens. Collective. query, key, value: tensors of this rank's tokens.
   Result forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                  const AttentionKernel& kernel) const;
-  // Collective. slope: the gradient of the output. whole: the result of forward(). Keys and values travel around the
-  // ring again, followed by their gradients.
+  // Returns the gradients of query, key and value. Collective. slope: the gradient of the output. whole: the result of
+  // forward(). Keys and values travel around the ring again, followed by their gradients.
   virtual Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                              const at::Tensor& value, const Result& whole, const AttentionKernel& kernel) const;
 

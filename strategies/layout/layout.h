@@ -46,7 +46,8 @@ class Layout : public Strategy {
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
-  // The reductions of reductions.h; virtual so that tests can replace one of them.
+  // These functions reduce the gradients as the functions of the same names in reductions.h do. They are virtual so
+  // that tests can replace one of them.
   virtual void sum_partial() const { layout::sum_partial(model_); }
   virtual void sum_tokens() const { layout::sum_tokens(model_); }
   virtual void sum_tied() { layout::sum_tied(model_, passes_); }
@@ -59,7 +60,7 @@ class Layout : public Strategy {
   Replica replica_;
   std::optional<double> clip_norm_;
   pipeline::Schedules schedules_;
-  RankModel model_;  // cuts the model of `replica_`
+  RankModel model_;  // this rank's part of the model, cut from the model of `replica_`
   const Axes& axes_ = model_.axes;
 
  private:

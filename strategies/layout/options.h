@@ -16,7 +16,7 @@ struct Options {
   pipeline::Options pipeline = {};
   tensor::Options tensor = {};
   context::Options context = {};
-  // How tensors are sharded over the mesh axis shard; nullopt: they are not sharded.
+  // How parameters, gradients and optimizer state are sharded over the mesh axis shard; nullopt: not sharded.
   std::optional<fsdp::Options> sharded = {};
   bool shards_over_dp = false;  // true: on a mesh without the axis shard, tensors are sharded over dp
 };

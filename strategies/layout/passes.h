@@ -43,7 +43,7 @@ class Passes {
     const auto place = [&] { return owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, " + what(); };
     return naming_errors(place, call);
   }
-  // Same as Links::share(), but an error names the tensor as `what`.
+  // Broadcasts a tensor from the rank `root` of the axis pp. An error names the tensor as `what`.
   at::Tensor share(const std::string& what, const at::Tensor& tensor, int root) const {
     return named([&] { return "broadcast of " + what; }, [&] { return links_.share(tensor, root); });
   }
@@ -91,7 +91,8 @@ class Passes {
   int64_t step_ = 0;
   std::vector<Part> parts_;
   std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
-  // Weight gradients not yet computed, in the order of live_; empty if the schedule does not split backward passes.
+  // Weight gradients not yet computed, by stage, then by micro-batch; empty if the schedule does not split backward
+  // passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
   std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
   std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch

@@ -38,7 +38,8 @@ std::vector<at::Tensor> whole(RankModel& model, const Choose& choose, bool scala
   });
 }
 
-// Same as whole(), but for trainable parameters only, and with their names.
+// Gathers a whole tensor for each trainable parameter on every rank. Each tensor is named like its parameter, followed
+// by `suffix`.
 NamedTensors trained(RankModel& model, const Choose& choose, const std::string& suffix, bool scalars = false) {
   const auto of_trained = [&](const Held& one) {
     return one.placed->tensor.requires_grad() ? choose(one) : at::Tensor();

@@ -12,7 +12,7 @@ namespace dpbench::layout {
 
 class TrainingState {
  public:
-  // optimizer: steps what this rank stores of the model.
+  // optimizer: steps the parts of parameters that this rank stores.
   TrainingState(RankModel& model, const Optimizer& optimizer, const OptimizerSpec& spec)
       : model_(model), optimizer_(optimizer), slots_(state_slots(spec)) {}
 

@@ -40,8 +40,9 @@ int64_t attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
 
 int64_t attention_forward(Values in) { return attention(in[0].toTensor(), in[1].toTensor(), in[2].toTensor()); }
 
-// The kernels compute the scores again, then the gradients of values, scores, queries and keys: each of the forward
-// pass's products twice, and the first once more.
+// The forward pass has two products: queries times keys gives the scores, and scores times values gives the output. The
+// backward kernels compute the scores again, then the gradients of values, scores, queries and keys: each product of
+// the forward pass twice, and the first a third time.
 int64_t attention_backward(Values in) {
   const at::Tensor &query = in[1].toTensor(), &key = in[2].toTensor();
   return 2 * attention(query, key, in[3].toTensor()) + 2 * query.numel() * key.size(-2);

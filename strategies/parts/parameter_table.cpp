@@ -12,7 +12,7 @@ namespace {
 template <class Items, class ListOf>
 std::vector<TableRow> table_of(const Items& items, const Model& model, const ListOf& list_of) {
   std::vector<TableRow> table;
-  std::unordered_map<const void*, size_t> rows;  // index of each tensor's row
+  std::unordered_map<const void*, size_t> rows;  // index of the table row of each tensor
   for (const auto& item : items)
     if (rows.emplace(item.value().unsafeGetTensorImpl(), table.size()).second)
       table.push_back({.name = item.key(), .tensor = item.value()});

@@ -111,7 +111,7 @@ class Endings(unittest.TestCase):
             process.wait()
             self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 0.2), "ranks are left")
 
-    def test_no_port_listens_outside_loopback(self):
+    def test_a_run_listens_on_no_port_outside_loopback(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 process = self.start_long(backend)

@@ -72,7 +72,7 @@ class Faults(FaultyRuns):
     def test_parameter_dtypes_that_differ_between_ranks_are_reported(self):
         self.over_both("other-dtype", r"rank 1 .*\[2, 5\].* Double.* rank 0 .* Float", within=DIFFERS)
 
-    def test_a_parameter_that_one_rank_does_not_use_is_named(self):
+    def test_the_error_names_a_model_parameter_that_one_rank_does_not_use(self):
         """If one rank does not use a parameter, PyTorch's DistributedDataParallel waits forever for its gradient."""
         for check in ("off", "auto"):
             self.over_both("unused", r"^rank 1 .*ddp.*unused.*extra", within=DIFFERS, check=check)
@@ -177,7 +177,7 @@ class Faults(FaultyRuns):
                 self.failed("other-unit", r"rank 0 .*allgather of (\d+) Float.* rank 1 .*allgather of (?!\1 )", strategy="faulty-fsdp", backend=backend, step=0,
                             flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
 
-    def test_a_rank_of_fsdp_with_swapped_units_of_equal_size_gives_a_wrong_case(self):
+    def test_a_case_is_wrong_if_a_rank_of_fsdp_swaps_two_units_of_equal_size(self):
         """Both ranks call the same collectives with the same sizes, so only values show the other order."""
         parameters = r"equal-parameters .*rank 1 has \w+.* rank 0"
         initial = r"initial-broadcast .*hidden[23]\.weight.*rank \d"

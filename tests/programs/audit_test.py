@@ -54,7 +54,7 @@ class Audit(unittest.TestCase):
             self.assertTrue(done.stdout, done.stderr)
             return done.returncode, json.loads(done.stdout)["cases"][0]
 
-    def test_every_way_to_cheat_is_detected_and_no_step_time_is_reported(self):
+    def test_every_strategy_that_cheats_in_timed_steps_fails_a_check_and_gets_no_step_time(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
                 # These ways cheat only some steps after a read. More blocks leave time for audits with that many steps.
@@ -75,13 +75,13 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, case["status"], set(failed)), (1, "wrong", {"audit"}), case)
         self.assertRegex(failed["audit"]["detail"], r"optimizer .*\b\d+ steps .*\b\d+ steps\b")
 
-    def test_a_launch_of_few_blocks_is_audited_twice(self):
+    def test_a_launch_of_three_long_blocks_is_audited_at_least_twice(self):
         """Blocks of 600 steps leave time for an audit before the last one."""
         _, case = self.measure("honest", samples=3, steps=600)
         (audit,) = [row for row in case["checks"] if row["name"] == "audit"]
         self.assertGreaterEqual(int(re.search(r"looked at (\d+) times", audit["compared"]).group(1)), 2, audit)
 
-    def test_a_wrong_layout_is_reduced_to_two_ranks_and_a_command_that_repeats_it(self):
+    def test_check_layouts_reduces_a_wrong_layout_to_two_ranks_and_prints_a_command_that_repeats_it(self):
         # One of the two layouts that this seed draws cheats when its tensors are not read.
         drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "268")
         done = subprocess.run([DPBENCH, *drawn], capture_output=True, text=True, timeout=240)
@@ -110,7 +110,7 @@ class Audit(unittest.TestCase):
         self.assertIn(case["status"], ("wrong", "unmeasured"), case)
         self.assertIn("check audit failed", case["reason"])
 
-    def test_with_audit_off_a_late_mistake_is_not_found(self):
+    def test_with_audit_off_a_mistake_of_late_steps_is_not_found(self):
         # This mistake is the same on all ranks. Parameters that differ between ranks are found even without an audit.
         code, case = self.measure("no-late-update", "--audit", "off")
         self.assertEqual((code, case["status"]), (0, "ok"), case)

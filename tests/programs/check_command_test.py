@@ -27,7 +27,7 @@ class Check(Runs):
         self.assertRegex(done.stderr, r"\b6\b.* passed.*\b0 failed")
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_verbose_prints_one_row_per_check(self):
+    def test_check_with_the_flag_verbose_prints_one_row_per_check(self):
         done = self.run_it("check", "--workload", "toy", "--verbose")
         self.assertEqual(len(re.findall(r"^  \S+ +passed ", done.stdout, re.MULTILINE)), 6, "2 checks of cpu and of ddp in two worlds")
         self.assertEqual(len(set(re.findall(r"^ddp/toy/cpu:\d", done.stdout, re.MULTILINE))), 2)

@@ -58,11 +58,11 @@ class Cli(Runs):
         self.assertTrue(os.path.exists(f"{self.directory}/{words[2]}/run.json"), words)
         self.assertTrue(words[2].startswith("it's $here/"), words)
 
-    def test_json_on_stdout_is_the_saved_document(self):
+    def test_the_json_that_a_run_prints_equals_its_saved_report(self):
         done = self.run_it("-o", "json", "--workload", "toy", "--quick")
         self.assertEqual(json.loads(done.stdout), self.saved())
 
-    def test_jsonl_on_stdout_has_a_line_per_event(self):
+    def test_a_run_with_output_jsonl_prints_a_line_per_event(self):
         done = self.run_it("-o", "jsonl", "--strategy", "ddp", "--workload", "toy", "--quick", "--cpus", "2", "--param", "ddp.fault=none,exit7",
                            code=3)
         first, *events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -77,11 +77,11 @@ class Cli(Runs):
             self.assertEqual((ended[case["id"]]["status"], ended[case["id"]]["stats"]), (case["status"], case["stats"]))
         self.assertTrue(any("exit code 7" in event["text"] for event in events if event["event"] == "problem"), events)
 
-    def test_csv_on_stdout_has_a_row_per_case(self):
+    def test_a_run_with_output_csv_prints_a_row_per_case(self):
         rows = list(csv.DictReader(io.StringIO(self.run_it("-o", "csv", "--workload", "toy", "--quick", "--cpus", "1,2").stdout)))
         self.assertEqual([row["strategy"] for row in rows], ["cpu", "ddp", "ddp"])
 
-    def test_output_none_and_quiet_print_nothing(self):
+    def test_a_run_with_the_flags_output_none_and_quiet_prints_nothing(self):
         done = self.run_it("-o", "none", "-q", "--workload", "toy", "--quick")
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(self.saved()["status"], "complete")
@@ -410,7 +410,7 @@ class Cli(Runs):
         self.assertIn("results", status["found"])
         self.assertIn("results", self.refused("--quick"))
 
-    def test_env_prints_a_list_in_one_line_and_says_what_is_missing(self):
+    def test_dpbench_env_prints_a_list_in_one_line_and_why_gpus_and_cuda_are_missing(self):
         open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout
@@ -421,7 +421,7 @@ class Cli(Runs):
         self.assertRegex(message, r"(?m)^versions/cuda +13\.0 \(.*this is a fake\)$")
         self.assertRegex(message, r"(?m)^versions/torch +2\.11\.0$")
 
-    def test_env_prints_json_on_request(self):
+    def test_dpbench_env_prints_json_on_request(self):
         self.assertIn("fingerprint", json.loads(self.run_it("env", "-o", "json").stdout))
 
 

@@ -35,7 +35,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_the_flags_are_passed_on_and_the_exit_code_is_that_of_dpbench_micro(self):
+    def test_dpbench_collectives_passes_its_flags_to_dpbench_micro_and_returns_its_exit_code(self):
         self.add_program("dpbench-micro", MICRO)
         self.assertEqual(self.run_it(code=3).stdout.split(), [ALL])
         words = ("--collective=allreduce,barrier", "--dtype=f32,bf16", "--op=max", "--in-place", "--world=1,3",
@@ -44,12 +44,12 @@ class Collectives(unittest.TestCase):
         self.assertEqual(sorted(self.run_it(*given, code=3).stdout.split()), sorted(words))
         self.assertEqual(self.run_it("--pairs", code=3).stdout.split(), ["--pairs"])
 
-    def test_a_missing_dpbench_micro_exits_2_and_names_what_to_install_and_build(self):
+    def test_collectives_without_dpbench_micro_exits_2_and_names_what_to_install_and_build(self):
         said = self.run_it(code=2).stderr
         for part in (str(self.folder / "dpbench-micro"), "libbenchmark-dev", "target dpbench-micro"):
             self.assertIn(part, said)
 
-    def test_wrong_flags_are_refused_before_dpbench_micro_starts(self):
+    def test_dpbench_collectives_refuses_wrong_flags_before_it_starts_dpbench_micro(self):
         self.add_program("dpbench-micro", MICRO)
         for words, part in ((("--dtype", "f16"), "f32, f64, bf16, i32, i64"), (("--op", "avg"), "sum, max, min, product"),
                             (("--world", "65"), "65"), (("--collective", "gather"), "'gather'"),
@@ -60,7 +60,7 @@ class Collectives(unittest.TestCase):
                 self.assertIn(part, done.stderr)
                 self.assertEqual(done.stdout, "")
 
-    def test_under_a_launcher_every_rank_starts_dpbench_micro_with_its_place(self):
+    def test_under_a_launcher_every_rank_starts_dpbench_micro_with_its_rank_and_rendezvous_store(self):
         self.add_program("dpbench-micro", MICRO)
         launch = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": "29400"}

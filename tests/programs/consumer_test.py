@@ -25,13 +25,13 @@ class Consumer(unittest.TestCase):
         run("cmake", "--install", BUILD, "--prefix", cls.root / "first")
         cls.prefix = (cls.root / "first").rename(cls.root / "moved")
 
-    def test_a_project_builds_and_runs_against_the_installed_package(self):
+    def test_another_project_builds_and_runs_against_the_installed_cmake_package(self):
         build = self.root / "build"
         run("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run("cmake", "--build", build)
         self.assertIn("consumer: ", run(build / "consumer"))
 
-    def test_find_package_rejects_another_minor_version(self):
+    def test_cmakes_find_package_rejects_another_minor_version_of_dpbench(self):
         project = self.root / "newer"
         project.mkdir()
         text = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8").replace("dpbench 0.1", "dpbench 0.2")

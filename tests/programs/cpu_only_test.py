@@ -73,7 +73,7 @@ class CpuOnly(unittest.TestCase):
                 # CUDA's runtime and CUPTI are allowed, because libtorch_cpu itself loads them.
                 self.assertEqual({name for name in asked if re.match(r"lib(dpbench_cuda|torch_cuda|c10_cuda|nccl|cublas|cudnn)", name)}, set())
 
-    def test_dpbench_links_no_torch_library_and_its_core_only_two(self):
+    def test_dpbench_links_no_torch_library_and_libdpbench_core_only_c10_and_torch_cpu(self):
         torch = re.compile("torch|c10|cuda|nccl|cublas|cudnn")
         for name, wanted in (("lib/libdpbench_core.so", ["libc10.so", "libtorch_cpu.so"]), ("bin/dpbench", [])):
             self.assertEqual(sorted(filter(torch.search, needs(name))), wanted, name)

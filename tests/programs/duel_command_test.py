@@ -88,12 +88,12 @@ class Duel(unittest.TestCase):
         self.assertRegex(done.stdout, r" 160 .*unclear +.*\d\d\.\d %.*15 %")
         self.duel(*builds, "--strict", code=4)
 
-    def test_json_output_is_the_saved_document(self):
+    def test_duel_prints_its_saved_report_as_json_and_a_table_as_markdown(self):
         words = ("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertEqual(json.loads(self.duel(*words, "-o", "json").stdout), self.saved())
         self.assertTrue(self.duel(*words, "-o", "markdown").stdout.startswith("| CASE |"))
 
-    def test_the_saved_report_matches_its_schema(self):
+    def test_the_saved_report_of_a_duel_matches_its_json_schema(self):
         self.duel("--base", self.build("a"), "--new", self.build("b"), "--workload", "toy")
         (saved,) = glob.glob(self.folder.name + "/results/*/duel.json")
         done = subprocess.run([PROGRAM, "validate", saved], text=True, capture_output=True, check=True).stdout
@@ -107,7 +107,7 @@ class Duel(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two cores")
-    def test_one_thread_is_used_if_steps_of_the_base_build_are_below_a_millisecond(self):
+    def test_duel_uses_one_thread_if_steps_of_the_base_build_are_below_a_millisecond(self):
         cores = len(os.sched_getaffinity(0))
         for number, (base, new, flags, threads) in enumerate(((0.5, 2, (), 1), (2, 0.5, (), cores), (0.5, 0.5, ("--threads", "2"), 2))):
             with self.subTest(base=base, flags=flags):
@@ -116,7 +116,7 @@ class Duel(unittest.TestCase):
                 (case,) = json.loads(done.stdout)["cases"]
                 self.assertEqual(case["threads"], threads)
 
-    def test_the_flag_pairs_sets_the_exact_number_of_pairs_measured(self):
+    def test_the_flag_pairs_of_duel_sets_the_exact_number_of_pairs_of_blocks(self):
         self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--pairs", "44", "--pairs-per-launch", "11")
         self.assertEqual([len(launch["pairs"]) for launch in self.saved()["cases"][0]["launches"]], [11, 11, 11, 11])
 
@@ -156,18 +156,18 @@ class Duel(unittest.TestCase):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertIn("gradient-vs-baseline", self.duel(*both, "--param", "fault=wrong", code=1).stdout)
 
-    def test_a_case_fails_if_a_worker_answers_without_a_measurement(self):
+    def test_duel_fails_a_case_whose_worker_answers_without_a_measurement(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=untimed", code=3)
         self.assertRegex(done.stdout, r"FAILED +base: ")
 
-    def test_a_case_is_unmeasured_and_does_not_pass_if_parameters_differ_between_base_ranks(self):
+    def test_duel_does_not_pass_if_ranks_of_the_base_build_end_with_different_model_parameters(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "--check", "off")
         done = self.run_duel(*both, "--param", "fault=unequal")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stdout, r"unmeasured +base: .*parameters")
         self.assertRegex(self.duel(*both, "--param", "fault=none,unequal").stdout, "1 same, 1 unmeasured.*inconclusive")
 
-    def test_a_crashed_rank_is_named_with_its_build_and_other_cases_continue(self):
+    def test_duel_names_a_crashed_rank_with_its_build_and_measures_the_other_cases(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=none,kill", "--param", "rank=1",
                          "--timeout", "5", code=3)
         self.assertRegex(done.stdout, r"fault=kill.* FAILED +base: rank 1 .*signal 9")

@@ -55,7 +55,7 @@ class Exporters(unittest.TestCase):
             code = program.main([tool, str(self.put(report)), str(self.folder / "out")])
         return code, errors.getvalue()
 
-    def test_a_case_has_its_figures_with_their_intervals_and_its_parameters(self):
+    def test_an_exported_case_has_its_figures_with_intervals_and_its_parameters(self):
         made = sample_runs.case(params={"bucket_mb": "1"}, checks=[sample_runs.check(), sample_runs.FAILED])
         made["derived"] |= {"speedup_low": 1.5, "wrapper_cost": None}
         case = self.read(sample_runs.report([made])).cases[0]
@@ -67,7 +67,7 @@ class Exporters(unittest.TestCase):
         self.assertEqual((settings["strategy"], settings["param.bucket_mb"], settings["batch"]), ("ddp", "1", 64))
         self.assertFalse({"status", "reason", "clip_norm", "data_dir"} & set(settings))
 
-    def test_a_block_gets_its_slowest_ranks_time_and_an_accuracy_its_epochs_last_step(self):
+    def test_exported_curves_have_the_slowest_rank_of_a_block_and_accuracies_at_an_epochs_last_step(self):
         made = sample_runs.case("ddp", world=2, launches=2, samples=2)
         for launch, times in zip(made["launches"], (([100, 400], [300, 200]), ([500, 500], [10, 600]))):
             launch["ranks"][0]["samples_ns"], launch["ranks"][1]["samples_ns"] = times
@@ -77,7 +77,7 @@ class Exporters(unittest.TestCase):
         self.assertEqual(curves["accuracy"], [(750, 0.7), (1000, 0.85)])
         self.assertEqual((len(curves["loss"]), curves["loss"][0]), (1000, (1, 2.5)))
 
-    def test_tags_name_machine_commit_and_the_users_tags(self):
+    def test_exported_tags_name_the_machine_the_commit_and_the_users_tags(self):
         report = sample_runs.troubled()
         report["config"]["tags"] = {"branch": "main"}
         run = self.read(report)
@@ -109,19 +109,19 @@ class Exporters(unittest.TestCase):
         whole.log_artifact.assert_called_once_with(recorder.Artifact.return_value)
         recorder.Artifact.return_value.add_file.assert_called_once_with(str(self.folder / "run.json"), name="run.json")
 
-    def test_a_missing_library_gives_the_line_that_installs_it_and_exit_2(self):
+    def test_export_without_the_experiment_trackers_library_exits_2_and_prints_how_to_install_it(self):
         for tool in program.TOOLS:
             code, said = self.export(tool, sample_runs.usual(), {tool: None})
             self.assertEqual((code, said.count("\n")), (2, 1), said)
             self.assertIn(f"{sys.executable} -m pip install {tool}\n", said)
         self.assertFalse((self.folder / "out").exists())
 
-    def test_the_wheel_has_an_extra_for_each_library(self):
+    def test_the_python_wheel_has_an_optional_dependency_for_each_experiment_tracker(self):
         with open(ROOT / "scripts/wheel/pyproject.toml", "rb") as file:
             extras = tomllib.load(file)["project"]["optional-dependencies"]
         self.assertEqual({tool: extras.get(tool) for tool in program.TOOLS}, {tool: [tool] for tool in program.TOOLS})
 
-    def test_anything_but_a_whole_run_is_refused_with_its_name_and_exit_2(self):
+    def test_export_to_an_experiment_tracker_refuses_all_but_the_complete_report_of_a_run(self):
         newer, elsewhere, torn = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         newer["schema_version"]["major"] = 2
         elsewhere["id"] = "20261121T063057Z-a/../../b"

@@ -34,12 +34,12 @@ class GoogleBenchmark(unittest.TestCase):
     def compare(self, *words):
         return subprocess.run([PYTHON, "-B", COMPARE, "--no-color", *words], text=True, stdout=subprocess.PIPE, check=True).stdout
 
-    def test_compare_py_shows_a_slower_case(self):
+    def test_google_benchmarks_compare_py_shows_the_slower_case_of_two_exported_runs(self):
         said = self.compare("benchmarks", self.base, self.new)
         self.assertRegex(said, r"(?m)^ddp:shm.*/mnist-mlp/.* \+0\.06[0-9]* ")
         self.assertRegex(said, r"(?m)^cpu/mnist-mlp/.* \+0\.0000 ")
 
-    def test_compare_py_compares_two_strategies_in_one_file(self):
+    def test_google_benchmarks_compare_py_compares_two_strategies_of_an_exported_run(self):
         self.assertIn("OVERALL_GEOMEAN", self.compare("filters", self.base, "^cpu/", "^ddp:[^/]*/"))
 
 

@@ -173,7 +173,7 @@ class Memory(unittest.TestCase):
 
 
 class PartsOfEveryStrategy(unittest.TestCase):
-    def test_the_phases_add_up_to_the_step_time(self):
+    def test_the_phases_of_every_strategy_add_up_to_its_step_time(self):
         flags = ("--cpus", "1,2", "--launches", "1", "--samples", "1", "--threads", "1", "--check", "off")
         cases = run("--workload", "random-linear,mnist-mlp", *flags, strategy="all")["cases"]
         cases += run("--workload", "gpt", *flags, strategy="cp")["cases"]
@@ -285,7 +285,7 @@ class FreedMemory(unittest.TestCase):
             "--check", "off", "--audit", "off", "--runtime", runtime, strategy="cpu", codes=(0, 4))
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
 
-    def test_memory_that_a_step_frees_stays_in_the_process_under_both_runtimes(self):
+    def test_memory_that_a_step_frees_stays_in_the_process_under_runtime_fast_and_torch(self):
         for runtime in ("torch", "fast"):
             with self.subTest(runtime=runtime):
                 more = self.page_faults(runtime, 24) - self.page_faults(runtime, 4)
@@ -399,7 +399,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_one_untimed_step_precedes_a_block_of_8_ms_steps_and_two_with_the_flag_steps(self):
+    def test_before_each_timed_block_one_8_ms_step_runs_untimed_or_two_if_the_user_sets_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):
@@ -472,7 +472,7 @@ class Runtimes(unittest.TestCase):
         self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
                                 for strategy in ("cpu", "dp", "dp-upstream", "ddp", "fsdp", "local-sgd") for runtime in ("fast", "torch")})
 
-    def test_both_runtimes_train_to_the_same_bits(self):
+    def test_the_fast_runtime_and_torchs_runtime_train_to_the_same_bits(self):
         report = run("--workload", "mnist-mlp", "--cpus", "1", "--threads", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--check", "off", "--audit", "off",
                      "--runtime", "fast,torch", strategy="cpu")
         self.assertEqual(len({case["launches"][0]["ranks"][0]["parameters_hash"] for case in report["cases"]}), 1)

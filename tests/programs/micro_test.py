@@ -26,7 +26,7 @@ class Micro(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_bandwidths_are_computed_like_those_of_nccl_tests(self):
+    def test_dpbench_micro_computes_bandwidths_as_nccl_tests_does(self):
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "micro.json")
             table = self.micro("--world", "1,3", "--max-bytes", "1KiB", "--factor", "16", COLLECTIVES, f"--benchmark_out={file}").stdout
@@ -68,7 +68,7 @@ class Micro(unittest.TestCase):
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 
-    def test_all_collectives_are_right_in_every_type_and_reduction_also_in_place(self):
+    def test_dpbench_micro_finds_all_collectives_right_in_every_dtype_and_reduction_also_in_place(self):
         for backend, dtypes, ops in (("shm", "f32,f64,bf16,i32,i64", "sum,max,min,product"),
                                      ("gloo", "f32,bf16", "sum,max")):
             with self.subTest(backend=backend):
@@ -82,14 +82,14 @@ class Micro(unittest.TestCase):
                 self.assertIn(f"reduce_scatter/backend:{backend}/world:3/dtype:bf16/op:max/in-place/bytes:1048576",
                               {entry["name"].split("/iterations")[0] for entry in entries})
 
-    def test_wrong_elements_are_counted_beside_the_time_and_the_exit_code_is_1(self):
+    def test_dpbench_micro_exits_1_and_counts_the_wrong_elements_of_a_collective_beside_its_time(self):
         words = ("--backend", "wrong-sums", "--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
         done = self.micro(*words, "allreduce", code=1, LD_PRELOAD=PLUGIN)
         self.assertRegex(done.stdout, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +1\n")
         self.assertRegex(self.micro(*words, "reduce", code=1, LD_PRELOAD=PLUGIN).stdout,
                          r"\n# reduce/backend:wrong-sums/world:2/bytes:1024/.* failed: .*\breduce\b")
 
-    def test_pairs_have_matrices_of_bandwidth_and_latency_with_the_ranks_hosts(self):
+    def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
         table, host = self.micro(*words).stdout, re.escape(socket.gethostname())
         for figure in (r"bandwidth \(GB/s\)", r"bandwidth \(% of a copy", r"latency \(us\)"):
@@ -103,7 +103,7 @@ class Micro(unittest.TestCase):
             self.assertGreater(entry["latency_us"], 0)
             self.assertAlmostEqual(entry["bandwidth_gb_s"], entry["bytes"] / entry["real_time"] * 1e-3, places=6)
 
-    def test_ranks_of_a_launcher_on_two_hosts_measure_together(self):
+    def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -119,7 +119,7 @@ class Micro(unittest.TestCase):
         for block in ("allreduce/backend:gloo", "barrier/backend:gloo", "allreduce/backend:shm"):
             self.assertIn(f"# {block}/world:2\n", said[0][0])
 
-    def test_the_eight_benchmarks_that_are_not_collectives_run(self):
+    def test_dpbench_micro_runs_its_eight_benchmarks_that_are_not_collectives(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],

@@ -35,7 +35,7 @@ class PlanCommand(unittest.TestCase):
         with open(os.path.join(self.folder, "run.json"), "w", encoding="utf-8") as file:
             json.dump(content, file)
 
-    def test_every_format_says_that_nothing_was_measured(self):
+    def test_plan_says_in_every_output_format_that_nothing_was_measured(self):
         for form in ("table", "markdown"):
             text = self.plan(*USUAL, "--memory", "80GB", "-o", form).stdout
             self.assertIn("PLAN, not measured", text)
@@ -50,7 +50,7 @@ class PlanCommand(unittest.TestCase):
         self.assertIn("--rate 400TF,", svg)
         self.assertEqual({circle.getAttribute("fill") for circle in circles}, {"white"})
 
-    def test_all_but_the_commands_folds_to_80_columns(self):
+    def test_plan_folds_all_output_but_commands_to_80_columns(self):
         whole = self.plan(*USUAL, "--memory", "80GB").stdout
         folded = self.plan(*USUAL, "--memory", "80GB", columns="80").stdout
         lines = [line for line in folded.splitlines() if " --workload gpt " not in line]
@@ -59,14 +59,14 @@ class PlanCommand(unittest.TestCase):
         markdown = self.plan(*USUAL, "-o", "markdown", columns="80").stdout
         self.assertNotIn("\n  ", markdown.partition("\n- ")[2], "Markdown stays whole")
 
-    def test_the_parts_of_time_and_memory_add_up(self):
+    def test_the_parts_of_the_step_time_and_memory_that_plan_predicts_add_up(self):
         for entry in self.document(*USUAL)["layouts"]:
             self.assertAlmostEqual(sum(entry["time_s"].values()) / entry["step_s"], 1)
             parts = dict(entry["memory_bytes"])
             total = parts.pop("total")
             self.assertAlmostEqual(sum(parts.values()) / total, 1)
 
-    def test_a_layout_fits_if_its_memory_is_at_most_the_limit(self):
+    def test_plan_marks_a_layout_as_fitting_if_its_memory_is_at_most_the_limit(self):
         document = self.document(*USUAL, "--memory", "20GB")
         self.assertGreater(document["too_large"], 0)
         for entry in document["layouts"]:
@@ -74,7 +74,7 @@ class PlanCommand(unittest.TestCase):
         none = self.plan(*USUAL, "--memory", "1GB", code=4).stdout
         self.assertRegex(none, r"(?m)^No layout\b.*=\d+.* [\d.]+ GB")
 
-    def test_a_mesh_and_a_strategy_restrict_the_layouts(self):
+    def test_the_flags_mesh_and_strategy_restrict_the_layouts_that_plan_examines(self):
         document = self.document(*USUAL, "--mesh", "tp=8,shard=8")
         self.assertEqual({(entry["layout"]["mesh"], entry["layout"]["strategy"]) for entry in document["layouts"]},
                          {("shard=8,tp=8", "layout")})
@@ -82,7 +82,7 @@ class PlanCommand(unittest.TestCase):
         document = self.document(*USUAL, "--strategy", "ddp,zero1")
         self.assertEqual({entry["layout"]["strategy"] for entry in document["layouts"]}, {"ddp", "zero1"})
 
-    def test_the_speed_of_a_device_comes_from_a_stored_run(self):
+    def test_plan_takes_the_speed_of_a_device_from_a_stored_run(self):
         self.put(sample_runs.report([self.gpt_case(1, 1e6), self.gpt_case(4, 3e6)]))
         document = self.document("run.json", "--model", "small", "--cpus", "1", "--batch", "4")
         self.assertEqual(len(document["speed"]["rates"]), 2)
@@ -98,7 +98,7 @@ class PlanCommand(unittest.TestCase):
                 rank["phases_ns"] = {"forward": 0.4 * (step_ns - 1e5), "backward": 0.6 * (step_ns - 1e5), "optimizer": 1e5}
         return made
 
-    def test_a_wrong_flag_or_value_is_named_in_one_line(self):
+    def test_plan_names_a_wrong_flag_or_value_in_one_error_line(self):
         self.put(sample_runs.usual())
         for words, said in ((("--rate", "1TF"), "--gpus"), (("--gpus", "8", "--rate", "1TF"), "--link"), (("--gpus", "8", *LINK), "latest"),
                             (("--gpus", "8", "--rate", "1", *LINK), "'1'"), (("--gpus", "8", "--rate", "nanTF", *LINK), "nanTF"),

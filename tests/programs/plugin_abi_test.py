@@ -56,7 +56,7 @@ class PluginAbi(unittest.TestCase):
         self.assertIn(f"foreach(folder {' '.join(INTERFACE)})", installed)
         self.assertIn(f"foreach(header {' '.join(base)})", installed)
 
-    def test_a_changed_member_changes_the_header_hash_but_a_comment_does_not(self):
+    def test_a_changed_struct_member_changes_the_hash_of_the_plugin_headers_but_a_comment_does_not(self):
         self.assertEqual(bare('struct A {  // why\n  int a;  /* two\n lines */\n};\n'), bare("struct A { int a; };"))
         self.assertNotEqual(bare("struct A { int a; };"), bare("struct A { int a, b; };"))
         self.assertEqual(bare('f("a // b  c");'), 'f("a // b  c");')

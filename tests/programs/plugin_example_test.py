@@ -73,7 +73,7 @@ class PluginExample(unittest.TestCase):
         result = self.check("plain-sum", code=1)
         self.assertIn("summed over 3", result.stdout)
 
-    def test_the_correct_example_passes_every_applicable_check_on_the_default_workloads(self):
+    def test_the_correct_example_strategy_passes_every_applicable_check_on_the_default_workloads(self):
         result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "--backend", "shm", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
@@ -98,7 +98,7 @@ class PluginExample(unittest.TestCase):
                         "gpt-exact-llama": exact, "gpt-exact-experts": exact}.get(case["workload"], elsewhere)
             self.assertLessEqual(set(skipped), may_skip, f"{case['id']}: {skipped}")
 
-    def test_the_correct_example_passes_in_bfloat16(self):
+    def test_the_correct_example_strategy_passes_its_checks_in_bfloat16(self):
         self.check("plain-average", "probe-mlp,probe-batch-norm", "--dtype", "bf16")
 
     def test_a_strategy_built_against_the_installed_headers_and_library_passes_its_checks(self):
@@ -108,7 +108,7 @@ class PluginExample(unittest.TestCase):
         passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
-    def test_strategies_that_call_torchs_engine_on_the_fast_runtime_are_told_so(self):
+    def test_a_strategy_that_calls_torchs_autograd_engine_under_the_fast_runtime_gets_a_notice(self):
         result = run(self.program, "--plugin", self.parts, "--strategy", "dp,dp-upstream,own-engine", "--workload", "own-curve", "--cpus", "1", "--quick",
                      "--runtime", "fast,torch", "--check", "off", "-o", "json", "--out", self.parts.parent / "results")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -138,7 +138,7 @@ class PluginExample(unittest.TestCase):
         self.assertRegex(case["reason"], r"rank 1 .*signal 11 .*\bstep 1 .*\beven\b")
         self.assertIn("rank 1: printf in step 1", result.stderr.splitlines())
 
-    def test_incomplete_registrations_are_refused_with_name_and_field(self):
+    def test_incomplete_registrations_of_a_plugin_are_refused_with_name_and_field(self):
         result = run(self.program, "list", "--plugin", self.incomplete)
         self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
         for name, mistake in (("strategy 'no-make'", ".make"), ("strategy 'no-interval'", ".average_every"), ("strategy 'no-device'", ".cpu"),

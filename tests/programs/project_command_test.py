@@ -92,7 +92,7 @@ class ProjectCommand(unittest.TestCase):
         self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32/fast: .*\b6\b.*\b7 ranks")
         self.assertIn(entry, done.stderr)
 
-    def test_a_fit_without_interval_gives_a_projection_without_interval(self):
+    def test_project_gives_no_confidence_interval_if_a_measured_case_has_none(self):
         run = sample_runs.scaled()
         run["cases"][2]["stats"]["step_time_ns"] |= {"interval": "none", "ci95_low": None, "ci95_high": None}
         self.put("run.json", run)

@@ -70,12 +70,12 @@ class ReportCommand(unittest.TestCase):
         plan = self.put("plan.json", {"layouts": []})
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--plan", "plan.json")[2:], ["--plan", plan, self.run_file])
 
-    def test_a_duel_and_a_comparison_are_passed_to_the_drawing_script_as_a_verdict(self):
+    def test_report_passes_a_duel_or_a_comparison_to_the_drawing_script_as_a_verdict(self):
         for made in (sample_runs.duel(), sample_runs.comparison()):
             file = self.put("verdict.json", made)
             self.assertEqual(self.arguments_of_script("verdict.json", "--html", "x.html")[2:], ["--verdict", file])
 
-    def test_a_damaged_duel_or_comparison_or_one_beside_other_files_is_refused_by_name(self):
+    def test_report_refuses_a_duel_or_comparison_that_is_damaged_or_beside_other_files(self):
         duel, comparison = sample_runs.duel(), sample_runs.comparison()
         whole = json.dumps(duel)
         bad = {"torn.json": whole[:len(whole) // 2], "foreign.json": {"schema": "other"}, "number.json": {"schema": 3},
@@ -125,15 +125,15 @@ class ReportCommand(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
         self.assertIn("--html 'x': ", done.stderr)
 
-    def test_an_html_path_equal_to_the_collectives_file_is_refused(self):
+    def test_report_refuses_an_html_path_equal_to_that_of_its_collectives_file(self):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 
-    def test_a_missing_python_gives_one_error_line_naming_dpbench_python(self):
+    def test_report_without_python_gives_one_error_line_naming_dpbench_python(self):
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
-    def test_a_dpbench_python_without_matplotlib_gives_one_error_line(self):
+    def test_report_names_dpbench_python_in_one_error_line_if_that_interpreter_lacks_matplotlib(self):
         # The flag -S hides site-packages, and so matplotlib.
         bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
         os.chmod(bare, 0o755)
@@ -157,7 +157,7 @@ class ReportCommand(unittest.TestCase):
 
     @unittest.skipUnless(os.path.exists("/usr/bin/python3") and not subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], check=False,
                                                                                    capture_output=True).returncode, "the system's python3 has no pip")
-    def test_a_python_without_pip_falls_back_to_the_systems_pip(self):
+    def test_report_tries_the_systems_pip_for_matplotlib_if_python_has_no_pip(self):
         venv = os.path.join(self.folder, "venv")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
         message = self.error_installing_matplotlib(XDG_CACHE_HOME=os.path.join(self.folder, "cache"), PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null",

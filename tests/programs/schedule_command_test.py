@@ -45,7 +45,7 @@ class ScheduleCommand(unittest.TestCase):
     def document(self, *words, code=0):
         return json.loads(self.schedule(*words, "-o", "json", code=code).stdout)
 
-    def test_every_schedule_is_valid_and_its_formula_equals_the_simulation(self):
+    def test_every_built_in_schedule_is_valid_and_its_bubble_formula_equals_the_simulation(self):
         for name in NAMES:
             text = self.schedule(name, "--stages", "4", "--microbatches", "8").stdout
             self.assertIn("15 rules", text)
@@ -58,22 +58,22 @@ class ScheduleCommand(unittest.TestCase):
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
 
-    def test_a_formula_that_does_not_apply_is_printed_with_its_conditions(self):
+    def test_a_bubble_formula_that_does_not_apply_is_printed_with_its_conditions(self):
         text = self.schedule("zb-h1", "--costs", "send=1").stdout
         self.assertRegex(text, r"\(P-1\)\(F\+B-W\), .* M >= P, W <= F\b.* \d+\n$")
 
-    def test_a_comparison_has_a_line_for_each_schedule(self):
+    def test_dpbench_schedule_compares_several_schedules_with_a_line_for_each(self):
         text = self.schedule(*NAMES).stdout
         for name in NAMES:
             self.assertRegex(text, rf"(?m)^{name} .* right$")
 
-    def test_json_has_the_actions_of_each_rank_with_transfers_and_times(self):
+    def test_the_json_of_a_schedule_has_the_actions_of_each_rank_with_transfers_and_times(self):
         document = self.document("1f1b", "--stages", "2", "--microbatches", "2")
         self.assertEqual((document["makespan"], document["bubble"], document["formula"]["value"]), (9, 3, 3))
         self.assertEqual(document["per_rank"][1]["order"][:4], ["1RECV_F0", "1F0", "1RECV_F1", "1B0"])
         self.assertEqual(document["per_rank"][1]["computations"][1], {"action": "1B0", "start": 2, "end": 4})
 
-    def test_a_written_csv_is_read_back_with_and_without_transfers(self):
+    def test_dpbench_schedule_reads_back_its_own_csv_with_and_without_transfers(self):
         for words in ([], ["--transfers"]):
             text = self.schedule("zbv", *words, "-o", "csv").stdout
             self.put("mine.csv", text)
@@ -81,10 +81,10 @@ class ScheduleCommand(unittest.TestCase):
             self.assertRegex(self.schedule("mine.csv").stdout, r"\nmakespan [\d.]+\n$")
         self.assertIn("0SEND_F0", text)
 
-    def test_svg_is_well_formed(self):
+    def test_the_svg_picture_of_a_schedule_is_well_formed_xml(self):
         xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
 
-    def test_the_picture_in_the_guide_equals_the_programs_drawing(self):
+    def test_the_picture_of_a_schedule_in_the_documentation_equals_the_programs_drawing(self):
         picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
         self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 
@@ -106,16 +106,16 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("missing-work", self.schedule("mine.csv", "--chunks", "2", code=1).stdout)
         self.assertIn("unknown-work", self.schedule("mine.csv", "--microbatches", "7", code=1).stdout)
 
-    def test_tied_stages_are_reduced_once_at_the_end(self):
+    def test_a_schedule_reduces_the_gradients_of_tied_stages_once_at_the_end(self):
         text = self.schedule("1f1b", "--tie", "0,3", "--transfers", "-o", "csv").stdout
         self.assertEqual([line.split(",")[-1] for line in text.splitlines()][::3], ["0REDUCE_TIED", "3REDUCE_TIED"])
 
-    def test_list_shows_formulas_and_rules(self):
+    def test_schedule_list_shows_the_bubble_formulas_and_the_rules_of_the_verifier(self):
         text = self.schedule("--list").stdout
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
 
-    def test_every_output_folds_to_80_columns(self):
+    def test_every_output_of_dpbench_schedule_folds_to_80_columns(self):
         self.put("deadlock.csv", DEADLOCK)
         self.put_trace("hand.trace.json")
         for words, code in ((["--list"], 0), (["zb-h1", "--costs", "send=1,bytes=5,rate=2"], 0), (NAMES, 0),
@@ -157,7 +157,7 @@ class ScheduleCommand(unittest.TestCase):
         # The lanes of the picture begin at x = 64.
         self.assertAlmostEqual((ends[0] - 64) / (ends[1] - 64), 171 / 174, places=4)
 
-    def test_each_pipeline_of_a_trace_and_each_trace_of_a_run_is_shown(self):
+    def test_schedule_measured_shows_each_pipeline_of_a_trace_and_each_trace_of_a_run(self):
         os.makedirs(os.path.join(self.folder, "mine", "traces"))
         self.put(os.path.join("mine", "run.json"), "{}")
         self.put_trace(os.path.join("mine", "traces", "a.trace.json"), pipelines=2)
@@ -181,7 +181,7 @@ class ScheduleCommand(unittest.TestCase):
                             (["hand.trace.json", "--stages", "2"], "--stages")):
             self.assertIn(part, self.refused("--measured", *words), words)
 
-    def test_bad_input_is_refused_in_one_line_that_names_the_mistake(self):
+    def test_dpbench_schedule_refuses_bad_input_in_one_line_that_names_the_mistake(self):
         self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")
         for words, part in ((["1f1c"], "mean '1f1b'"),
                             ([], "dpbench schedule 1f1b"),

@@ -98,7 +98,7 @@ class Stored(unittest.TestCase):
         alone["cases"] = alone["cases"][:1]
         self.dpbench("advise", self.put("alone.json", alone), code=4)
 
-    def test_an_absolute_limit_fails_a_run_beyond_it(self):
+    def test_compare_fails_a_run_beyond_an_absolute_limit_on_its_step_time(self):
         self.runs(1.0)
         self.assertRegex(self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1s").stdout, "within.*passed".replace(".*", r"[\s\S]*"))
         self.assertIn("BEYOND", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1us", code=1).stdout)
@@ -136,7 +136,7 @@ class Stored(unittest.TestCase):
         message = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
         self.assertTrue(message.stdout.startswith("| CASE |"), message.stdout)
 
-    def test_github_annotations_go_to_stderr_and_only_on_request(self):
+    def test_compare_writes_github_annotations_to_stderr_on_github_or_on_request(self):
         self.runs(1.1)
         gate = ("compare", "latest~1", "latest")
         self.assertIn("::error title=dpbench SLOWER::ddp", self.dpbench(*gate, code=1, GITHUB_ACTIONS="true").stderr)
@@ -202,7 +202,7 @@ class Stored(unittest.TestCase):
             self.assertRegex(self.dpbench(*words, code=2).stderr, r"huge\.json.*512 MiB")
             self.assertLess(time.monotonic() - began, 5)
 
-    def test_hostile_documents_of_512_mib_take_at_most_3_gib(self):
+    def test_reading_hostile_reports_of_512_mib_takes_at_most_3_gib(self):
         size = 512 << 20
         base, file = self.put("base.json", report()), os.path.join(self.folder.name, "hostile.json")
         # Of all JSON documents, a list of empty strings takes the most memory per byte.
@@ -271,7 +271,7 @@ class Stored(unittest.TestCase):
         self.assertEqual(run.returncode, 0)
         return printed.decode()
 
-    def test_tables_fold_to_the_terminal_or_to_columns_without_losing_a_word(self):
+    def test_exported_tables_fold_to_the_terminal_or_the_variable_columns_without_losing_a_word(self):
         export = ("export", GOLDEN, "--to", "table")
         whole = self.on_a_terminal(250, *export)
         self.assertGreater(max(map(len, whole.splitlines())), 120)

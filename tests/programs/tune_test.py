@@ -34,7 +34,7 @@ def step_bytes(case):
 
 
 class FindBatch(unittest.TestCase):
-    def test_the_largest_batch_fits_and_one_more_does_not(self):
+    def test_the_batch_that_find_batch_prints_fits_in_memory_and_one_sample_more_does_not(self):
         limit = 12e6
         report = json.loads(tune("--find-batch", "--memory", "12MB", "--strategy", "cpu", "--workload", "gpt",
                                  "--model", "tiny", "-o", "json").stdout)
@@ -44,7 +44,7 @@ class FindBatch(unittest.TestCase):
         for case in report["cases"]:
             self.assertEqual(step_bytes(case) <= limit, case["status"] == "ok", case["id"])
 
-    def test_a_batch_that_runs_out_of_memory_is_skipped_and_a_crash_fails_the_search(self):
+    def test_find_batch_skips_a_batch_that_runs_out_of_memory_and_fails_at_a_crash(self):
         toy = ("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy", "-o", "json")
         report = json.loads(tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout)
         self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (20, 21))
@@ -52,12 +52,12 @@ class FindBatch(unittest.TestCase):
         report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
         self.assertEqual(len(batches(report, "failed")), 1, "the search ends there")
 
-    def test_after_a_crash_the_largest_batch_so_far_is_printed_with_the_reason(self):
+    def test_after_a_crash_find_batch_prints_the_largest_batch_so_far_with_the_reason(self):
         done = tune("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy",
                     "--param", "fault=exit7-above-20", worker=FAKE, code=3)
         self.assertRegex(done.stdout, r"ddp fault=exit7-above-20 +toy +1 +16 .* exit code 7")
 
-    def test_a_refused_case_is_skipped_and_the_others_are_searched(self):
+    def test_find_batch_skips_a_case_that_the_strategy_refuses_and_searches_the_others(self):
         report = json.loads(tune("--find-batch", "--memory", "8MB", "--strategy", "cp,tp", "--workload", "mnist-mlp",
                                  "--mesh", "cp=2", "--mesh", "tp=2", "-o", "json").stdout)
         self.assertEqual({case["strategy"] for case in report["cases"] if case["status"] == "ok"}, {"tp"})
@@ -65,17 +65,17 @@ class FindBatch(unittest.TestCase):
         self.assertIn("no sequence", reasons["cp"])
         self.assertIn("axis cp", reasons["tp"], "the plan skipped it")
 
-    def test_strong_scaling_prints_none_fits_if_the_smallest_batch_needs_too_much_memory(self):
+    def test_find_batch_in_strong_scaling_prints_none_if_the_smallest_batch_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
                     "--cpus", "2", "--scaling", "strong", code=77)
         self.assertRegex(done.stdout, r"ddp +gpt +2 +none .* 0\.\d+ MB")
 
-    def test_none_fits_is_printed_with_exit_77_if_a_batch_of_one_needs_too_much_memory(self):
+    def test_find_batch_prints_none_and_exits_77_if_a_batch_of_one_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "cpu", "--workload", "gpt", "--model", "tiny",
                     code=77)
         self.assertRegex(done.stdout, r"cpu +gpt +1 +none .* 0\.\d+ MB")
 
-    def test_invalid_or_conflicting_flags_of_a_batch_search_are_refused(self):
+    def test_find_batch_refuses_invalid_or_conflicting_flags(self):
         for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"],
                       ["--find-batch", "--over", "overlap"], ["--find-batch", "--memory", "1GB", "--launches", "3"],
                       ["--find-batch", "--batch", "1,2", "--memory", "1GB"], ["--memory", "1GB", "--over", "overlap"],
@@ -92,14 +92,14 @@ class TuneOverBatches(unittest.TestCase):
     def report(self, *flags):
         return json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
 
-    def test_the_batch_with_most_samples_per_second_is_found(self):
+    def test_tune_finds_the_batch_with_the_most_samples_per_second(self):
         done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
         self.assertRegex(done.stdout, r"toy, world 2: .*--batch 32: 4\.00x \(4\.00 to 4\.00\)")
         self.assertIn("toy · CPU · weak", done.stdout)
         tried = {int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}
         self.assertEqual(tried, {2, 4, 8, 16, 32}, done.stdout)
 
-    def test_given_batches_are_tried_and_the_first_is_the_default(self):
+    def test_tune_compares_the_batches_of_the_flag_batch_with_the_first_of_them(self):
         report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,3,12")
         self.assertEqual(report["config"]["reference_batch"], 6)
         (best,) = report["config"]["tuned"]
@@ -110,12 +110,12 @@ class TuneOverBatches(unittest.TestCase):
                  if not any("reference_ns" in launch for launch in case["launches"])]
         self.assertEqual(alone, [6], "only the reference has no pairs")
 
-    def test_parameters_are_tried_with_every_batch(self):
+    def test_tune_tries_each_parameter_value_with_every_batch(self):
         report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,12", "--param", "rank=1")
         speedups = {(case["batch"], *case["params"].values()): case["derived"]["speedup"] for case in report["cases"]}
         self.assertEqual(speedups, {(6,): 1, (12,): 2, (6, "1"): 1, (12, "1"): 2})
 
-    def test_batches_that_cannot_run_are_skipped(self):
+    def test_tune_skips_batches_above_the_data_set_and_cases_that_run_out_of_memory(self):
         report = self.report(*self.FLAGS, "--workload", "strong-toy")
         self.assertEqual((batches(report, "ok"), batches(report, "skipped")), ([7, 15, 30, 60], [120]))
         report = self.report("--strategy", "ddp", "--cpus", "1", *self.SAMPLING, "--workload", "toy", "--param",
@@ -131,7 +131,7 @@ class TuneOverBatches(unittest.TestCase):
                 self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (0, False))
                 self.assertIn(why, done.stderr)
 
-    def test_a_workload_too_small_for_the_default_batch_is_skipped(self):
+    def test_tune_skips_a_workload_with_too_few_samples_for_the_first_batch(self):
         done = tune("--strategy", "ddp", "--over", "batch", "--dry-run", "--batch", "128,64", "-o", "json")
         plan = json.loads(done.stdout)
         self.assertNotIn("random-linear", {case["workload"] for case in plan["cases"]})
@@ -141,12 +141,12 @@ class TuneOverBatches(unittest.TestCase):
         self.assertEqual(set(reasons), {("random-linear", 128), ("random-linear", 64)})
         self.assertRegex(reasons["random-linear", 64], r"\b100\b")
 
-    def test_the_default_batch_is_planned_even_if_the_filter_excludes_it(self):
+    def test_tune_plans_the_reference_batch_even_if_the_filter_excludes_it(self):
         done = tune(*self.FLAGS, "--over", "batch", "--dry-run", "--workload", "toy", "--filter", "/b16/", "--batch",
                     "8,16,32", worker=FAKE)
         self.assertEqual((done.stdout.count("/b8/"), "/b32/" in done.stdout), (1, False))
 
-    def test_workloads_with_different_default_batches_need_the_flag_batch(self):
+    def test_tune_over_batch_needs_the_flag_batch_if_workloads_have_different_default_batches(self):
         self.assertIn("--batch N", tune(*self.FLAGS, "--over", "batch", worker=FAKE, code=2).stderr)
 
 

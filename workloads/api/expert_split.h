@@ -16,8 +16,8 @@ namespace dpbench {
 // How the experts of a model are divided among ranks: each rank holds consecutive experts.
 struct ExpertPlan {
   std::vector<TensorCut> cuts;  // cuts of the experts' parameters; empty: no experts
-  // For a strategy's traffic formula: layers with experts, experts per layer, and rows of `hidden` elements that a
-  // sample sends to the experts of a layer. rows is 0 if the number depends on the sample.
+  // For a strategy's traffic formula: layers with experts, experts per layer, and rows (of `hidden` elements each) that
+  // the tokens of a sample send to the experts of a layer. rows is 0 if the number depends on the sample.
   int64_t layers = 0, experts = 0, rows = 0, hidden = 0;
 };
 

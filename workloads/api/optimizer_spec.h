@@ -18,8 +18,8 @@ namespace dpbench {
 class OwnOptimizer {
  public:
   virtual ~OwnOptimizer() = default;
-  // Returns the parameter after a step at this learning rate. state: the parameter's optimizer state, by the names of
-  // its tensors; empty before the first step. step() replaces its tensors by new ones.
+  // Returns the parameter after a step at this learning rate. state: tensors of the optimizer's state for this
+  // parameter, by name; empty before the first step. step() must replace these tensors by new ones, not change them.
   virtual at::Tensor step(const at::Tensor& parameter, const at::Tensor& gradient, double rate,
                           std::vector<std::pair<std::string, at::Tensor>>& state) const = 0;
 };
@@ -31,7 +31,7 @@ struct OptimizerSpec {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // settings of Adam, unused by SGD
   // Decoupled weight decay as in AdamW, for parameters with two or more dimensions. Must be 0 for SGD.
   double weight_decay = 0;
-  double momentum = 0;  // as in torch's SGD, without dampening. SGD only.
+  double momentum = 0;  // momentum of SGD, as in torch's without dampening; must be 0 for Adam
   // The learning rate rises linearly in the first warmup_steps steps, then falls as a cosine in decay_steps steps to
   // final_fraction times its highest value, and stays there. If decay_steps is 0, it stays at its highest value.
   int64_t warmup_steps = 0, decay_steps = 0;

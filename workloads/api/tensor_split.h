@@ -42,7 +42,7 @@ struct TensorCut {
 // How a model is divided among ranks for tensor parallelism. Every rank has the whole of all parameters and buffers
 // that the plan does not name.
 struct TensorPlan {
-  std::vector<TensorCut> cuts;       // empty: the model cannot be divided
+  std::vector<TensorCut> cuts;       // the parameters that are cut among ranks; empty: the model cannot be divided
   std::vector<std::string> partial;  // parameters that are not cut, but need their gradients summed over ranks
   // Sequence length (dimension 1 of the activations before enter() and after leave()) if the sequence may be cut there;
   // else 0.

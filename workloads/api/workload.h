@@ -92,7 +92,7 @@ class Workload {
     return loss(output, target);
   }
   virtual at::Tensor joined_output(const at::Tensor& output, const ModelSplit& /*split*/) const { return output; }
-  // Returns the predicted class for each output, if the targets are classes.
+  // Returns the class that each output of the model predicts, if the targets are classes.
   virtual at::Tensor predicted(const at::Tensor& output) const { return output.argmax(-1); }
   // Returns the number of terms over which loss() averages in this batch: one per sample, unless a sample has several
   // terms, such as one per token.

@@ -32,13 +32,14 @@ inline constexpr auto enum_names<ReductionName> = std::to_array<std::string_view
 inline constexpr int most_world = 64;
 
 struct CollectivesOptions {
-  std::vector<CollectiveName> collectives{};  // empty: all; dpbench-micro then runs its other benchmarks too
+  // Collectives to measure; empty: all, and dpbench-micro also runs its other benchmarks.
+  std::vector<CollectiveName> collectives{};
   std::vector<ElementName> dtypes{ElementName::f32};
   std::vector<ReductionName> ops{ReductionName::sum};
-  bool in_place = false;                // true: reduce_scatter and allgather are measured in place too
-  bool pairs = false;                   // true: only sends between each two ranks are measured
-  std::vector<int> worlds{};            // empty: a world of 2, or of all ranks of an outside launcher
-  std::vector<std::string> backends{};  // empty: all backends that support the device
+  bool in_place = false;      // true: reduce_scatter and allgather are measured in place too
+  bool pairs = false;         // true: only sends between each two ranks are measured
+  std::vector<int> worlds{};  // world sizes; empty: 2, or the number of ranks that an outside launcher started
+  std::vector<std::string> backends{};  // backends to measure; empty: all that support the device
   bool cuda = false;
   int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
   Form output = Form::table;

@@ -28,7 +28,7 @@ struct CommandHelp {
   std::string arguments;  // arguments shown after the command's name in the usage line
   std::string summary;
   std::vector<Example> examples;
-  std::vector<int> exit_codes;  // exit codes of the command, without 0, 2 and 5 (common to all)
+  std::vector<int> exit_codes;  // exit codes of this command, without 0, 2 and 5, which all commands have
 };
 
 struct Command : CommandHelp {
@@ -39,7 +39,7 @@ struct Command : CommandHelp {
 
   // Runs a command that runs no cases; returns its exit code. Null for run, check, train, tune and duel.
   std::function<int(const std::any& options)> read;
-  // True: under an outside launcher, every rank runs `read`; false: only rank 0 does.
+  // Under an outside launcher (torchrun, mpirun, srun): true: the command runs on every rank; false: only on rank 0.
   bool on_every_rank = false;
   // Set only for commands that run cases on worker processes: `measuring` returns the MeasuringOptions within
   // `options`, and `start` creates the Run (one execution of the command). `world` connects to the ranks of an outside

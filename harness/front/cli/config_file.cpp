@@ -66,7 +66,7 @@ class TomlFile : public CLI::Config {
     if (!flag || !flag->get_configurable())
       refuse(key.source(), "unknown key '" + one_line(name, 60) + "'" + did_you_mean(name, keys()));
     std::vector<std::string> texts = texts_of(name, value, *flag);
-    if (flag->count() > 0) return;  // the command line sets this flag, and wins
+    if (flag->count() > 0) return;  // the command line sets this flag too, and wins over the file
     try {
       if (takes_no_value(*flag)) texts.front() = flag->get_flag_value(name, texts.front());
       flag->add_result(texts);
@@ -76,7 +76,8 @@ class TomlFile : public CLI::Config {
     }
   }
 
-  // Returns the value as text; for a list, the text of each element. Refuses types that the flag does not accept.
+  // Returns a TOML key's value as text; for a list, the text of each element. Refuses types that the flag does not
+  // accept.
   std::vector<std::string> texts_of(const std::string& name, const toml::node& value, const CLI::Option& flag) const {
     const std::string allowed =
         "'" + name + "' takes " + (takes_no_value(flag) ? "true or false" : flag.get_type_name());

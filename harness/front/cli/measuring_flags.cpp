@@ -433,8 +433,8 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   if (check.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
   o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8} : std::vector<int>{1, 2, 3, large};
-  // With --long, each case runs in all default worlds. The same holds if the user chose strategies and workloads,
-  // because there are few cases then.
+  // Each strategy runs each workload in two of the default world sizes. With --long, or if the user chose both
+  // strategies and workloads (few cases), it runs them in all.
   check.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);

@@ -38,10 +38,11 @@ enum class Switch { off, automatic, on };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto", "on"});
 
-// Options of `check` in a Selection. `check` also includes probes (models made only for checks), runs other
-// backends besides the preferred one, and accepts any batch size, since test scenarios choose their own samples.
+// Options that only `check` has for the choice of cases. `check` also includes probes (models made only for checks),
+// runs other backends besides the preferred one, and accepts any batch size, since test scenarios choose their own
+// samples.
 struct CheckSelection {
-  // True: each strategy runs each workload in two of default_worlds, chosen by the seed.
+  // True: each strategy runs each workload in two of the default world sizes, chosen by the seed.
   bool draws_worlds = false;
   int products = 0;     // highest number of axes of the meshes that `check` adds; below 2: it adds none
   int64_t layouts = 0;  // number of random layouts that `check` runs instead of all other cases
@@ -75,7 +76,7 @@ struct Selection {
   bool oversubscribe = false;
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
-  std::optional<CheckSelection> check;  // set for the command `check` only
+  std::optional<CheckSelection> check;  // options of `check`; unset for other commands
   bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
@@ -116,7 +117,8 @@ struct MeasuringOptions {
 struct TableView {
   std::vector<std::string> columns{};  // names of the columns to show; empty: the default columns
   std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
-  bool batch_column = false;           // true: the table has a batch column, so cases of all batches share a section
+  // True: the batch is a column of the table, so that cases of all batches stand in one section.
+  bool batch_column = false;
 };
 
 struct RunOptions : MeasuringOptions {

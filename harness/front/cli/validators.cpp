@@ -43,7 +43,8 @@ void add_range(const std::string& text, std::vector<std::string>& values) {
   for (int64_t value = *first; value <= *last; ++value) values.push_back(std::to_string(value));
 }
 
-// Appends the numbers between the last of `values` and `last`, continuing the step or factor of the last three values.
+// For a list like "1,2,4,..,16": appends the numbers between the last of `values` (4) and `last` (16), continuing the
+// step or factor of the last three values.
 void add_sequence(const std::string& list, const std::optional<int64_t>& last, std::vector<std::string>& values) {
   const auto before = [&](size_t back) {
     return values.size() < back ? std::nullopt : number_in(values[values.size() - back]);
@@ -82,7 +83,7 @@ std::string expanded_ranges(const std::string& list) {
 }  // namespace
 
 CLI::Validator between(double low, double high, bool fractions) {
-  const bool open = low > 0 && low < 1e-6;  // a tiny positive `low` stands for "above 0"
+  const bool open = low > 0 && low < 1e-6;  // callers pass a tiny positive lower limit to mean "above 0"
   const std::string allowed = std::string(fractions ? "a number" : "a whole number") +
                               (open ? " above 0, up to " : " from " + shown(low) + " to ") + shown(high);
   const auto judge = [=](std::string& text) -> std::string {

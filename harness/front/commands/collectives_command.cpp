@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct MicroOptions : CollectivesOptions {
-  std::vector<std::string> words{};  // the flags of the command line, for dpbench-micro
+  std::vector<std::string> words{};  // the user's flags of `dpbench collectives`, to be passed to dpbench-micro
 };
 
 void add_flags(CLI::App& app, MicroOptions& o) { add_collectives_flags(app, o); }

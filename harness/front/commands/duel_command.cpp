@@ -135,7 +135,7 @@ class DuelRun : public Run {
   }
 
   const DuelOptions& duel_options_;
-  Prepared now_;  // the new build; prepared_ holds the base build
+  Prepared now_;  // worker, machine and plan of the new build; those of the base build are in prepared_
   DuelReport report_;
 };
 

@@ -20,7 +20,8 @@ namespace dpbench {
 namespace {
 
 struct ListOptions {
-  std::string topic;  // name of a Topic or of a single entry; empty: all topics (the table omits the checks)
+  // Topic, such as strategies, or name of one entry, such as ddp; empty: all topics (the table omits the checks).
+  std::string topic;
   std::vector<std::string> plugins;
   std::string python;
   Form output = Form::table;

@@ -30,7 +30,7 @@ struct ProjectOptions {
   std::vector<int> to, from;
   std::string link, filter;
   std::optional<Algorithm> algorithm;  // allreduce algorithm to assume; unset: the ring, with --link the fastest
-  int hosts = 0;                       // number of devices per host; 0: flag not given
+  int hosts = 0;                       // value of --hosts, the number of devices per host; 0: flag not given
   Form output = Form::table;
 };
 

@@ -53,7 +53,8 @@ void refuse(const std::vector<std::string>& problems, const std::string& hint = 
 
 enum class Shown { runs, duel, comparison };
 
-// Reads and checks a file to show. Throws UsageError with its name if it is damaged or something else.
+// Reads and checks a file that `dpbench report` shall show. Throws UsageError with the file's name if the file is
+// damaged or is neither a run nor a duel nor a comparison.
 Shown checked_file(const fs::path& file) {
   const Json document = read_document(file);
   return name_file_in_errors(file, [&] {
@@ -70,7 +71,7 @@ Shown checked_file(const fs::path& file) {
 
 struct Checked {
   std::vector<fs::path> files;
-  bool verdict = false;  // true: the only file is a duel or a comparison
+  bool verdict = false;  // true: `files` holds one duel or one comparison; false: runs
 };
 
 Checked checked_files(const StoredRuns& options) {

@@ -35,7 +35,7 @@ constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; exam
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
-  int stages = 0, chunks = 0, microbatches = 0;  // values of the flags; 0: flag not given
+  int stages = 0, chunks = 0, microbatches = 0;  // values of the flags of the same names; 0: flag not given
   std::string costs, measured;
   std::vector<std::string> ties;
   int live = 0, slots = 0;

@@ -14,9 +14,10 @@ namespace dpbench {
 
 // A schedule with the faults that the verifier found and, if there are none, its simulated times.
 struct ExaminedSchedule {
-  pipeline::Schedule schedule;  // as given; sends and receives are added if it has neither these nor faults
+  // The user's schedule; if it has no fault and no transfers, the needed sends and receives are added.
+  pipeline::Schedule schedule;
   std::vector<pipeline::Fault> faults = {};
-  pipeline::Costs costs;  // times of 1/P of the model on P ranks, as the user gave them
+  pipeline::Costs costs;  // the user's times of the computations of 1/P of the model, where P is the number of ranks
   pipeline::Simulation simulation = {};
   const pipeline::Family* family = nullptr;  // built-in family of the schedule; null if it was read from a file
   std::optional<double> formula = {};        // bubble by the family's closed formula; unset if none applies
@@ -30,7 +31,8 @@ struct Declared {
   std::optional<int> live, slots;
 };
 
-// Verifies the schedule. If it has no fault, adds transfers unless it has some, verifies the result and simulates it.
+// Verifies a pipeline schedule. If it has no fault, adds sends and receives unless it has some, verifies the result and
+// simulates it.
 ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
                          const Declared& declared);
 

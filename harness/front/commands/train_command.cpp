@@ -136,7 +136,7 @@ class TrainRun : public ReportRun {
   std::vector<std::string> complaints() const override {
     return {result_of(report_.cases[0], monotonic_seconds() - began_)};
   }
-  // Returns nothing: the log lines were printed on stdout during the training.
+  // The text printed after a training is empty: the log lines were printed on stdout during the training.
   std::string output() const override { return ""; }
 
   const TrainingOptions& training_options_;

@@ -110,7 +110,8 @@ class TuneRun : public TimedRun {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
-  // Skips the cases of settings whose default case is skipped, because there is nothing to compare them with.
+  // Skips all cases of a setting (such as a workload and world) whose case with default parameter values cannot run:
+  // they would have nothing to be compared with.
   void skip_cases_without_default() {
     Plan& plan = prepared_.plan;
     std::vector<CaseSpec> kept;

@@ -19,7 +19,7 @@ struct CaseOutcome {
   Kind kind = Kind::ran;
   std::string reason{};
   int culprit = -1;            // the rank to blame for the failure; -1: no single rank
-  bool unexplained = false;    // the culprit is dead; the end of its log may explain why
+  bool unexplained = false;    // the rank to blame is dead; the end of its log may explain why
   bool out_of_memory = false;  // a rank ran out of memory, or was killed for it
   bool unwritten = false;      // a file requested by the user could not be written
   bool never_started = false;  // the case failed before every rank was ready

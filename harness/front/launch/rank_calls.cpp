@@ -72,9 +72,9 @@ std::string last_collectives(const std::vector<Rank>& ranks) {
   return text;
 }
 
-// Returns the labels of the ranks that did not join. A rank that is not ready may be missing, or may wait for a missing
-// rank. Only a waiting rank has published heartbeats (RankState::beat). So if some ranks have published none, only
-// those count as missing.
+// Returns the labels of the ranks that did not join the rendezvous. A rank that is not ready may be missing, or may
+// wait for a missing rank. Only a waiting rank has published heartbeats (RankState::beat). So if some ranks have
+// published none, only those count as missing.
 std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
   const bool some_silent =
       std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
@@ -84,7 +84,8 @@ std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
   return missing;
 }
 
-// Returns the rank without an answer that is furthest behind: a stopped one first, then one that is not ready.
+// Returns the rank that is furthest behind among the ranks that have not completed the case: a stopped process first,
+// then one that is not ready.
 int furthest_behind(const std::vector<Rank>& ranks) {
   const auto key = [&](int rank) {
     const RankState& state = ranks[rank].state;
@@ -125,7 +126,8 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;  // the first rank of each group, and its calls
+  // Key: group of ranks that called collectives together; value: one of these ranks, and its calls.
+  std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     for (const auto& [group, calls] : ranks[rank].calls) {
       const auto& [first, expected] = first_of_group.try_emplace(group, rank, calls).first->second;

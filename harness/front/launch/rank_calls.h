@@ -39,7 +39,7 @@ struct Hang {
   std::string reason = {};
 };
 
-// Finds why no rank makes progress. The reason has `note` before the list of the latest collectives.
+// Finds why no rank makes progress. In the reason, the text `note` precedes the list of the ranks' latest collectives.
 Hang hang_of(const std::vector<Rank>& ranks, const std::string& note);
 
 }  // namespace dpbench

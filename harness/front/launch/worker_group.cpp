@@ -196,7 +196,7 @@ void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratc
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
   for (auto& rank : ranks_) {
-    rank.oom_kills.reset();  // ignore kills by the kernel for lack of memory before this case
+    rank.oom_kills.reset();  // report only out-of-memory kills of the case that begins now
     // Sending does not block: a message always fits into an empty socket buffer. If the buffer is full, the rank is
     // dead or stuck, which is detected elsewhere.
     [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

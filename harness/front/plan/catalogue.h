@@ -19,8 +19,8 @@ struct ParamEntry {
 
   std::string name, fallback, summary;
   ParamKind kind;
-  std::string values;                // the allowed values, as shown to the user
-  std::vector<std::string> choices;  // words of a choice or switch; empty for other kinds
+  std::string values;                // the values that the parameter allows, as shown to the user
+  std::vector<std::string> choices;  // words that the parameter accepts, if it is a choice or a switch; else empty
 };
 
 struct Declaration {

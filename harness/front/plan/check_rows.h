@@ -18,8 +18,9 @@ void name_layouts(Selection& selection, const Catalogue& catalogue);
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit);
 
-// Returns two of the places (device and world size), chosen by the seed, if the selection asks for that, has no --mesh,
-// and has exactly four places; otherwise all places.
+// Returns the devices and world sizes on which `check` runs this strategy on this workload: two of the places, chosen
+// by the seed, if CheckSelection::draws_worlds is true and there are exactly four places without --mesh; otherwise all
+// places.
 std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);

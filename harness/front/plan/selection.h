@@ -17,7 +17,7 @@ struct Place {
   Device device;
   int world;
   std::string mesh = {};  // mesh of the ranks; empty: all ranks on the axis dp
-  bool has_mesh = false;  // true: the user or `check` chose the mesh; false: expand() may choose another axis
+  bool has_mesh = false;  // true: the user or `check` chose the mesh; false: all ranks are on the strategy's first axis
 };
 
 template <class T>

@@ -122,7 +122,7 @@ std::optional<double> peak_memory(const CaseRecord& r) {
   return r.derived.peak_memory_bytes ? std::optional(static_cast<double>(*r.derived.peak_memory_bytes)) : std::nullopt;
 }
 
-// Returns a size of the model, which is the same on every rank; empty if it is unknown.
+// Returns the model's number of parameters or bytes, whichever member `size` points to; empty if it is unknown.
 std::string model_size(const CaseRecord& r, int64_t RankRecord::* size) {
   if (r.launches.empty() || r.launches.back().ranks.empty()) return "";
   const int64_t value = r.launches.back().ranks.front().*size;

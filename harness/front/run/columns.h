@@ -20,11 +20,11 @@ struct Column {
 
 // Throws a UsageError that names an unknown column of --columns or --sort.
 void check_view(const TableView& view);
-// These functions return the columns that the view chooses, or the default columns if it chooses none.
+// These functions return the columns that the flag --columns names, or the default columns without that flag.
 std::vector<const Column*> table_columns(const TableView& view);
 std::vector<const Column*> csv_columns(const TableView& view);
-// Returns the cases sorted by the view's column, cases without a value last. Without a sort column, keeps the order of
-// the report.
+// Returns the cases sorted by the column of the flag --sort, cases without a value last. Without that flag, keeps the
+// order of the report.
 std::vector<const CaseRecord*> ordered_cases(const Report& report, const TableView& view);
 
 }  // namespace dpbench

@@ -75,7 +75,7 @@ void FindBatchRun::plan() {
 
 LoopEnding FindBatchRun::run_cases() {
   const LoopEnding ended = TimedRun::run_cases();
-  report_.answer.reset();  // the answer (which strategy is fastest) would compare batches of one strategy
+  report_.answer.reset();  // drop the sentences on the fastest strategy: they would compare batches of one strategy
   return ended;
 }
 
@@ -115,7 +115,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     if (ended.signal != 0) return BatchTrial::stop;
     const BatchTrial fit = judge(record, ended, found);
     for (LaunchRecord& launch : record.launches) *launch.order += launches_of(report_);
-    report_.env = one.env;  // now with the versions of the libraries that the workers loaded
+    report_.env = one.env;  // the workers have added the versions of the libraries that they loaded
     report_.cases.push_back(record);
     summarise(report_);
     save(false);

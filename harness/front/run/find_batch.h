@@ -28,7 +28,7 @@ int64_t largest_batch(int64_t start, BatchRange range, const std::function<Batch
 struct FoundBatch {
   CaseSpec spec;  // the case as planned, with the first batch to try
   std::optional<int64_t> batch;
-  double bytes = 0;  // memory of the rank that uses most, with `batch`
+  double bytes = 0;  // memory of the rank that uses most at this batch size
   std::optional<double> samples_per_s;
   std::string limit;  // why a larger batch did not fit or could not run; empty: none was refused
 };

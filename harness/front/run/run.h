@@ -36,8 +36,8 @@ class Run {
   Run(const MeasuringOptions& options, World* world, std::string document)
       : options_(options), world_(world), document_(std::move(document)) {}
 
-  // The parts of a new report that measure() needs. `id` refers to the report's id, which is set once the run has its
-  // directory.
+  // The parts of a new report that Run::measure() needs. `id` refers to the report's id, which is set once the run has
+  // its directory.
   struct Start {
     std::string& id;
     const Json &tool, &env;

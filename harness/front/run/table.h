@@ -20,7 +20,8 @@ std::string as_csv(const std::vector<Cells>& rows);
 
 std::string report_table(const Report& report, bool colour, const TableView& view = {});
 std::string report_markdown(const Report& report, const TableView& view = {});
-// Without chosen columns, ends with a column param.NAME for each parameter of any case.
+// Formats a report as CSV. Unless the user chose columns, the last columns are param.NAME, one for each strategy
+// parameter that any case has set.
 std::string report_csv(const Report& report, const TableView& view = {});
 
 // Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its sections, as

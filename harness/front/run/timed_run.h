@@ -40,7 +40,7 @@ class TimedRun : public ReportRun {
   Json order(const std::filesystem::path& traces, int launch) const;
   std::string answer() const;
 
-  std::optional<EventLines> events_;  // set if the output format is jsonl
+  std::optional<EventLines> events_;  // writer of JSON lines; set only with -o jsonl
 };
 
 }  // namespace dpbench

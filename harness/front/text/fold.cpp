@@ -16,7 +16,7 @@ constexpr size_t least_text = 24;  // least width of a wrapped column; with less
 
 struct Extent {
   size_t full = 0;   // width of the column's widest cell
-  size_t least = 0;  // smallest width to which its cells can be wrapped
+  size_t least = 0;  // smallest width to which the column's cells can be wrapped
 };
 
 // Position of a column in every row of the table: the line of the folded row, and the start and width in that line.

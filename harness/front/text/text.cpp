@@ -91,7 +91,7 @@ std::optional<size_t> match_penalty(const std::string& typed, const std::string&
 }
 
 struct Synonym {
-  std::string_view typed;  // in lower case, without '-' and '_'
+  std::string_view typed;  // the user's word in lower case, without '-' and '_'
   const char* meant;
 };
 

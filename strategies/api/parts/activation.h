@@ -161,5 +161,5 @@ inline Activation varying_to_varying(const Activation& x, const Axis& axis, cons
   return {varying_to_varying(x.as(Spread::varying, axis, "varying_to_varying"), axis, from, to), axis, Spread::varying};
 }
 
-}  // namespace typed or untyped
+}  // namespace typed (builds with assertions) or untyped
 }  // namespace dpbench

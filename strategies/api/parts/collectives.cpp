@@ -177,8 +177,8 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
     at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
     std::vector<int64_t> even;
     axis.group->alltoall_base(received, sent, even, even)->wait();
-    // Received pieces are padded in the dimensions of both cuts: the padding of `to` is removed here, that of `from` by
-    // joined().
+    // Received pieces are padded along two dimensions. The padding along the dimension that is cut (to.dim) is removed
+    // here, that along the dimension that is joined (from.dim) by joined().
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
     return from.joined(at::stack(parts));

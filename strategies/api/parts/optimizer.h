@@ -56,7 +56,8 @@ class Optimizer {
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of) const;
   void step(const std::vector<Lists>& groups, double rate) const;
-  bool take_gradients();  // Collects the gradients in all_lists_. Returns false if a parameter has no gradient.
+  // Stores all gradients in the argument lists of the fused kernels. Returns false if a parameter has no gradient.
+  bool take_gradients();
 
   OptimizerSpec spec_;
   std::vector<Entry> entries_;

@@ -141,7 +141,7 @@ class Files(unittest.TestCase):
                 self.assertIn(words, errors)
                 self.assertIn("mine.py", errors)
 
-    def test_an_interpreter_without_torch_is_refused_naming_its_flag(self):
+    def test_a_python_interpreter_without_torch_is_refused_naming_the_flag_python(self):
         with tempfile.TemporaryDirectory() as folder:
             bare = pathlib.Path(folder, "bare")
             bare.write_text(f'#!/bin/sh\nexec {interpreter()} -S "$@"\n', encoding="utf-8")
@@ -164,7 +164,7 @@ class Files(unittest.TestCase):
         self.assertEqual(set(skipped), {"plain-average"})
         self.assertIn("--runtime torch", skipped["plain-average"])
 
-    def test_a_different_torch_version_is_rejected_naming_both_versions(self):
+    def test_a_python_with_another_torch_than_dpbenchs_is_rejected_naming_both_versions(self):
         done = subprocess.run([interpreter(), PACKAGE / "dpbench/host.py", PACKAGE / "libdpbench_python.so", "2.9.1", "--catalogue"],
                               capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 2)
@@ -247,7 +247,7 @@ sys.modules["pandas"] = types.SimpleNamespace(DataFrame=list)  # scripts/parts/w
 print(case["strategy"], case["step_time_ns"] > 0, case["samples_per_s"] > 0, check["strategy"], check["name"], check["status"])
 """), ["passed", "True", "True", "cpu", "True", "cpu", "True", "True", "plain-average", "gradient-meaning", "passed"])
 
-    def test_classes_of_the_calling_program_are_checked_and_measured(self):
+    def test_a_python_program_can_check_and_measure_strategy_classes_of_its_own(self):
         self.assertEqual(self.printed(CLASSES + """
 flags = dict(workload=Line, backend="shm")
 try:
@@ -258,7 +258,7 @@ report = dpbench.run(Mean, strategy="ddp", world=2, launches=1, samples=2, steps
 print(*sorted(case.strategy + case.workload + case.status for case in report.cases))
 """), ["Meanpassed", "Sumfailed", "True", "Meanlineok", "ddplineok"])
 
-    def test_the_refusal_of_a_class_that_cannot_be_passed_to_the_ranks_names_it(self):
+    def test_dpbench_check_in_python_names_a_strategy_class_that_cannot_be_passed_to_the_ranks(self):
         self.assertEqual(self.printed("""
 import sys
 import threading

@@ -21,7 +21,7 @@ class Right(unittest.TestCase):
         self.assertEqual((code, failed), (0, []))
         self.assertGreaterEqual(sum(row["status"] == "passed" for case in report["cases"] for row in case["checks"]), at_least)
 
-    def test_the_example_and_pytorchs_own_strategies_pass_their_checks(self):
+    def test_the_example_strategy_and_pytorchs_own_strategies_pass_their_checks(self):
         strategies = ["plain-average", "py-ddp", "py-zero1", "py-fsdp2"]
         code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2", "--backend", "gloo,shm")
         self.assert_no_failure(code, report, 250)
@@ -38,7 +38,7 @@ class Right(unittest.TestCase):
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
-    def test_a_gpt_passes_its_checks_under_the_example_strategy_and_fsdp2_by_layer_or_as_one_unit(self):
+    def test_gpt_passes_its_checks_under_plain_average_and_under_fsdp2_by_layer_or_as_one_unit(self):
         code, report = checked(EXAMPLE, "plain-average,py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm",
                                "--param", "py-fsdp2.unit=layer,model")
         self.assert_no_failure(code, report, 75)
@@ -68,7 +68,7 @@ class Right(unittest.TestCase):
         noted = {case["workload"]: any("one unit" in text for text in case["notices"]) for case in report["cases"]}
         self.assertEqual(noted, {"py-transformer": True, "py-squares": False})
 
-    def test_a_model_that_refuses_a_batch_of_one_gets_none_and_a_skipped_check_names_its_error(self):
+    def test_checks_avoid_or_skip_batches_of_one_sample_if_the_model_raises_an_error_for_them(self):
         code, report = checked(MODELS, "dp,ddp,py-ddp", "--workload", "py-normed", "--cpus", "3", "--backend", "shm",
                                "--seed", "9")  # this seed draws two samples per rank
         self.assert_no_failure(code, report, 60)

@@ -88,7 +88,7 @@ class Training(unittest.TestCase):
 
     # Tests of the program's output.
 
-    def test_printed_shapes_match_the_data_parallel_tutorial(self):
+    def test_printed_tensor_shapes_match_pytorchs_data_parallel_tutorial(self):
         # Batch sizes per replica: those of the DataParallel tutorial for 1, 2, 3, 4 and 8 devices, and torch.chunk's
         # for 7.
         for world, whole, last in ((1, [30], [10]), (2, [15] * 2, [5] * 2), (3, [10] * 3, [4, 4, 2]), (4, [8, 8, 8, 6], [3, 3, 3, 1]),
@@ -145,7 +145,7 @@ class Training(unittest.TestCase):
         self.assertGreater(losses[0], 3)
         self.assertLess(losses[1], 3.3)  # a uniform guess has the loss log(256) = 5.5
 
-    def test_generate_needs_a_workload_of_text(self):
+    def test_the_flag_generate_is_refused_for_a_workload_without_text(self):
         self.refused("mnist-mlp", "cpu", "--generate", "30", words=["--generate", "mnist-mlp"])
 
     def test_training_shows_progress_on_a_terminal(self):

@@ -13,7 +13,8 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t named_checks = 6, named_causes = 5;  // most check names in a line, most groups of a strategy
+// Limits: check names per line, groups of failed checks shown per strategy.
+constexpr size_t named_checks = 6, named_causes = 5;
 
 std::string number(std::optional<double> value) {
   if (!value) return "-";
@@ -113,7 +114,8 @@ std::string failures_of(const std::string& strategy, const std::vector<const Cas
   return text;
 }
 
-using Reasons = std::vector<std::pair<std::string, size_t>>;  // each reason with the number of its cases
+// Reasons why cases were not checked, each with its number of cases.
+using Reasons = std::vector<std::pair<std::string, size_t>>;
 
 Reasons reasons_of(const std::vector<const CaseRecord*>& cases) {
   Reasons reasons;

@@ -143,7 +143,8 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   auto& checks = is_base ? record.base_checks : record.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
-  // Without `check`, the outcome has only audits: checks that compare timed steps with the oracle.
+  // If `check` is false, the block was timed, and its only checks are audits: comparisons of timed steps with the
+  // oracle.
   if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {
     record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
     record.reason = side_name(is_base) + fault;
@@ -157,7 +158,7 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   starved_ = starved_ || (!options_.keep_disturbed && starved(record.spec, outcome.ranks, cores_));
   const int64_t slowest = slowest_ns(outcome.ranks);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
-    return slowest;  // a failed check is not an error here: calibrate() reports it
+    return slowest;  // a failed check does not end the block with an error: DuelLoop::calibrate() reports the check
   if (slowest == 0) {
     record.status = DuelStatus::failed;
     record.reason = side_name(is_base) + std::string("a block has no timed steps");
@@ -183,7 +184,7 @@ void DuelLoop::fail(bool is_base, DuelCase& record, const CaseOutcome& outcome) 
       record.status = DuelStatus::skipped;
   }
   record.reason = reason;
-  // The text of an older build's worker, which does not know the order to run a block.
+  // A worker of an older build answers with this text if it does not know the message that starts a timed block.
   if (reason.find("unknown command of the front") != std::string::npos)
     record.reason += "; this build does not support duel. Store runs of both builds and compare them";
 }

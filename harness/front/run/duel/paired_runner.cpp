@@ -129,7 +129,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
                                       {"sampling", command.at("sampling")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
-  std::swap(end.checks, outcome.checks);  // order: the checks before timing, then the audits of all blocks
+  std::swap(end.checks, outcome.checks);  // list the checks before timing first, then the audits of all blocks
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);

@@ -82,8 +82,8 @@ Costs median_costs(const std::vector<RanStep>& steps, const Schedule& schedule) 
   for (const auto& [of, times] : computations) costs.stage_times[of] = median(times);
   for (const auto& [ends, times] : transfers) costs.links[ends] = {.latency = median(times)};
   costs.forward = mean_over_stages(costs, Kind::forward);
-  // The simulation gives a full backward pass input_gradient + weight_gradient. It is measured as a whole, so its whole
-  // time counts as input_gradient.
+  // A full backward pass (gradients of input and weights) is measured as a whole, but the simulation takes two times
+  // for it: all of its time counts as input_gradient, none as weight_gradient.
   costs.input_gradient = mean_over_stages(costs, Kind::input_gradient) + mean_over_stages(costs, Kind::full_backward);
   costs.weight_gradient = mean_over_stages(costs, Kind::weight_gradient);
   return costs;

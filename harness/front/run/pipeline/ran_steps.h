@@ -28,7 +28,7 @@ struct MeasuredPipeline {
   // which the receiving rank waited. forward, input_gradient and weight_gradient are the means of stage_times over the
   // stages.
   pipeline::Costs costs = {};
-  pipeline::Simulation planned = {};  // the schedule simulated with these costs
+  pipeline::Simulation planned = {};  // the schedule simulated with the measured costs
   pipeline::Simulation ran = {};      // the step of median length, from its first computation on
 };
 
