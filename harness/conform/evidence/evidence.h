@@ -22,7 +22,7 @@ struct Collective {
   bool floating = true;
   std::vector<at::Tensor> input = {}, output = {};
   std::string axis = default_axis;  // mesh axis of the process group that ran the collective
-  bool by_accessor = false;         // true if an accessor called it, after the step
+  bool by_accessor = false;         // true if an accessor called the collective, after the step
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }
