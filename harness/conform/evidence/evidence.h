@@ -57,7 +57,7 @@ struct Evidence {
   NamedTensors parameters, buffers, state;  // the state before the scenario's first step
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
-  NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
+  NamedTensors last_parameters, last_buffers, last_state;  // the state at the end of the scenario
   // Bytes of KeptTensors::parameters (the rank's shards), of the model's parameters and of the outputs of all-gathers
   // in flight, at the moment when their sum was largest. They are measured at every loss and collective of a step.
   int64_t stored_parameter_bytes = 0, live_parameter_bytes = 0, live_gather_bytes = 0;
