@@ -116,7 +116,7 @@ std::optional<double> factor_beyond_float16(const Bench& bench, const Scenario& 
   return factor;
 }
 
-// The strategy of a case with all variants of its workload.
+// A case's strategy and the variants of its workload, e.g. with softplus instead of ReLU.
 class Case {
  public:
   // strategy: the strategy's properties, adjusted to its options. The arguments must outlive this object.
@@ -156,8 +156,8 @@ class Case {
     return std::nullopt;
   }
 
-  // Returns the bench for the scenario with gradients beyond float16's range, of which a case has at most one; null if
-  // no factor of the loss gives them.
+  // Returns the test setup with a loss that is scaled until the sum of gradients exceeds float16's range; null if no
+  // factor does that. A case has at most one scenario with this setup.
   const Bench* enlarged(const Scenario& scenario) {
     const std::optional<double> factor = factor_beyond_float16(bench_, scenario);
     if (!factor) return nullptr;

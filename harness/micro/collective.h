@@ -22,7 +22,7 @@ struct Call {
 // can the collective run both in place and out of place.
 enum class Roles { one, two, part_to_whole, whole_to_part };
 
-// The parameter `all` of new_call() and `expected` is the number of elements of the whole tensor.
+// In new_call() and `expected`, the parameter `all` is the number of elements of the whole tensor.
 struct Collective {
   CollectiveName name;
   Roles roles;
@@ -30,7 +30,7 @@ struct Collective {
   bool reduces;
   double (*bus_share)(double world);
   void (*start_and_wait)(Call& call);
-  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);  // undefined if the rank has no output
+  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);  // a rank's output; undefined without one
 
   bool has_in_place() const { return roles == Roles::part_to_whole || roles == Roles::whole_to_part; }
 };

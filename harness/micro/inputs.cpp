@@ -7,7 +7,8 @@
 namespace dpbench::micro {
 namespace {
 
-constexpr int64_t period_length = 61;  // a prime, so that the ranks' parts of a tensor rarely begin alike
+// Inputs repeat after this number of values. It is prime, so that the ranks' parts of a tensor rarely begin alike.
+constexpr int64_t period_length = 61;
 
 constexpr std::array<ElementType, 5> element_types = {{{"float", at::kFloat, 1 << 24},
                                                        {"double", at::kDouble, 1 << 24},

@@ -27,10 +27,10 @@ class PairTable {
   void print(std::ostream& out) const;
 
  private:
-  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // key: ranks of the sender and the receiver
+  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // of each sender and receiver
 
   std::vector<std::string> hosts_;       // name of each rank's host
-  std::map<std::string, Cells> worlds_;  // by backend and world, as in the benchmarks' names
+  std::map<std::string, Cells> worlds_;  // measurements by backend and world
 };
 
 }  // namespace dpbench::micro

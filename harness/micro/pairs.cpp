@@ -69,7 +69,7 @@ double seconds_of_round_trip(Team& team, const Pair& pair, int64_t bytes) {
 }
 
 void run_pair(benchmark::State& state, Team& team, const Pair& pair) {
-  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);  // all ranks of the world create it together
+  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);  // creates the backend, on all ranks together
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double latency = seconds_of_round_trip(team, pair, least_message) / 2;

@@ -28,7 +28,7 @@ struct Seat {
 // The outcome of Team::verify(). It is equal on all ranks, except for the error's text.
 struct Verified {
   double wrong = 0;     // wrong elements over all ranks
-  std::string error{};  // empty if the call succeeded
+  std::string error{};  // error message of a failed call
 };
 
 class Team {

@@ -49,7 +49,8 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 #endif
 
  private:
-  // The result depends only on values that are equal on all ranks, so that all ranks call the same collective.
+  // True if this class runs the reduce-scatter, as an all-to-all. Depends only on values that are equal on all ranks,
+  // so that all ranks call the same collective.
   bool is_exchanged(const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
     return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu();
   }

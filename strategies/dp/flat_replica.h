@@ -33,7 +33,7 @@ struct FlatReplica {
 
   uint64_t parameters_hash() const;
   void share_parameters_of(const FlatReplica& main);
-  bool parameters_written() const;  // true if the model has written to parameters since the last save_versions()
+  bool parameters_written() const;  // true if parameters were written since their autograd versions were saved
   // Throws if parameters are shared with the main replica and the model has written to them.
   void require_unwritten() const;
 

@@ -17,7 +17,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   TensorPlan cuts;
   cuts.cuts = plan.cuts;
   const tensor::CutTensors cut(cuts, Axis{.name = "ep", .rank = place_on(query.mesh, "ep", query.rank), .size = ranks});
-  NamedTensors own, shared;  // own: trained parameters as this rank has them; shared: uncut parameters
+  NamedTensors own, shared;  // own: this rank's pieces of trained parameters; shared: the uncut ones
   for (const auto& [name, parameter] : trained_parameters(query.model)) {
     own.emplace_back(name, cut.piece(name, parameter));
     if (!cut.is_cut(name)) shared.emplace_back(name, parameter);

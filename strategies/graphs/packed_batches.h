@@ -23,8 +23,8 @@ class PackedBatches {
  private:
   BatchCopies copies_;
   at::Tensor memory_;
-  std::vector<at::Tensor> places_;  // views of the samples in memory_, micro-batch by micro-batch
-  std::vector<Batch> micro_;        // views of the samples in memory_, as one batch per micro-batch
+  std::vector<at::Tensor> places_;  // views of memory_: inputs, targets and ids of one micro-batch after the other
+  std::vector<Batch> micro_;        // the same views, as one Batch per micro-batch
 };
 
 }  // namespace dpbench

@@ -26,7 +26,7 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.mesh.group()) return recorder;
-  // The conformance suite wraps the group's backend; a wrapper reports the inner backend's name.
+  // The conformance suite wraps the group's backend in backends that report the name of the wrapped one.
   const std::string backend = setup.mesh.group()->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +

@@ -35,8 +35,8 @@ class RecordedSteps {
   // step's passes.
   using Update = std::function<void(int64_t step, Phases& phases)>;
 
-  // Construct it before all tensors that steps use, so that they are made on the recorder's CUDA stream. eager_steps:
-  // number of steps of each shape that run before recording.
+  // Must be constructed before all tensors that steps use, so that these are made on the recorder's CUDA stream.
+  // eager_steps: number of steps of each shape that run before recording.
   RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps);
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;

@@ -1,5 +1,5 @@
 // Runs the conformance suite on every registered strategy and workload, with their parameters, dtypes and meshes. New
-// registrations are tested automatically. A run tests a fifteenth of the cases, drawn by drawn().
+// registrations are tested automatically. A run tests a fifteenth of the cases, drawn with the seed DPBENCH_CASES.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::vector<Case> variants() {
       if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // synchronised buffers need BatchNorm
+          all.push_back({strategy.name, workload, world, variant});  // only BatchNorm has buffers to synchronise
         continue;
       }
       if (promises.onednn) {  // the probe models' layers are too small for oneDNN
@@ -89,7 +89,7 @@ std::vector<Case> in_bfloat16() {
   for (const auto& strategy : strategy_registry().all())
     for (const char* workload : {"probe-mlp", "probe-batch-norm"})
       if (strategy.cpu) add(strategy, workload);
-  // fsdp gathers its parameters in their own dtype here; sharded() covers gather=bf16.
+  // These cases of fsdp gather parameters in the parameters' own dtype; sharded() has cases with gather=bf16.
   for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
     add(strategy_registry().at(strategy), "gpt");
   return all;
@@ -401,7 +401,7 @@ TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
   for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   const auto refusal = std::ranges::find(rows, "unused-parameters", &CheckRow::name);
   ASSERT_NE(refusal, rows.end());
-  // The model with a branch is not run, because it would hang.
+  // The check is skipped for the model with a branch, on which ddp would hang.
   const bool hangs = std::string(GetParam()) == "probe-branch";
   EXPECT_EQ(refusal->status, hangs ? CheckStatus::skipped : CheckStatus::passed) << message_of(*refusal);
   EXPECT_EQ(refusal->detail.find("would hang") != std::string::npos, hangs) << message_of(*refusal);

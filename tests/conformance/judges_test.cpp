@@ -372,8 +372,8 @@ TEST(SampledElements, AreEvenlySpacedOverMoreThanAThirdOfATensorAndForSomeSeedsR
   }
 }
 
-// Float32 courses that round differently show how far a right strategy may be from the float64 course.
-TEST_F(ConformanceChecks, ComputeFloat32CoursesWhoseRoundingDependsOnASeed) {
+// Float32 runs of the oracle that round differently show how far a right strategy may be from the float64 run.
+TEST_F(ConformanceChecks, RunTheOracleInFloat32WithRoundingThatDependsOnASeed) {
   scenario_.dtype = at::kFloat;
   for (Evidence& evidence : ranks_)
     for (auto& [name, tensor] : evidence.parameters) tensor = tensor.to(at::kFloat);
@@ -390,8 +390,8 @@ TEST_F(ConformanceChecks, ComputeFloat32CoursesWhoseRoundingDependsOnASeed) {
   EXPECT_GT(losses.size(), 1U);
 }
 
-// A strategy is right if its parameters moved no further than in one of several float32 courses.
-TEST_F(ConformanceChecks, AllowTheLargestRoundingOfSeveralFloat32Courses) {
+// The bound of a parameter's error is a multiple of the largest error of several float32 runs of the oracle.
+TEST_F(ConformanceChecks, AllowParametersTheLargestErrorOfSeveralFloat32RunsOfTheOracle) {
   scenario_.dtype = at::kFloat;
   const auto end = [](double bias) {
     CourseEnd last;
@@ -409,8 +409,8 @@ TEST_F(ConformanceChecks, AllowTheLargestRoundingOfSeveralFloat32Courses) {
   EXPECT_LE(course_deviation(trial, end(1e-3), {end(1e-3), end(1.0005e-3)}).error, 1);
 }
 
-// Without a float32 course, the bound is that of a single pass in float32.
-TEST_F(ConformanceChecks, AllowTheRoundingOfASingleFloat32PassIfNoFloat32CourseIsGiven) {
+// Without a float32 run of the oracle, parameters may differ by the rounding error of a single float32 pass.
+TEST_F(ConformanceChecks, AllowParametersTheErrorOfASingleFloat32PassWithoutAFloat32RunOfTheOracle) {
   scenario_.dtype = at::kFloat;
   const auto error = [&](double relative) {
     Evidence start;
@@ -629,7 +629,7 @@ TEST(Scenarios, UseSettingsThatRevealMistakesOnTheAxisTpUnlessTheyJudgeTheBytesO
   EXPECT_GT(plain("dp=2,pp=2").size(), 2u);
 }
 
-TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
+TEST(Scenarios, UnwatchedShufflesEveryEpochAndEndsItWithAShortBatch) {
   const Distribution distribution{Parallelism::ranks, 3, 4, 211};
   const Scenario scenario{.name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
   std::vector<std::vector<int64_t>> epochs(1);
@@ -648,7 +648,7 @@ TEST(Scenarios, UninstrumentedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
     sizes.insert(rows);
     if (rows < 24) epochs.emplace_back();
   }
-  ASSERT_EQ(epochs.size(), 3U);  // the list of the third epoch is empty, because that epoch has not begun
+  ASSERT_EQ(epochs.size(), 3U);  // the third list of sample ids is empty: the third epoch has not begun
   EXPECT_EQ(sizes.size(), 2U) << "full batches and a short one";
   EXPECT_NE(epochs[0], epochs[1]);
   for (auto& epoch : {epochs[0], epochs[1]})

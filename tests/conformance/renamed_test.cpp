@@ -23,7 +23,7 @@ Params original(const StrategyInfo& info_of_original, const Params& params) {
   return {info_of_original.params, values, info_of_original.name};
 }
 
-// Returns a strategy's traffic or memory formula for queries with the renamed parameters.
+// Wraps a strategy's traffic or memory formula so that it reads the renamed parameters.
 template <class Formula>
 Formula renamed(const StrategyInfo& info_of_original, const Formula& formula) {
   if (!formula) return formula;

@@ -64,7 +64,8 @@ struct Model {
   bool repeats = false;  // if true, all elements of a row have the same gradient
 };
 
-// Trains with `found`. Returns the result of the votes on whether it makes the mistake of `suspected`.
+// Trains with `found` and lets the rows vote on whether it makes the mistake of `suspected`. Returns the majority for
+// the mistake, in units of the majority that counts as a detection.
 double votes(const Model& model, const Training& found, const Training& suspected) {
   at::manual_seed(model.seed);
   const at::Tensor start = at::randn({rows, columns}, at::kDouble).mul(0.05).to(at::kFloat);
@@ -91,13 +92,13 @@ double votes(const Model& model, const Training& found, const Training& suspecte
 
 const std::vector<std::pair<std::string, Training>> mistakes = {
     {"gradients", rounds_gradients}, {"own gradients", rounds_own_gradients}, {"updates", rounds_updates}};
-constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // 0.1 and powers of two: float32 sometimes rounds like bfloat16
+constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; a product with the power of two is not rounded
 
 TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRoundingOfTheParameters) {
   for (const auto& [name, mistake] : mistakes)
     for (const double rate : rates)
       for (const double step : {50, 500, 50000})
-        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})  // flips would hide the mistake at step 50
+        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})  // large errors would hide the mistake in small steps
           EXPECT_GT(votes({.rate = rate, .step = step, .flips = flips}, mistake, mistake), 1)
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }

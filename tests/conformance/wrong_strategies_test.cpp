@@ -1,5 +1,5 @@
 // Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
-// A run tests a sixth of them; see drawn().
+// A run tests a sixth of these strategies, drawn at random.
 #include <gtest/gtest.h>
 
 #include <algorithm>

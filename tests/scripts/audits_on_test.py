@@ -16,7 +16,7 @@ WITHOUT_AUDIT = {
 
 
 class AuditsOn(unittest.TestCase):
-    def test_audits_are_off_only_in_files_with_a_reason(self):
+    def test_the_flag_audit_off_occurs_only_in_files_that_give_a_reason(self):
         files = (file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix not in PAGES)
         found = {str(file.relative_to(ROOT)) for file in files if OFF.search(file.read_text(encoding="utf-8", errors="replace"))}
         self.assertEqual(found, set(WITHOUT_AUDIT), "give the reason in WITHOUT_AUDIT, or leave out --audit off")

@@ -39,7 +39,7 @@ class BenchSelf(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertEqual(len(calls), 1, calls)
 
-    def test_the_flag_only_refuses_an_unknown_figure_by_name_and_nothing_is_built(self):
+    def test_bench_self_refuses_an_unknown_figure_after_the_flag_only_and_builds_nothing(self):
         done, calls = self.run_it("no such line")
         self.assertEqual((done.returncode, calls), (1, []), done.stderr)
         self.assertRegex(done.stderr, r"\Abench-self: .*'no such line'\n\Z")

@@ -59,7 +59,7 @@ class Build(unittest.TestCase):
             done = subprocess.run(["/bin/sh", "-c", *words], cwd=self.root, env=env, capture_output=True, text=True, check=False)
             self.assertEqual(done.stdout, called + "\n", done.stderr)
 
-    def test_the_program_is_rebuilt_only_if_its_source_changed(self):
+    def test_scripts_dpbench_rebuilds_the_program_only_if_its_source_changed(self):
         for _ in range(2):
             self.assertEqual(self.run_toy("x").stdout, "first x \n")
         self.assertIn("no work to do", (self.root / "build/release/build.log").read_text(encoding="utf-8"))
@@ -86,7 +86,7 @@ class Build(unittest.TestCase):
         calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
         self.assertEqual([call for call in calls if call.startswith("setup")], ["setup one", "setup ", "setup one"])
 
-    def test_an_added_or_removed_cuda_toolkit_is_detected(self):
+    def test_scripts_dpbench_configures_again_if_a_cuda_toolkit_was_added_or_removed(self):
         toy = TOY.replace("LANGUAGES CXX)\n", "LANGUAGES CXX)\nfind_program(CUDA_NVCC nvcc)\n")
         (self.root / "CMakeLists.txt").write_text(toy.replace("${DPBENCH_TORCH}", "${CUDA_NVCC}"), encoding="utf-8")
         before = self.run_toy("x").stdout
@@ -101,7 +101,7 @@ class Build(unittest.TestCase):
             self.assertEqual("configuring" in result.stderr, configures, result.stderr)
         self.assertEqual(self.run_toy("x").stdout, before)
 
-    def test_a_failed_build_exits_2_shows_the_error_and_runs_nothing(self):
+    def test_scripts_dpbench_exits_2_shows_the_error_and_runs_nothing_if_the_build_fails(self):
         self.run_toy()
         self.write('" broken(')
         result = self.run_toy()
@@ -109,7 +109,7 @@ class Build(unittest.TestCase):
         self.assertIn("main.cpp:2", result.stderr)
         self.assertIn("building failed", result.stderr)
 
-    def test_a_failed_configuration_exits_2_and_the_next_call_tries_again(self):
+    def test_scripts_dpbench_exits_2_if_cmake_fails_and_configures_again_at_the_next_call(self):
         (self.root / "CMakeLists.txt").write_text("message(FATAL_ERROR no)", encoding="utf-8")
         result = self.run_toy()
         self.assertEqual((result.returncode, result.stdout), (2, ""))

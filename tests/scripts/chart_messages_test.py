@@ -47,11 +47,11 @@ def against_baseline(*made):
 
 
 class Speed(unittest.TestCase):
-    def test_the_fastest_of_the_largest_world_is_named_if_its_interval_is_above_all_others(self):
+    def test_a_chart_title_names_the_fastest_strategy_if_its_interval_is_above_all_others(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("zero1", 2, 1.6), timed("dp", 1, 0.9)),
                          "ddp is fastest at world 2: 109,000 samples/s")
 
-    def test_strategies_with_overlapping_intervals_are_not_ranked(self):
+    def test_a_chart_title_does_not_rank_strategies_with_overlapping_intervals(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("zero1", 2, 1.67), timed("dp", 2, 1.2)),
                          "ddp and zero1 at world 2: no difference that this run can tell")
         many = [timed(name, 2, 1.7) for name in ("a", "b", "c", "d")]
@@ -59,14 +59,14 @@ class Speed(unittest.TestCase):
         self.assertEqual(throughput(*many, timed("dp", 2, 1)),
                          "4 of 5 series at world 2: no difference that this run can tell")
 
-    def test_a_single_strategy_is_compared_with_one_device(self):
+    def test_a_chart_title_compares_a_single_strategy_with_one_device(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.66, 0.05)), "ddp at world 2 is 1.66x (1.61 to 1.71) of cpu")
 
-    def test_a_projection_counts_neither_as_fastest_nor_as_the_largest_world(self):
+    def test_a_chart_title_ignores_projections_for_the_fastest_case_and_the_largest_world(self):
         self.assertEqual(throughput(timed("ddp", 2, 1.7), timed("dp", 2, 1), timed("ddp", 64, 50, projected=True)),
                          "ddp is fastest at world 2: 109,000 samples/s")
 
-    def test_cases_that_cannot_be_compared_get_no_title(self):
+    def test_a_chart_of_cases_that_cannot_be_compared_has_no_title(self):
         good = timed("zero1", 2, 1.6)
         few = timed("ddp", 2, 1.7)
         few["stats"]["step_time_ns"]["interval"] = "samples"
@@ -77,7 +77,7 @@ class Speed(unittest.TestCase):
         two_runs[-1].run.id = "another"
         self.assertEqual(messages.throughput(two_runs, two_runs[0]), "")
 
-    def test_without_pairs_of_blocks_throughputs_are_compared(self):
+    def test_a_chart_title_compares_throughputs_if_a_report_has_no_pairs_of_timed_blocks(self):
         # The intervals of `old` are ± 4 % of the step time.
         old = [timed(name, 2, speed) for name, speed in (("ddp", 1.7), ("zero1", 1.5))]
         for each in old:
@@ -87,7 +87,7 @@ class Speed(unittest.TestCase):
                          "ddp and zero1 at world 2: no difference that this run can tell")
 
 
-    def test_speed_ups_over_another_reference_are_not_compared_with_the_baseline(self):
+    def test_a_chart_title_about_the_baseline_ignores_speed_ups_over_another_reference(self):
         cases = cases_of(timed("ddp", 2, 1.7), timed("zero1", 2, 1.5))
         run = cases[0].run
         run.reference = "ddp"
@@ -97,21 +97,21 @@ class Speed(unittest.TestCase):
 
 
 class Efficiency(unittest.TestCase):
-    def test_the_title_names_the_best_strategy_with_its_share_of_linear_scaling(self):
+    def test_a_chart_title_names_the_best_strategy_with_its_share_of_linear_scaling(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.2)),
                          "ddp keeps 83 % (80 to 86) of linear at world 2")
 
-    def test_strategies_that_tie_get_one_range_of_efficiencies(self):
+    def test_a_chart_title_gives_strategies_that_tie_one_range_of_efficiencies(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                          "ddp and dp keep 78 to 86 % of linear at world 2")
 
-    def test_a_strategy_loses_nothing_if_its_interval_reaches_100_percent(self):
+    def test_a_chart_title_says_that_nothing_is_lost_if_an_efficiency_interval_reaches_100_percent(self):
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                          "ddp loses nothing at world 2 that this run can tell")
         self.assertEqual(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
                          "ddp and dp lose nothing at world 2 that this run can tell")
 
-    def test_worlds_whose_replicas_share_cores_count_only_if_there_are_no_others(self):
+    def test_a_chart_title_uses_worlds_whose_replicas_share_cores_only_without_other_worlds(self):
         crowded = timed("ddp", 4, 1.5, 0.02)
         self.assertEqual(efficiency(timed("ddp", 2, 1.66, 0.05), crowded, cores=2),
                          "ddp keeps 83 % (80 to 86) of linear at world 2")
@@ -119,7 +119,7 @@ class Efficiency(unittest.TestCase):
 
 
 class Baseline(unittest.TestCase):
-    def test_a_strategy_is_called_faster_than_one_device_only_if_its_interval_excludes_1(self):
+    def test_a_chart_title_calls_a_strategy_faster_than_one_device_if_its_interval_excludes_1(self):
         slow, even = timed("dp", 2, 0.9), timed("zero1", 2, 1.01)
         self.assertEqual(against_baseline(timed("ddp", 2, 1.7), slow, even),
                          "ddp faster than cpu at world 2; dp slower")
@@ -137,23 +137,23 @@ class Parts(unittest.TestCase):
         made["phases"]["mean_step_ns"] = {phase: sum(each[phase] for each in launches) for phase in launches[0]}
         return made
 
-    def test_the_share_of_exposed_communication_is_a_range_over_strategies_and_launches(self):
+    def test_a_chart_title_gives_exposed_communication_as_a_range_over_strategies_and_launches(self):
         ddp = self.split("ddp", {"forward": 90, "communication": 10}, {"forward": 86, "communication": 14})
         zero1 = self.split("zero1", {"forward": 60, "communication": 40})
         alone = self.split("dp", {"forward": 10, "communication": 90}, world=1)
         self.assertEqual(messages.parts(cases_of(ddp, zero1, alone)[1:]),
                          "Exposed communication takes 10 to 40 % of a step at world 2")
 
-    def test_without_communication_the_largest_part_is_named_if_it_is_the_same_in_all_cases(self):
+    def test_a_chart_title_names_the_longest_phase_of_a_step_if_it_is_the_same_in_all_cases(self):
         one, two = self.split("ddp", {"forward": 30, "backward": 70}), self.split("dp", {"forward": 40, "backward": 60})
         self.assertEqual(messages.parts(cases_of(one, two)[1:]),
                          "Backward takes 60 to 70 % of a step at world 2, the largest part")
         self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
 
-    def test_a_chart_of_parts_has_no_title_if_a_step_is_one_cuda_graph(self):
+    def test_a_chart_of_a_steps_phases_has_no_title_if_the_step_is_one_cuda_graph(self):
         self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
 
-    def test_the_spread_of_timed_blocks_is_that_of_the_widest_case(self):
+    def test_a_chart_title_gives_the_spread_of_timed_blocks_of_the_case_that_varies_most(self):
         self.assertEqual(messages.spread([(-1, 2.1), (-6.2, 3)]),
                          "Half of each case's samples are within 7 % of its median")
         self.assertEqual(messages.spread([(-0.1, 0.2)]), "Half of each case's samples are within 1 % of its median")
@@ -174,36 +174,36 @@ class Memory(unittest.TestCase):
         return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
                                      for case in cases for sizes in [[size / MIB for size in case.peaks]]})
 
-    def test_the_least_memory_is_named_only_if_the_difference_exceeds_spread_and_measuring_error(self):
+    def test_a_chart_title_names_the_least_memory_if_the_difference_exceeds_spread_and_error(self):
         self.assertEqual(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
                          "fsdp needs least memory at world 2: 98 MiB")
         tie = "fsdp and ddp at world 2: no difference in memory that this run can tell"
         self.assertEqual(self.said(self.sized("fsdp", 97, 98, 121), self.sized("ddp", 120, 121, 122)), tie)
         self.assertEqual(self.said(self.sized("fsdp", 100, 100, 100), self.sized("ddp", 101, 101, 101)), tie)
 
-    def test_a_process_with_all_replicas_is_not_compared_with_a_rank(self):
+    def test_a_chart_title_does_not_compare_memory_of_a_rank_and_of_a_process_with_all_replicas(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
 
-    def test_too_few_launches_and_memory_that_includes_the_library_get_no_title(self):
+    def test_a_memory_chart_has_no_title_with_two_launches_or_if_memory_includes_the_library(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
 
-    def test_the_memory_of_gpus_is_compared_from_one_launch_on(self):
+    def test_a_chart_title_compares_gpu_memory_even_with_a_single_launch(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
                          "fsdp needs least memory at world 2: 98 MiB")
 
-    def test_equal_tensor_memory_gives_no_winner(self):
+    def test_a_chart_title_names_no_least_memory_if_tensor_memory_is_equal(self):
         spans = {case: Interval(8, 8, 8) for case in cases_of(self.sized("ddp", 1), self.sized("fsdp", 1))[1:]}
         self.assertEqual(messages.memory(spans, "tensor memory"),
                          "ddp and fsdp at world 2: no difference in tensor memory that this run can tell")
 
 
 class Training(unittest.TestCase):
-    def test_the_title_says_whether_the_loss_falls(self):
+    def test_a_chart_title_says_whether_the_loss_falls(self):
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 0.26]]), "Loss falls to 0.26 to 0.28, from 2.3 to 2.5")
         self.assertEqual(messages.loss([[2.5, 1, 0.28], [2.3, 2.4]]), "The loss of 1 of 2 trainings does not fall")
 
-    def test_the_trainings_that_reached_the_target_are_counted(self):
+    def test_a_chart_title_counts_the_trainings_that_reached_the_target_accuracy(self):
         reached = {"accuracy": [0.7, 0.9], "target_accuracy": 0.88, "time_to_accuracy_s": 12}
         missed = reached | {"accuracy": [0.7, None], "time_to_accuracy_s": None}
         self.assertEqual(messages.accuracy([reached, missed]), "1 of 2 trainings reached an accuracy of 0.88")
@@ -219,7 +219,7 @@ class History(unittest.TestCase):
             case.summary["interval"] = interval
         return cases
 
-    def test_a_change_is_named_only_if_the_intervals_of_both_runs_are_disjoint(self):
+    def test_a_chart_title_names_a_change_between_runs_only_if_their_intervals_are_disjoint(self):
         same, slower = self.line("dp", 1, 1.05, 0.97), self.line("ddp", 1, 0.5, 0.8)
         faster = self.line("zero1", 1, 1.25)
         self.assertEqual(messages.history([same]), "No change at world 2 that these runs can tell")
@@ -230,7 +230,7 @@ class History(unittest.TestCase):
         self.assertEqual(messages.history([same, slower, faster]),
                          "2 of 3 series changed at world 2 since their first run")
 
-    def test_runs_without_intervals_over_launches_get_no_title(self):
+    def test_a_chart_of_runs_has_no_title_if_their_step_times_have_no_interval_over_launches(self):
         self.assertEqual(messages.history([self.line("ddp", 1, 0.5, interval="samples")]), "")
 
 
@@ -238,7 +238,7 @@ class Collectives(unittest.TestCase):
     SIZES = {1000: {"shm": [1, 2], "gloo": [3, 4], "memcpy": [0.1, 0.1]},
              10**8: {"shm": [1e4, 1.1e4], "gloo": [9e3, 1.2e4], "memcpy": [1e4, 1e4]}}
 
-    def test_a_backend_is_fastest_at_a_size_if_its_repetitions_overlap_no_others(self):
+    def test_a_chart_title_counts_the_sizes_at_which_every_repetition_of_a_backend_is_faster(self):
         self.assertEqual(messages.latency(self.SIZES), "shm is faster than gloo at 1 of 2 sizes")
         self.assertEqual(messages.latency({1000: self.SIZES[1000]}), "shm is faster than gloo at every size")
         three = self.SIZES[1000] | {"nccl": [5, 6]}
@@ -246,15 +246,15 @@ class Collectives(unittest.TestCase):
         self.assertEqual(messages.latency({10**8: self.SIZES[10**8]}),
                          "gloo and shm: no difference that this run can tell")
 
-    def test_bandwidths_of_the_largest_size_are_ranges_over_repetitions(self):
+    def test_a_chart_title_gives_bandwidths_of_the_largest_size_as_ranges_over_repetitions(self):
         self.assertEqual(messages.bandwidth(self.SIZES), "100 MB: shm 9.1 to 10, gloo 8.3 to 11, memcpy 10 GB/s")
 
-    def test_different_worlds_are_not_compared(self):
+    def test_a_chart_title_does_not_compare_collectives_of_different_worlds(self):
         self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 4": [3, 4]}}), "")
         self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 2": [3, 4]}}),
                          "shm, world 2 is faster than gloo, world 2 at every size")
 
-    def test_single_repetitions_get_no_title(self):
+    def test_a_chart_of_collectives_that_were_measured_only_once_has_no_title(self):
         once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
         self.assertEqual([messages.latency(once), messages.bandwidth(once)], ["", ""])
 

@@ -101,17 +101,17 @@ class Ci(unittest.TestCase):
         self.check("keep-baseline.yml", "1", 0, "valid", cores=cores)
         self.git(self.here, "checkout", "-q", "dpbench-baseline")
 
-    def test_an_equally_fast_build_passes_on_github(self):
+    def test_the_github_example_passes_an_equally_fast_build(self):
         self.check("github.yml", "1", 0, "2 same. Gate: passed")
 
-    def test_a_slower_build_fails_on_github(self):
+    def test_the_github_example_fails_a_slower_build(self):
         self.check("github.yml", "1.2", 1, "SLOWER")
 
-    def test_an_equally_fast_build_passes_on_gitlab(self):
+    def test_the_gitlab_example_passes_an_equally_fast_build(self):
         self.check("gitlab.yml", "1", 0, "2 same. Gate: passed")
         self.assertTrue((self.here / "checks.xml").exists() and (self.here / "cases.xml").exists())
 
-    def test_a_slower_build_fails_on_gitlab(self):
+    def test_the_gitlab_example_fails_a_slower_build(self):
         self.check("gitlab.yml", "1.2", 1, "SLOWER")
 
     def test_a_baseline_pushed_by_one_ci_job_is_used_by_another(self):
@@ -120,21 +120,21 @@ class Ci(unittest.TestCase):
 
     # With this noise, the ratios of the builds' times spread by more than 15 % between the pairs of blocks that a duel
     # measures, so the duel is unclear. The comparison with the stored baseline still fails.
-    def test_a_build_four_times_slower_fails_on_a_noisy_machine(self):
+    def test_the_ci_examples_fail_a_build_four_times_slower_on_a_noisy_machine(self):
         for name in ("github.yml", "gitlab.yml"):
             with self.subTest(name):
                 self.setUp()
                 self.keep_baseline()
                 self.check(name, "4", 1, "SLOWER", noise="0.25")
 
-    def test_noise_alone_warns_on_gitlab_and_passes_on_github(self):
+    def test_the_gitlab_example_warns_and_the_github_example_passes_if_builds_differ_by_noise(self):
         for name, code in (("github.yml", 0), ("gitlab.yml", 4)):
             with self.subTest(name):
                 self.setUp()
                 self.keep_baseline()
                 self.check(name, "1", code, "above 15 %", noise="0.5")
 
-    def test_a_baseline_from_a_machine_with_more_cores_is_used(self):
+    def test_the_ci_examples_use_a_baseline_from_a_machine_with_more_cores(self):
         usable = sorted(os.sched_getaffinity(0))
         if len(usable) < 2:
             self.skipTest("one core only")
@@ -144,7 +144,7 @@ class Ci(unittest.TestCase):
                 self.keep_baseline(usable[:2])
                 self.check(name, "1", 0, "ratio-to-baseline:30%", cores=usable[:1])
 
-    def test_every_command_of_every_ci_file_is_tested(self):
+    def test_every_command_of_the_ci_examples_is_run_by_these_tests(self):
         self.assertEqual({path.name for path in FILES.glob("*.yml")}, {"github.yml", "gitlab.yml", "keep-baseline.yml"})
         for path in FILES.glob("*.yml"):
             shell = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"\b(scripts/dpbench|git) ", line)]
@@ -196,20 +196,20 @@ class Gate(unittest.TestCase):
         self.assertEqual(len((self.bin / "runs").read_text(encoding="utf-8")), len(plan), "runs")
         return done
 
-    def test_the_gate_passes_an_equally_fast_run_without_retry(self):
+    def test_the_speed_gate_passes_an_equally_fast_run_without_retry(self):
         self.assertIn("4 same. Gate: passed", self.run_gate("FAKE_FACTOR=1").stdout)
 
-    def test_the_gate_fails_only_if_a_slowdown_is_measured_twice(self):
+    def test_the_speed_gate_fails_only_if_a_slowdown_is_measured_twice(self):
         self.assertIn("scripts/ci/gate: ", self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=1").stderr)
         self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=2", code=1)
 
-    def test_the_gate_fails_a_wrong_or_failed_run_without_retry(self):
+    def test_the_speed_gate_fails_a_wrong_or_failed_run_without_retry(self):
         for fault, code in (("wrong", 1), ("exit7", 3)):
             with self.subTest(fault):
                 self.run_gate(f"FAKE_FAULT={fault}", code=code)
                 self.run_gate("FAKE_FACTOR=2", f"FAKE_FAULT={fault}", code=code)
 
-    def test_a_run_with_wrong_gradients_does_not_become_the_baseline(self):
+    def test_the_speed_gate_does_not_store_a_run_with_wrong_gradients_as_its_baseline(self):
         before = self.baseline.read_bytes()
         self.run_gate("FAKE_FAULT=wrong", words=["--record"], code=1)
         self.assertEqual(self.baseline.read_bytes(), before)

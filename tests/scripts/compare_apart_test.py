@@ -36,15 +36,15 @@ class Apart(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
-    def test_all_pairs_of_runs_are_compared_by_default(self):
+    def test_compare_apart_compares_all_pairs_of_runs_by_default(self):
         said = self.judge("--markdown").stdout
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
         self.assertRegex(said, r"\b12 pairs\b.*\b0 s\b")
 
-    def test_with_the_flag_apart_runs_too_close_in_time_are_not_compared(self):
+    def test_compare_apart_leaves_out_runs_closer_in_time_than_the_flag_apart_says(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
-    def test_it_is_an_error_if_no_two_runs_are_far_enough_apart_in_time(self):
+    def test_compare_apart_fails_if_no_two_runs_are_far_enough_apart_in_time(self):
         self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
 
 

@@ -28,17 +28,17 @@ class DrawnSeed(unittest.TestCase):
             with open(folder + "/runs", encoding="utf-8") as file:
                 return code, printed.getvalue(), len(file.readlines())
 
-    def test_a_check_with_the_expected_verdict_runs_once_and_prints_nothing(self):
+    def test_a_check_with_a_random_seed_that_passes_runs_once_and_prints_nothing(self):
         self.assertEqual(self.check(0, 1), (0, "", 1))
 
-    def test_a_check_that_fails_again_when_repeated_prints_seed_and_failures_of_both_runs(self):
+    def test_a_check_with_a_random_seed_that_fails_twice_prints_seed_and_failures_of_both_runs(self):
         code, printed, runs = self.check(1, 1)
         self.assertEqual((code, runs), (1, 2))
         for words in ("--seed 41", "ddp/toy gradient-replay: error 2.5, bound 1, parameter a a race", "dp/toy failed: rank 1 hangs"):
             self.assertEqual(printed.count(words), 2, printed)
         self.assertNotIn("buffers", printed)
 
-    def test_a_check_that_passes_when_repeated_passes_and_prints_its_first_failure(self):
+    def test_a_check_with_a_random_seed_that_passes_when_repeated_prints_its_first_failure(self):
         code, printed, runs = self.check(3, 0)
         self.assertEqual((code, runs), (0, 2))
         self.assertIn("dp/toy failed: rank 1 hangs", printed)

@@ -34,7 +34,7 @@ class FindTool(unittest.TestCase):
             **os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.root / "cache"),
             "CALLS": str(self.root / "calls"), "OFFLINE": offline})
 
-    def test_the_pinned_tool_is_fetched_once(self):
+    def test_find_tool_downloads_the_pinned_version_of_a_program_once(self):
         paths = {self.find("clang-tidy").stdout.strip() for _ in range(2)}
         (path,) = paths
         self.assertEqual(subprocess.check_output([path], text=True), "tidy\n")
@@ -42,7 +42,7 @@ class FindTool(unittest.TestCase):
         self.assertRegex(call, r"^-m pip install .* clang-tidy==\d+\.\d+\.\d+$")
         self.assertEqual(len(list(self.cache.iterdir())), 1)
 
-    def test_a_failed_download_exits_2_and_leaves_no_files(self):
+    def test_find_tool_exits_2_and_leaves_no_files_if_a_download_fails(self):
         done = self.find("clang-tidy", offline="1")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("clang-tidy", done.stderr)

@@ -79,14 +79,14 @@ class FindTorch(unittest.TestCase):
                 self.assertEqual(find_torch.find(), folder)
         self.assertEqual(self.downloads, [])
 
-    def test_dpbench_torch_without_a_supported_libtorch_is_refused(self):
+    def test_find_torch_refuses_a_folder_in_dpbench_torch_without_a_supported_libtorch(self):
         old = make_torch(os.path.join(self.root, "old"), "2.10.0")
         for path, word in ((old, "2.10.0"), (self.root, re.escape(self.root))):
             with self.subTest(path=path), mock.patch.dict(os.environ, DPBENCH_TORCH=path):
                 with self.assertRaisesRegex(find_torch.Refusal, word):
                     find_torch.find()
 
-    def test_wheels_are_fetched_and_unpacked_once(self):
+    def test_find_torch_downloads_and_unpacks_wheels_once(self):
         self.assertEqual(find_torch.find(), str(self.cached("torch-2.12.1/torch")))
         self.assertEqual(find_torch.find(), str(self.cached("torch-2.12.1/torch")))
         self.assertEqual(self.downloads, ["torch==1", "cupti==1"])
@@ -94,21 +94,21 @@ class FindTorch(unittest.TestCase):
         self.assertTrue(self.cached("torch-2.12.1/torch-2.12.1.dist-info/METADATA").exists())
         self.assertFalse(self.cached("torch-2.12.1/torch/nn").exists())
 
-    def test_only_a_damaged_wheel_is_fetched_again(self):
+    def test_find_torch_downloads_only_a_damaged_wheel_again(self):
         self.cached("wheels").mkdir(parents=True)
         self.cached("wheels/torch.whl").write_bytes(self.served["torch.whl"])
         self.cached("wheels/cupti.whl").write_bytes(self.served["cupti.whl"][:-1])
         find_torch.find()
         self.assertEqual(self.downloads, ["cupti==1"])
 
-    def test_a_wheel_with_another_hash_is_refused_and_removed(self):
+    def test_find_torch_refuses_and_removes_a_wheel_whose_hash_is_not_the_pinned_one(self):
         self.served["torch.whl"] += b"altered"
         with self.assertRaisesRegex(find_torch.Refusal, "torch.whl"):
             find_torch.find()
         self.assertFalse(self.cached("wheels/torch.whl").exists())
         self.assertFalse(self.cached("torch-2.12.1").exists())
 
-    def test_an_incomplete_unpacked_folder_is_replaced(self):
+    def test_find_torch_unpacks_wheels_again_if_the_unpacked_folder_is_incomplete(self):
         with mock.patch.object(zipfile.ZipFile, "extractall", side_effect=KeyboardInterrupt):
             with self.assertRaises(KeyboardInterrupt):
                 find_torch.find()
@@ -168,7 +168,7 @@ class Progress(unittest.TestCase):
                         time.sleep(0.01)
         return said.getvalue(), set(FastEvent.timeouts) - {None}
 
-    def test_download_progress_on_a_terminal_is_a_single_updating_line(self):
+    def test_find_torch_shows_download_progress_on_a_terminal_as_a_single_updating_line(self):
         said, waited = self.fetch(terminal=True)
         self.assertTrue(said.startswith("dpbench: fetching torch==1 (2 MB)\n"), said)
         for shown in ("dpbench: fetching torch==1: 1 of 2 MB\r", "dpbench: fetching torch==1: 2 of 2 MB\r"):
@@ -176,7 +176,7 @@ class Progress(unittest.TestCase):
         self.assertTrue(said.endswith("\r\033[K"), said)
         self.assertEqual((said.count("\n"), waited), (1, {0.5}))
 
-    def test_download_progress_without_a_terminal_is_a_line_every_10_seconds(self):
+    def test_find_torch_prints_download_progress_every_10_seconds_without_a_terminal(self):
         said, waited = self.fetch(terminal=False)
         for shown in ("dpbench: fetching torch==1: 1 of 2 MB\n", "dpbench: fetching torch==1: 2 of 2 MB\n"):
             self.assertIn(shown, said)
@@ -195,7 +195,7 @@ class Program(unittest.TestCase):
             result = self.run_script(DPBENCH_TORCH=root)
             self.assertEqual((result.returncode, result.stdout, result.stderr), (0, folder + "\n", ""))
 
-    def test_an_importable_torch_is_used_only_if_its_version_is_supported(self):
+    def test_find_torch_uses_an_importable_torch_only_if_its_version_is_supported(self):
         with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as cache:
             folder = make_torch(root, "2.13.0")
             pathlib.Path(folder, "__init__.py").touch()
@@ -207,7 +207,7 @@ class Program(unittest.TestCase):
             self.assertEqual(result.stdout, cached + "\n")
             self.assertIn("2.16.0", result.stderr)
 
-    def test_waiting_for_another_download_names_the_process_that_downloads(self):
+    def test_find_torch_names_the_process_for_whose_download_it_waits(self):
         with tempfile.TemporaryDirectory() as root:
             name = os.path.join(root, "lock")
             with open(name, "a+", encoding="utf-8") as held, open(name, "a+", encoding="utf-8") as other:

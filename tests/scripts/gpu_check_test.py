@@ -71,7 +71,7 @@ class Fixture(unittest.TestCase):
 
 class WithoutGpu(Fixture):
     @unittest.skipIf(machine.query_driver()[0], "there is a GPU")
-    def test_without_a_gpu_every_part_is_skipped_with_the_reason(self):
+    def test_gpu_check_skips_every_part_with_the_reason_if_there_is_no_gpu(self):
         done = self.gpu_check(code=77)
         parts = self.parts()
         self.assertGreater(len(parts), 10)
@@ -82,7 +82,7 @@ class WithoutGpu(Fixture):
         self.assertEqual(done.stdout.strip(), (self.out / "README.md").read_text().strip())
         self.assertNotIn("met |", done.stdout)
 
-    def test_a_driver_without_devices_counts_as_no_gpu(self):
+    def test_gpu_check_counts_a_driver_without_devices_as_no_gpu(self):
         self.program("driver/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
         self.gpu_check("--part", "doctor", code=77)
         self.assertIn("No devices were found", self.parts()["doctor"]["reason"])
@@ -91,7 +91,7 @@ class WithoutGpu(Fixture):
 class Parts(Fixture):
     NAMES = ("doctor", "check-dp", "check-ddp-gloo", "check-ddp-shm", "measure-graphs")
 
-    def test_a_part_that_fails_hangs_or_cannot_run_does_not_stop_other_parts(self):
+    def test_gpu_check_runs_its_other_parts_if_a_part_fails_hangs_or_cannot_run(self):
         for flags in (["--rehearse"], []):
             with self.subTest(flags=flags):
                 self.out = self.folder / ("out" + "".join(flags))
@@ -108,7 +108,7 @@ class Parts(Fixture):
                 self.assertTrue((self.out / "measure-graphs" / "convnet.out").exists())
                 self.assertEqual([one["label"] for one in parts["check-ddp-gloo"]["commands"]], ["2"])
 
-    def test_a_resumed_run_repeats_only_parts_that_did_not_pass(self):
+    def test_a_resumed_gpu_check_repeats_only_parts_that_did_not_pass(self):
         self.program("bin/dpbench", '#!/bin/sh\necho "$1" >> "$FAKE_PIDS"\necho "{}"\ntest "$1" != check\n')
         self.gpu_check("--rehearse", "--part", "doctor", "check-dp", code=1)
         self.assertEqual(self.parts()["check-dp"]["status"], "failed")
@@ -120,14 +120,14 @@ class Parts(Fixture):
         self.gpu_check("--rehearse", "--resume", "--part", "check-dp-2", code=0)
         self.assertEqual(set(self.parts()), {"doctor", "check-dp", "check-dp-2"})
 
-    def test_resume_is_refused_without_an_earlier_run_or_if_only_the_new_run_has_a_gpu(self):
+    def test_gpu_check_refuses_to_resume_no_run_or_on_a_gpu_a_run_without_gpu(self):
         self.gpu_check("--rehearse", "--resume", "--part", "doctor", code=2)
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         before = (self.out / "parts.json").read_text()
         self.assertIn("no GPU", self.gpu_check("--resume", "--part", "doctor", code=2, gpu=True).stderr)
         self.assertEqual((self.out / "parts.json").read_text(), before)
 
-    def test_processes_started_by_a_part_are_killed_at_its_time_limit(self):
+    def test_gpu_check_kills_the_processes_of_a_part_at_the_parts_time_limit(self):
         self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
         pid = int((self.folder / "pids").read_text())
         state = pathlib.Path(f"/proc/{pid}/stat")
@@ -138,7 +138,7 @@ class Parts(Fixture):
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
-    def test_on_two_gpus_a_part_for_one_gpu_sees_only_the_first_and_others_see_both(self):
+    def test_a_part_of_gpu_check_for_one_gpu_sees_the_first_of_two_and_other_parts_see_both(self):
         self.program("bin/dpbench", '#!/bin/sh\necho "{}"\necho "${CUDA_VISIBLE_DEVICES-all}" >> "$FAKE_PIDS"\n')
         for gpus, seen in ((1, {"check-dp": ["all"]}), (2, {"check-dp": ["0"], "check-dp-gpus-2": ["all", "all"], "doctor": ["all", "all"]})):
             for part, shown in seen.items():
@@ -152,7 +152,7 @@ class Parts(Fixture):
         self.gpu_check("--part", "check-dp-gpus-2", code=77, gpu=1)
         self.assertRegex(self.parts()["check-dp-gpus-2"]["reason"], r"\b2 GPUs.*\b1\b")
 
-    def test_a_missed_speed_target_fails_unless_the_flag_any_gpu_is_given(self):
+    def test_gpu_check_fails_if_a_speed_target_is_missed_unless_the_flag_any_gpu_is_given(self):
         slow = '{"cases": [%s]}' % ", ".join(
             '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
             ' "stats": {"step_time_ns": {"median": %d}}}' % one for one in (("gpu", 4000000), ("ddp", 5000000)))
@@ -161,7 +161,7 @@ class Parts(Fixture):
             self.out = self.folder / f"out{code}"
             self.assertIn("| missed |", self.gpu_check(*flags, code=code, gpu=True).stdout)
 
-    def test_every_part_fails_with_the_reason_if_the_worker_or_its_cuda_library_cannot_be_used(self):
+    def test_gpu_check_fails_every_part_if_the_worker_or_its_cuda_library_cannot_be_used(self):
         missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
         for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),
                                (f"echo '{missing}'", "libcufile.so.0: not found"),
@@ -174,12 +174,12 @@ class Parts(Fixture):
                     self.assertEqual(part["status"], "failed")
                     self.assertIn(reason, part["reason"])
 
-    def test_a_part_whose_programs_are_missing_fails_and_names_their_folder(self):
+    def test_gpu_check_fails_a_part_whose_programs_are_missing_and_names_their_folder(self):
         (self.folder / "bin/dpbench").unlink()
         self.gpu_check("--rehearse", "--part", "doctor", code=1)
         self.assertIn(str(self.folder / "bin"), self.parts()["doctor"]["reason"])
 
-    def test_the_sanitizer_part_passes_only_without_errors_and_warnings(self):
+    def test_the_part_of_gpu_check_with_compute_sanitizer_fails_for_errors_and_warnings(self):
         self.program("driver/compute-sanitizer", SANITIZER)
         unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
         for says, reason in ((CLEAN, ""), ("", "'ERROR SUMMARY: 0 errors'"),
@@ -198,7 +198,7 @@ class Parts(Fixture):
         self.out.mkdir()
         self.assertIn(f"--out {self.out}", self.gpu_check(code=2).stderr)
 
-    def test_parts_beyond_the_time_budget_are_skipped(self):
+    def test_gpu_check_skips_parts_beyond_its_time_budget(self):
         self.gpu_check("--rehearse", "--budget", "1", "--part", "check-ddp-gloo", "check-ddp-shm", code=1)
         parts = self.parts()
         self.assertEqual(parts["check-ddp-gloo"]["status"], "timeout")
@@ -211,7 +211,7 @@ class Limits(unittest.TestCase):
         with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * count}):
             return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
-    def test_parts_needed_by_targets_fit_the_time_budget(self):
+    def test_the_parts_of_gpu_check_that_its_targets_need_fit_its_time_budget(self):
         needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", "measure-gpt", "peers-gpt", *targets.CONFORMING}
         spent_s = 0
         for part in parts.all_parts(self.on_gpus(2)):
@@ -226,19 +226,19 @@ class Limits(unittest.TestCase):
         self.assertLessEqual(spent_s, budget_s)
         self.assertLess(budget_s, 25 * 60)
 
-    def test_concurrent_commands_get_disjoint_cores_if_there_are_enough(self):
+    def test_concurrent_commands_of_gpu_check_get_disjoint_cores_if_there_are_enough(self):
         for cores, count, shares in (({0, 1, 2, 3, 6}, 2, [{0, 1}, {2, 3, 6}]), ({0, 4}, 1, [{0, 4}]), ({5}, 2, [{5}, {5}])):
             with unittest.mock.patch.object(os, "sched_getaffinity", return_value=cores):
                 self.assertEqual(running.shares_of_cores(count), shares)
 
-    def test_dp_with_cuda_graphs_is_checked_only_on_a_gpu(self):
+    def test_gpu_check_checks_dp_with_cuda_graphs_only_on_a_gpu(self):
         rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
         for place, labels in ((self.on_gpus(), ["dp", "graph"]), (rehearsal, ["dp"])):
             (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]
             self.assertEqual([label for label, _ in two.commands], labels)
             self.assertEqual(["dp.graph=on" in command for _, command in two.commands], [label == "graph" for label in labels])
 
-    def test_hybrid_sharding_is_checked_on_a_gpu_and_in_a_rehearsal(self):
+    def test_gpu_check_checks_hybrid_sharding_on_a_gpu_and_in_a_rehearsal_without_gpu(self):
         for place in (self.on_gpus(), machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")):
             (sharded,) = [part for part in parts.all_parts(place) if part.name == "check-sharded"]
             command = dict(sharded.commands)["hsdp"]
@@ -246,7 +246,7 @@ class Limits(unittest.TestCase):
 
     SEVERAL = ("check-dp", "check-ddp", "check-sharded", "check-layouts", "collectives", "measure")
 
-    def test_parts_for_several_gpus_run_only_if_as_many_are_visible(self):
+    def test_gpu_check_runs_parts_for_several_gpus_only_if_as_many_are_visible(self):
         unseen = {name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         for count, shown, most in ((1, None, 1), (2, None, 2), (2, "3", 1), (4, "1,3", 2), (8, None, 8)):
             with self.subTest(count=count, shown=shown), \
@@ -265,7 +265,7 @@ class Limits(unittest.TestCase):
             elif "dp" not in command:
                 self.assertEqual(command[command.index("--backend") + 1], "nccl")
 
-    def test_every_query_to_the_machine_has_a_timeout(self):
+    def test_every_query_of_gpu_check_about_the_machine_has_a_timeout(self):
         with tempfile.TemporaryDirectory() as folder:
             hangs = pathlib.Path(folder) / "nvidia-smi"
             hangs.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")

@@ -102,7 +102,7 @@ class Pack(unittest.TestCase):
                                         f"{program} needs {library}")
             self.assertLess(sum((packed / name).stat().st_size for name in have), 32 << 20)
 
-    def test_packing_a_folder_without_the_program_names_it_and_the_build_command(self):
+    def test_gpu_check_refuses_to_pack_a_folder_without_dpbench_and_names_the_build_command(self):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "bin/dpbench .*scripts/build"):
             packing.pack(pathlib.Path(folder), pathlib.Path(folder) / "gpu")
 

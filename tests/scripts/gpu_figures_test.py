@@ -61,7 +61,7 @@ class Targets(unittest.TestCase):
                                  "dp at world 1 as CUDA graphs against eager, convnet": ("0.80 times: 500.0 and 400.0 us", "shown"),
                                  "dp at world 2 as CUDA graphs against eager, mnist-mlp": ("2.00 times: 100.0 and 200.0 us", "shown")})
 
-    def test_the_share_of_the_peak_uses_the_eager_steps_flop_count(self):
+    def test_the_share_of_the_gpus_peak_rate_uses_the_flop_count_of_the_eager_step(self):
         rows = [case("mnist-mlp", 200, params={"graph": "off"}, flop="80000000"), case("mnist-mlp", 100, params={"graph": "on"})]
         name = "share of the measured matrix-product rate, a scaled mnist-mlp in bf16"
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows}}})[name]["verdict"], "met")
@@ -74,7 +74,7 @@ class Targets(unittest.TestCase):
         started_nothing = [record | {"status": "failed", "commands": []} for record in records]
         self.assertEqual({one["verdict"] for one in self.judged({}, started_nothing).values()}, {"not measured"})
 
-    def test_a_rehearsal_without_gpu_gives_no_verdict_on_targets(self):
+    def test_a_rehearsal_of_gpu_check_without_gpu_gives_no_verdict_on_targets(self):
         said = {"measure-ddp-1": {"a": {"cases": [case("mnist-mlp", 3000, "cpu"), case("mnist-mlp", 4000, "ddp")]}}}
         self.assertEqual({one["verdict"] for one in self.judged(said, rehearse=True).values()}, {"not measured", "rehearsed"})
 
@@ -99,7 +99,7 @@ class Sweeps(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_the_page_has_the_medians_of_steps_and_allreduces(self):
+    def test_the_result_page_of_gpu_check_has_the_medians_of_steps_and_allreduces(self):
         entry = {"run_type": "iteration", "time_us": 12.34, "bytes": 4096.0}
         said = {"measure-scales": {"convnet-4": {"cases": [case("convnet", 210, params={"graph": "on"}, scale=4, batch=1024)]}},
                 "measure-dp": {"2": {"cases": [case("mnist-mlp", 90, "dp", params={"graph": "on"}) | {"world": 2}]}},
@@ -119,7 +119,7 @@ class Page(unittest.TestCase):
                      "| bytes | gloo, world 2 | nccl, world 1 | nccl, world 2 | shm, world 2 |", "| 16 | 12.3 |  |  |  |", "| 4,096 |  | 12.3 | 9.0 | 5.0 |"):
             self.assertIn(line + "\n", text)
 
-    def test_parts_whose_commands_printed_nothing_give_no_figures(self):
+    def test_parts_of_gpu_check_whose_commands_printed_nothing_have_no_figures(self):
         text = page.page({"rehearsal": True, "gpu": None, "command": ["x"], "seconds": 1, "parts": [], "targets": []},
                          {"measure-scales": {"a": None}, "peers": {"eager": None}, "measure-allreduce": {"nccl": None}})
         self.assertEqual(text.count("Nothing was measured."), 4)

@@ -156,7 +156,7 @@ class Layers(unittest.TestCase):
     def test_includes_that_the_layers_allow_are_accepted(self):
         self.assertEqual(check(RIGHT), (0, {}))
 
-    def test_every_component_and_layer_of_the_rules_exists_in_the_tree(self):
+    def test_every_component_and_layer_in_the_include_rules_of_layers_py_exists(self):
         places = [*ALLOWED, *(component + layer for component, layers in LAYERS.items() for layer in layers)]
         self.assertEqual([place for place in places if not (ROOT / place).exists()], [])
 
@@ -166,7 +166,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(run({"strategies/parts/replica_threads.cpp": text}), (1, found))
         self.assertEqual(run({place: text}), (0, {}))
 
-    def test_too_many_comparisons_with_string_literals_are_reported(self):
+    def test_layers_py_reports_too_many_comparisons_with_string_literals(self):
         one = 'bool is_dp(const std::string& name) { return name == "dp" || "ddp"sv != name; }\n'
         other = '// name == "dp"\nconst char *shown = "torch==", *raw = R"(x == "dp")"; const bool quote = c == \'"\';\n'
         path, other_path, half = "harness/front/plan/plan.cpp", "strategies/ddp/ddp.cpp", MOST_COMPARISONS // 2
@@ -177,13 +177,13 @@ class Layers(unittest.TestCase):
         self.assertEqual((status, list(faults)), (1, [(path, found)]))
         self.assertIn(f"{path} ({2 * half}), {other_path} (2)", faults[path, found])
 
-    def test_a_folder_with_too_many_files_is_reported(self):
+    def test_layers_py_reports_a_folder_with_too_many_files(self):
         files = [f"workloads/data/{i}.h" for i in range(MOST_FILES + 1)]
         self.assertEqual(run(dict.fromkeys(files[1:], "")), (0, {}))
         status, faults = run(dict.fromkeys(files, ""))
         self.assertEqual((status, list(faults)), (1, [("workloads/data", f"{MOST_FILES + 1} files")]))
 
-    def test_a_tree_without_sources_is_an_error(self):
+    def test_layers_py_fails_on_a_tree_without_sources(self):
         self.assertEqual(run({}), (1, {}))
 
 

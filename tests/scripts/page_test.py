@@ -106,7 +106,7 @@ class Data(unittest.TestCase):
         checked = broken | {"id": ""}  # `dpbench check` measures nothing, so it leaves no figure outdated
         self.assertFalse(any(case.outdated for case in data.newest([data.Run(new), data.Run(old), data.Run(checked)])))
 
-    def test_a_caption_names_disturbed_cases_and_figures_of_older_runs(self):
+    def test_a_chart_caption_names_disturbed_cases_and_figures_of_older_runs(self):
         old, new = sample_runs.usual(), sample_runs.usual()
         old["id"], new["id"] = "20261101T000000Z-a", "20261102T000000Z-b"
         old["cases"] = old["cases"][:1] + old["cases"][6:]  # leave out dp and one case of dp-upstream
@@ -119,7 +119,7 @@ class Data(unittest.TestCase):
             " 5 disturbed, not drawn: dp × 1, dp × 2, dp × 4 and 2 more."
             " From an older run, as the newest has no figure: dp-upstream × 4."})
 
-    def test_series_names_have_backend_and_parameters_only_if_they_differ(self):
+    def test_series_names_in_charts_have_backend_and_parameters_only_if_they_differ(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
                                            sample_runs.case("dp", params={"x": "1"}), sample_runs.case("dp", params={"x": "2"}),
                                            sample_runs.case("cpu")]))
@@ -142,13 +142,13 @@ class Data(unittest.TestCase):
         sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
         self.assertEqual(sizes, [2, 1, 1, 1, 1])
 
-    def test_a_run_is_described_by_its_gpus_cores_and_utc_start_time(self):
+    def test_the_report_page_describes_a_run_by_its_gpus_cores_and_utc_start_time(self):
         report = sample_runs.usual()
         report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
         self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
-    def test_the_page_groups_cases_by_the_settings_that_the_reports_comparisons_group_them_by(self):
+    def test_charts_group_cases_by_the_settings_by_which_the_command_line_compares_cases(self):
         source = (ROOT / "harness/report/record/case.cpp").read_text(encoding="utf-8")
         common = re.search(r"bool same_setting\(.*? common = .*?std::tie\((.*?)\)", source, re.DOTALL).group(1)
         compared = set(re.findall(r"\bs\.(\w+)", common))
@@ -189,7 +189,7 @@ class Data(unittest.TestCase):
 
 
 class Words(unittest.TestCase):
-    def test_numbers_get_three_digits_durations_get_units_and_counts_get_plurals(self):
+    def test_the_report_page_rounds_numbers_to_three_digits_and_writes_units_and_plurals(self):
         self.assertEqual([words.significant(value) for value in (0, 1234.5, 0.012345, 99.96, 1e-9)], ["0", "1,230", "0.0123", "100", "1e-09"])
         self.assertEqual([words.from_to(values) for values in ([4, 64], [4.01, 4.02], [99.6])], ["4 to 64", "4", "100"])
         self.assertEqual([words.listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])],
@@ -203,7 +203,7 @@ class Markup(unittest.TestCase):
     def test_text_inside_html_elements_is_escaped_and_nested_elements_are_not(self):
         self.assertEqual(markup.el("p", "<b>", markup.el("i", "&"), title='"x"'), '<p title="&quot;x&quot;">&lt;b&gt;<i>&amp;</i></p>')
 
-    def test_control_and_direction_characters_are_removed(self):
+    def test_control_and_text_direction_characters_are_removed_from_the_report_page(self):
         self.assertEqual(markup.text("a\u202eb\x1b[31m\x00\u2028c\nd\ud800"), "ab[31mc d")
 
 
@@ -227,7 +227,7 @@ class Svg(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_the_ranking_comes_first_on_the_page_with_the_largest_world_on_top(self):
+    def test_the_report_page_begins_with_the_ranking_of_strategies_in_the_largest_world(self):
         choices = [{"case": "a"}, {"case": "b"}]
         groups = [{"setting": f"toy {world}", "world": world, "choices": choices[:number], "sentences": [{"rule": "fastest", "text": text}]}
                   for world, number, text in ((1, 2, "cpu is fastest."), (2, 2, "ddp <b> is fastest."), (4, 1, "dp has nothing to be compared with."))]
@@ -240,7 +240,7 @@ class Page(unittest.TestCase):
         self.assertLess(written.index("The answer</h2>"), written.index("Runs</h2>"))
         self.assertNotIn("The answer", page_of(sample_runs.usual()))
 
-    def test_the_page_is_self_contained(self):
+    def test_the_report_page_is_self_contained(self):
         made = page_of(sample_runs.usual(), charts=[chart()])
         reader = Reader(made)
         self.assertEqual(reader.all("link") + reader.all("img") + reader.all("iframe"), [])
@@ -248,14 +248,14 @@ class Page(unittest.TestCase):
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
 
-    def test_a_chart_is_headed_by_its_message_or_else_by_its_kind(self):
+    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_its_kind(self):
         for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
                                           ("", "Throughput", "n = 3.")):
             made = page_of(sample_runs.usual(), charts=[chart(message=message)])
             drawing = '<div class="plot"><svg></svg></div>'
             self.assertIn(f"><h3>{heading}</h3>{drawing}<figcaption>{caption}</figcaption>", made)
 
-    def test_links_have_targets_and_ids_are_unique(self):
+    def test_links_on_the_report_page_have_targets_and_its_ids_are_unique(self):
         reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))
         ids = [given["id"] for _, given in reader.elements if "id" in given]
         self.assertEqual(len(ids), len(set(ids)))
@@ -264,7 +264,7 @@ class Page(unittest.TestCase):
         for given in reader.all("button"):
             self.assertIn(given.get("aria-controls", ids[0]), ids)
 
-    def test_markup_in_names_is_escaped(self):
+    def test_markup_in_names_is_escaped_on_the_report_page(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
         # There is only the page's own script: the <script> in the report's names is escaped.
@@ -275,19 +275,19 @@ class Page(unittest.TestCase):
         self.assertNotIn("\x1b", made)
         self.assertIn("@@MAIN@@", "".join(reader.texts))  # a template placeholder in a name stays text
 
-    def test_only_the_pages_own_script_may_run(self):
+    def test_only_the_report_pages_own_script_may_run(self):
         made = page_of(sample_runs.usual())
         (script,) = re.findall("<script>(.*)</script>", made, re.DOTALL)
         self.assertIn(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(), made)
 
-    def test_the_page_counts_every_case_status_and_gives_the_reasons(self):
+    def test_the_report_page_counts_every_case_status_and_gives_the_reasons(self):
         texts = " ".join(Reader(page_of(sample_runs.troubled())).texts)
         for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
             self.assertIn(said, texts)
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "3"), ("wrong", "1"), ("failed", "1"), ("disturbed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
 
-    def test_the_disturbance_heads_the_page_and_busy_cases_are_marked(self):
+    def test_the_report_page_begins_with_disturbance_by_other_programs_and_marks_busy_cases(self):
         made = page_of(sample_runs.troubled())
         head = '<p class="amber">1 of 8 cases disturbed: their replicas did not have their cores; other programs took 0.6 of 2 cores'
         self.assertIn(head, made[:made.index("<main")])
@@ -297,7 +297,7 @@ class Page(unittest.TestCase):
         self.assertNotIn('class="amber"', page_of(sample_runs.usual()))
         self.assertNotIn(" ! busy", page_of(sample_runs.usual()))
 
-    def test_cases_that_do_not_compute_the_batch_mean_stand_apart_in_the_table(self):
+    def test_cases_whose_gradient_is_not_the_batch_mean_stand_apart_in_the_table_of_cases(self):
         made = page_of(sample_runs.troubled())
         table = made[made.index("<tbody", made.index('id="cases-table"')):]
         alike, heading, apart = re.findall("<tbody.*?</tbody>", table[:table.index("</table>")])
@@ -306,7 +306,7 @@ class Page(unittest.TestCase):
         self.assertIn("local steps", apart)
         self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
 
-    def test_an_efficiency_has_an_interval_is_marked_above_100_percent_and_left_out_on_shared_cores(self):
+    def test_the_report_page_marks_efficiencies_above_100_percent_and_omits_those_on_shared_cores(self):
         def efficiency(world, **derived):
             made = sample_runs.case("ddp", world=world, threads=1)
             made["derived"] |= derived
@@ -318,18 +318,18 @@ class Page(unittest.TestCase):
         self.assertEqual(efficiency(2, efficiency=0.83), "83 %")
         self.assertEqual(efficiency(3, efficiency=0.6, efficiency_low=0.5, efficiency_high=0.7), "-")
 
-    def test_the_page_names_each_device_and_status_of_the_report_schema(self):
+    def test_the_report_page_names_each_device_and_status_of_the_report_schema(self):
         schema = json.loads((ROOT / "results/schema/run-1.schema.json").read_text(encoding="utf-8"))
         fields = schema["$defs"]["case"]["properties"]
         self.assertEqual(sorted(tables.STATUSES), sorted(fields["status"]["enum"]))
         self.assertEqual(sorted(data.DEVICES), sorted(fields["device"]["enum"]))
 
-    def test_the_row_of_a_wrong_case_has_no_figures(self):
+    def test_the_row_of_a_wrong_case_in_the_report_pages_table_has_no_figures(self):
         made = page_of(sample_runs.troubled())
         (row,) = re.findall('<tr data-status="wrong">.*?</tr>', made)
         self.assertEqual(re.findall('data-v="([^"]*)"', row), ["2.0"] + [""] * 9)
 
-    def test_the_table_has_one_row_per_case_with_sortable_numbers(self):
+    def test_the_report_pages_table_has_one_row_per_case_with_sortable_numbers(self):
         reader = Reader(page_of(sample_runs.many(500)))
         self.assertEqual(len(reader.all("tr", **{"data-status": "ok"})), 500)
         made = page_of(sample_runs.report([sample_runs.case("cpu", step_ns=1.25e6)]))
@@ -342,7 +342,7 @@ class Page(unittest.TestCase):
         self.assertEqual(len(reader.all("table", **{"class": "matrix"})), 2)
         self.assertIn("238 passed", made)
 
-    def test_a_failed_check_in_the_matrix_has_a_hidden_evidence_row(self):
+    def test_a_failed_check_in_the_conformance_matrix_has_a_hidden_row_with_its_evidence(self):
         reader = Reader(page_of(sample_runs.conformance()))
         (button,) = [given for given in reader.all("button") if "aria-controls" in given]
         self.assertEqual(button["aria-expanded"], "false")
@@ -379,7 +379,7 @@ class Page(unittest.TestCase):
         self.assertEqual(cells[4], ["buffers", "0", "0", "-"])
         self.assertEqual([row[0] for row in cells[5:]], ["total"])
 
-    def test_empty_sections_are_omitted(self):
+    def test_the_report_page_omits_empty_sections(self):
         made = page_of(sample_runs.usual())
         self.assertNotIn(">Collectives of a step<", made)
         self.assertNotIn(">Memory of tensors<", made)
@@ -388,7 +388,7 @@ class Page(unittest.TestCase):
 
 
 class Palette(unittest.TestCase):
-    def test_text_and_marks_contrast_with_the_background_in_light_and_dark(self):
+    def test_text_and_marks_of_the_report_page_contrast_with_its_light_and_dark_background(self):
         def luminance(colour):
             parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
             return sum(weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
@@ -400,13 +400,13 @@ class Palette(unittest.TestCase):
                 least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
                 self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
 
-    def test_the_colours_of_a_mode_are_distinct(self):
+    def test_the_colours_of_series_are_distinct_on_a_light_and_on_a_dark_report_page(self):
         for mode in (0, 1):
             colours = [palette.ROLES[role][mode] for role in (palette.BASELINE, *palette.SERIES)]
             self.assertEqual(len(set(colours)), 17)
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
 
-    def test_a_strategy_has_one_colour_whatever_else_is_on_the_chart(self):
+    def test_a_strategy_has_the_same_colour_in_every_chart(self):
         self.assertEqual([palette.role_of(name) for name in ("cpu", "ddp", "dp", "fsdp")], ["s0", "s1", "s2", "s3"])
         self.assertEqual(palette.role_of("mine", is_baseline=True), "s0")
         own = [role for name, role in palette.STRATEGIES.items() if name not in ("cpu", "gpu")]
@@ -421,13 +421,13 @@ class Palette(unittest.TestCase):
         self.assertEqual(palette.assigned(wanted), chosen)
         self.assertEqual(palette.assigned(dict(reversed(wanted.items()))), chosen)
 
-    def test_a_colour_repeats_only_after_all_others_are_used(self):
+    def test_a_chart_repeats_a_series_colour_only_after_all_others_are_used(self):
         found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(20)})
         self.assertEqual(len(set(found.values())), 20)
         self.assertEqual([place for place in found.values() if place[1]],
                          [("s13", 1), ("s14", 1), ("s15", 1), ("s16", 1)])
 
-    def test_a_projection_has_the_colour_of_its_measured_series(self):
+    def test_a_projection_in_a_chart_has_the_colour_of_its_measured_series(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2),
                                            sample_runs.case("ddp", world=64) | {"projected": True}]))
         data.label(run.cases)

@@ -21,15 +21,15 @@ def note(word):
 second = os.path.exists("{folder}/ran")
 if second: note("again")
 class One(unittest.TestCase):
-    def test_that_passes(self): note("One.test_that_passes")
+    def test_an_example_that_passes(self): note("One.test_an_example_that_passes")
 class Two(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not second:
             note("first")
             {broken}
-    def test_passes_in_second_run(self):
-        note("Two.test_passes_in_second_run")
+    def test_an_example_that_passes_only_in_a_second_run(self):
+        note("Two.test_an_example_that_passes_only_in_a_second_run")
         self.assertTrue(second)
 assert sys.argv[1] == "its own argument"
 unittest.main(argv=sys.argv[:1] + sys.argv[2:])
@@ -52,14 +52,14 @@ class RunTests(unittest.TestCase):
         self.assertEqual(result.returncode == 0, ok, result.stdout)
         self.assertRegex(result.stdout.splitlines()[-1], f"^{closing}$")
 
-    def test_passed_and_skipped_tests_are_counted_separately(self):
+    def test_run_tests_counts_passed_and_skipped_tests_separately(self):
         self.expect(run(PASSES), True, "1 passed, 0 failed, 0 skipped")
         self.expect(run(PASSES + SKIPS), True, "1 passed, 0 failed, 1 skipped")
 
-    def test_a_failed_test_fails_the_run(self):
+    def test_run_tests_fails_if_a_test_fails(self):
         self.expect(run(PASSES + FAILS), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_the_tests_inside_a_googletest_program_are_counted(self):
+    def test_run_tests_counts_the_tests_inside_a_googletest_program(self):
         good = group("good", 0, "[  PASSED  ] 5 tests.", "[  SKIPPED ] 2 tests, listed below:", "[  SKIPPED ] One.Two")
         bad = group("bad", 1, "[  PASSED  ] 1 test.", "[  FAILED  ] 3 tests, listed below:")
         self.expect(run(PASSES + good), True, "6 passed, 0 failed, 2 skipped")
@@ -67,7 +67,7 @@ class RunTests(unittest.TestCase):
         self.expect(run(group("none", 0, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 4 tests, listed below:")), False, "0 passed, 0 failed, 4 skipped")
         self.expect(run(PASSES + group("crash", 139, "[ RUN      ] One.Two")), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_a_test_that_cannot_be_started_fails(self):
+    def test_run_tests_counts_a_test_that_cannot_be_started_as_failed(self):
         gone = 'add_test(gone "/no/such/program")\n'
         self.expect(run(PASSES + gone), False, "1 passed, 1 failed, 0 skipped")
         with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ class RunTests(unittest.TestCase):
             late += 'set_tests_properties(late PROPERTIES LABELS "deadlines")\n'
             self.expect(run(gone + late), False, r"1 passed, 1 failed, 0 skipped; flaky\b.*: late")
 
-    def test_only_a_test_labelled_deadlines_is_retried_and_listed_as_flaky(self):
+    def test_run_tests_retries_only_a_test_labelled_deadlines_and_lists_it_as_flaky(self):
         with tempfile.TemporaryDirectory() as folder:
             late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
             labelled = late + 'set_tests_properties(late PROPERTIES LABELS "unit;deadlines")\n'
@@ -86,8 +86,10 @@ class RunTests(unittest.TestCase):
             pathlib.Path(folder, "been").unlink()
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_a_retry_runs_the_failed_unittest_methods_or_all_if_setup_class_failed(self):
-        for broken, again in (("", ["Two.test_passes_in_second_run"]), ("raise OSError", ["One.test_that_passes", "Two.test_passes_in_second_run"])):
+    def test_run_tests_retries_failed_unittest_methods_or_all_methods_if_setup_class_failed(self):
+        for broken, again in (("", ["Two.test_an_example_that_passes_only_in_a_second_run"]),
+                              ("raise OSError", ["One.test_an_example_that_passes",
+                                                 "Two.test_an_example_that_passes_only_in_a_second_run"])):
             with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
                 program = pathlib.Path(folder, "program.py")
                 program.write_text(LATE.format(folder=folder, broken=broken), encoding="utf-8")
@@ -147,18 +149,18 @@ class Test(unittest.TestCase):
         self.assertRegex(said, f"^CUDA code: {words}$")
         return done.stdout
 
-    def test_the_reason_for_not_compiling_cuda_code_is_reported_and_must_be_known(self):
+    def test_scripts_test_says_why_cuda_code_was_not_compiled_and_fails_if_it_cannot(self):
         for reason in ("nccl.h was not found when dpbench was built", "this LibTorch wants CUDA 13, but the toolkit is of 11.8.89"):
             for toolkit in ("", "/usr/bin/nvcc "):
                 self.expect_cuda(f"not built, {reason}", cuda=f"not built, {reason}", toolkit=toolkit)
         self.expect_cuda(r"unknown\b.*build/release/configure\.log.*", code=1, cuda="")
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "there is a GPU")
-    def test_without_a_gpu_cuda_code_is_only_compiled(self):
+    def test_scripts_test_only_compiles_cuda_code_without_a_gpu(self):
         said = self.expect_cuda(rf"compiled \({self.COMPILED}\), not run: .*\bGPU\b.*", cuda=self.COMPILED, toolkit="/usr/bin/nvcc")
         self.assertNotIn("gpu-check was here", said)
 
-    def test_with_a_gpu_cuda_code_is_run_and_must_pass(self):
+    def test_scripts_test_runs_cuda_code_on_a_gpu_and_fails_if_the_code_fails(self):
         how = {"cuda": self.COMPILED, "toolkit": "/usr/bin/nvcc", "gpu": True}
         said = self.expect_cuda(rf"compiled \({self.COMPILED}\) .*passed: build/gpu-check/README\.md", **how)
         self.assertIn("gpu-check was here: --any-gpu --out build/gpu-check\n", said)

@@ -31,11 +31,11 @@ class Setup(unittest.TestCase):
         said = self.run_it(id="echo 1000", sudo="exit 1", apt_get="exit 9")
         self.assertRegex(said, rf"\Adpbench: .*: sudo apt-get update && sudo apt-get install --no-install-recommends {ABSENT}\n\Z")
 
-    def test_without_sudo_the_printed_command_uses_su(self):
+    def test_setup_without_sudo_prints_a_command_that_uses_su(self):
         self.assertRegex(self.run_it(id="echo 1000", apt_get="exit 9", bare=True),
                          rf"\Adpbench: .*: su -c 'apt-get update && apt-get install --no-install-recommends {ABSENT}'\n\Z")
 
-    def test_pip_is_required_only_if_no_python_has_it_and_libtorch_must_be_fetched(self):
+    def test_setup_asks_for_pip_only_if_no_python_has_it_and_libtorch_must_be_downloaded(self):
         of_the_system = subprocess.run(["/usr/bin/python3", "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode == 0
         for torch, wanted in (("", not of_the_system), ("/some/torch", False)):
             said = self.run_it((), torch, id="echo 1000", apt_get="exit 9", python3="exit 1", bare=True)

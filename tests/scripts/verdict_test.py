@@ -53,12 +53,12 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(texts[place + 1:place + 8],
                          ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "slower"])
 
-    def test_markup_in_a_reason_is_escaped(self):
+    def test_markup_in_the_reason_of_a_failure_is_escaped_on_the_page_of_a_duel(self):
         page = verdict.html(shown(slower_duel()), [], "0.1.0")
         self.assertIn("rank 1 <b>died</b>", text_of(page))
         self.assertNotIn("<b>died", page)
 
-    def test_a_comparison_has_its_rules_its_differences_and_a_row_for_each_case(self):
+    def test_the_page_of_a_comparison_has_its_rules_its_differences_and_a_row_for_each_case(self):
         page = verdict.html(shown(sample_runs.comparison()), [], "0.1.0")
         texts = text_of(page)
         self.assertIn("1 slower, 1 failed, 1 same, 1 unclear, 1 new, 1 gone. Gate: FAILED", texts)
@@ -67,18 +67,18 @@ class Verdicts(unittest.TestCase):
         place = texts.index("efficiency:5%")
         self.assertEqual(texts[place + 1:place + 7], ["0.5 ms", "0.48 ms", "-4.0 points", "-", "5 / 5", "unclear"])
 
-    def test_a_column_without_a_value_is_left_out(self):
+    def test_the_page_of_a_duel_or_comparison_leaves_out_columns_without_values(self):
         texts = text_of(verdict.html(shown(sample_runs.comparison()), [], "0.1.0"))
         self.assertIn("launches", texts)
         self.assertNotIn("noise", texts)
         self.assertNotIn("rule", text_of(verdict.html(shown(sample_runs.duel()), [], "0.1.0")))
 
-    def test_a_label_shows_the_parts_in_which_case_ids_differ(self):
+    def test_a_case_is_labelled_by_the_parts_of_its_id_that_differ_from_other_cases(self):
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2/b64", "ddp/toy/cpu:4/b64", "dp/toy/cpu:4/b64"]),
                          (["ddp/cpu:2", "ddp/cpu:4", "dp/cpu:4"], "toy · b64"))
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2"]), (["ddp"], "ddp · toy · cpu:2"))
 
-    def test_the_title_of_a_chart_names_the_cases_that_fail_else_those_that_are_unclear(self):
+    def test_the_chart_title_of_a_comparison_names_the_cases_that_fail_or_else_are_unclear(self):
         rows = shown(sample_runs.comparison()).rows[:3]
         slow, same, unclear = rows
         self.assertEqual(messages.changes(rows, ["a", "b", "c"]), "a is slower (+9.0 %)")
@@ -86,7 +86,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(messages.changes([same, unclear], ["b", "c"]), "c is unclear (-4.0 points)")
         self.assertEqual(messages.changes([same], ["b"]), "No case fails")
 
-    def test_every_result_of_the_gate_has_its_own_words_and_colour(self):
+    def test_the_page_of_a_duel_shows_each_result_of_the_gate_in_its_own_words_and_colour(self):
         for gate, words, style in (("failed", "FAILED", "failed"), ("inconclusive", "inconclusive", "disturbed"),
                                    ("passed", "passed", "passed")):
             page = verdict.html(shown(sample_runs.duel() | {"gate": gate}), [], "0.1.0")

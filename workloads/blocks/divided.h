@@ -28,7 +28,7 @@ inline Cutting cutting_of(int64_t depth, int64_t layers) {
 struct StackLayer {
   std::string name;                 // name of the layer; its parameters are name.weight and, with has_bias, name.bias
   int64_t inputs = 0, outputs = 0;  // number of features
-  int64_t pixels_in = 1, pixels_out = 1;  // numbers of values of a feature per sample
+  int64_t pixels_in = 1, pixels_out = 1;  // values of one input or output feature in a sample
   bool has_bias = true;
   std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
 };

@@ -17,7 +17,7 @@ at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU)
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// The same visit() functions both write and read evidence, so the field order cannot differ.
+// visit() passes each field of a struct to `archive`, which writes or reads it. So both use the same order of fields.
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);
@@ -156,7 +156,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Collects every tensor of the evidence. Called by visit(), like Writer and Reader.
+// Collects all tensors of a rank's evidence. visit() calls it with each field.
 struct Collector {
   TensorPool pool;
   template <class T>
@@ -189,7 +189,7 @@ uint64_t content_hash(const at::Tensor& tensor) {
 
 TensorPool pool_of(const Evidence& evidence) {
   Collector collector;
-  Evidence copy = evidence;  // the copy shares its tensors with `evidence`
+  Evidence copy = evidence;  // a shallow copy: the tensors are shared
   collector(copy);
   return std::move(collector.pool);
 }

@@ -14,7 +14,7 @@ void write_chunks(c10d::Store& store, const std::string& key, const std::string&
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
   for (size_t i = 0; i < chunks; ++i)
     store.set(key + "/" + std::to_string(i), bytes.substr(i * chunk_bytes, chunk_bytes));
-  store.set(key, std::to_string(chunks));  // set the key last, because readers wait for it
+  store.set(key, std::to_string(chunks));  // the number of chunks is set last, because readers wait for it
 }
 
 // Waits up to 24 hours, because a rank may compute expected results for minutes. The front ends ranks that hang.
@@ -35,7 +35,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // the hashes are sorted, as to_bytes() requires, because rank 0 wrote them from a std::map
+  return hashes;  // sorted, because rank 0 wrote the hashes of its tensors from a std::map
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Wraps the Work of an all-gather and calls end() once it has been waited for or is destroyed.
+// Wraps the Work of an all-gather. Calls the function `end` when the Work has been waited for or is destroyed.
 class GatherWork : public c10d::Work {
  public:
   GatherWork(c10::intrusive_ptr<c10d::Work> inner, std::function<void()> end)

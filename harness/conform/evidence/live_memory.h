@@ -20,7 +20,7 @@ class Strategy;
 int64_t memory_of(const std::vector<at::Tensor>& tensors);
 
 struct LiveBytes {
-  int64_t kept = 0, parameters = 0, gathers = 0;  // kept: bytes of KeptTensors::parameters
+  int64_t kept = 0, parameters = 0, gathers = 0;  // kept: bytes of the rank's shards
   int64_t all() const { return kept + parameters + gathers; }
 };
 
@@ -31,12 +31,12 @@ class LiveMemory {
   // Switches measuring on during a step of `strategy`. null switches it off outside a step, because the whole model is
   // in memory before the first step. Does not keep the strategy alive.
   void in_step(const std::shared_ptr<Strategy>& strategy);
-  // Measures now; does nothing outside a step.
+  // Measures the model's memory now; does nothing outside a step.
   void measure();
   // Returns a wrapper of `inner` that calls measure() at each collective. An all-gather is in flight until its Work
   // has been waited for or destroyed. This object must outlive the wrapper's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the live bytes at the moment when they were most.
+  // Returns the measurement with the largest sum of bytes.
   LiveBytes most() const;
 
  private:

@@ -22,7 +22,8 @@ at::Tensor equal_elements(const at::Tensor& f, const at::Tensor& e) {
   return f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
 }
 
-// Returns `difference`, the norm of a difference from `e`, divided by max(norm of `e`, `floor`).
+// Returns a relative error: `difference`, the norm of the difference from the expected tensor `e`, divided by the norm
+// of `e`, or by `floor` if that is larger.
 double share_of(double difference, const at::Tensor& e, double floor) {
   return difference == 0 ? 0 : difference / std::max(e.norm().item<double>(), floor);
 }

@@ -11,9 +11,9 @@
 namespace dpbench {
 namespace {
 
-// Unit of the delay of a collective, longer than a faulty strategy takes to read a result without waiting for it.
+// Unit of a collective's delay, longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
-// Delay, in units, of the end of a call that later calls overtake. Each of the later calls takes up to two units.
+// Delay of a collective's end, in units, so that later collectives end first. Each of these takes up to two units.
 constexpr int units_of_overtaken = 6;
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
@@ -126,8 +126,8 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
   return work;
 }
 
-// Runs a call. Returns a function that another thread must run before the call ends; an empty one if the call has
-// ended.
+// Starts a collective after this rank's delay. Returns the rest of the collective, for another thread to run; an empty
+// function if the collective has ended.
 LateBackend::Rest LateBackend::run(const Call& call) {
   const int number = late_calls_++;
   std::this_thread::sleep_for(delay * ((getRank() + number) % 3));

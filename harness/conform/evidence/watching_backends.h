@@ -37,7 +37,7 @@ class RecordingBackend : public ForwardingBackend {
   std::string axis_;
   std::mutex mutex_;
   bool on_ = false, keep_ = false;
-  std::thread::id reader_ = {};  // the thread that reads the strategy's tensors; no thread during the step
+  std::thread::id reader_ = {};  // the thread that calls the strategy's accessors; no thread during a step
   std::vector<Collective> record_;
 };
 
@@ -67,7 +67,7 @@ class LateBackend : public ForwardingBackend {
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
   int late_calls_ = 0;
-  std::vector<std::future<void>> ends_;  // calls that end on threads of their own; used only by `thread_`
+  std::vector<std::future<void>> ends_;  // collectives that end late, each on its own thread; used only by `thread_`
   std::thread thread_;
 };
 

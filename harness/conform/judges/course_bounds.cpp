@@ -104,7 +104,8 @@ at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, cons
                                       const at::Tensor& due) const {
   const at::Tensor start = trial_.start(rank, name);
   const double most = moved_[rank], steps = static_cast<double>(trial_.scenario.steps);
-  const double roundings = (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // roundings of a parameter over all steps
+  const double roundings =
+      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // number of times that a parameter is rounded
   const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
   double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
   noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);
@@ -137,7 +138,7 @@ at::Tensor CourseBounds::widened(const at::Tensor& bound, const at::Tensor& foun
 }
 
 double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::Tensor& due) const {
-  if (!due.is_floating_point()) return 0.5;  // counts are whole numbers, so this requires equality
+  if (!due.is_floating_point()) return 0.5;  // a bound below 1 requires equality of integer buffers
   return relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30) +
          course_factor * rounding(rank, &CourseEnd::buffers, name, due);
 }
@@ -146,7 +147,7 @@ double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::T
 // relative to the largest value that the same kind of state has for any parameter.
 double CourseBounds::of_state(size_t rank, const std::string& name, const at::Tensor& due) const {
   const auto slot = split_state_name(name).slot;
-  if (slot == Slot::step) return 0.5;  // step counts are whole numbers, so this requires equality
+  if (slot == Slot::step) return 0.5;  // a bound below 1 requires equality of step counts
   return relative_ * std::max(largest_slot(expected_.ranks[rank].state, slot), 1e-30) +
          course_factor * rounding(rank, &CourseEnd::state, name, due);
 }

@@ -89,7 +89,7 @@ std::string state_mistake(const NamedTensors& expected, const StateName& name, c
   return "another gradient, another decay, or a step left out or taken twice";
 }
 
-// Compares everything but the optimizer state.
+// Compares losses, outputs, parameters and buffers.
 class Comparison {
  public:
   Comparison(const Trial& trial, const Course& expected, const std::vector<Course>& rounded)

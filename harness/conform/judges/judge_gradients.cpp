@@ -173,13 +173,13 @@ std::set<std::string> exchanged_experts(const Trial& trial) {
   return names;
 }
 
-// Compares gradients with a recomputation. Without `other`, the gradient of each forward pass must be bit-identical,
-// and only their sum may round differently. With `other`, the passes may round differently too, by a multiple of the
-// rounding error of the oracle's own pass.
+// Compares gradients with a recomputation. other: the same steps recomputed in another dtype, which shows the rounding
+// error of a pass; may be null. Without `other`, the gradient of each forward pass must be bit-identical, and only
+// their sum may round differently. With `other`, the passes may round differently too, by a multiple of that error.
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
   const std::set<std::string> experts = other ? exchanged_experts(trial) : std::set<std::string>();
-  std::map<std::pair<int64_t, int>, Clipped> cache;  // key: step and rank
+  std::map<std::pair<int64_t, int>, Clipped> cache;  // accepted clipping factors, by step and rank
   return scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -222,9 +222,9 @@ Finding replay(const Trial& trial) {
   return replay(trial, &other);
 }
 
-// Calls compare(other) to compare gradients with the oracle's in float64, first without `other`. After a slight
-// difference, compares once more, with the rounding errors of the oracle's own pass: the gradient of a bias before
-// BatchNorm, for example, is a sum of terms that cancel.
+// Compares gradients with the oracle's in float64. After a slight difference, compares them once more, with bounds that
+// allow the oracle's own rounding errors (from the same steps in float32): the gradient of a bias before BatchNorm, for
+// example, is a sum of terms that cancel.
 template <class Compare>
 Finding within_rounding(const Trial& trial, Compare compare) {
   Finding finding = compare(nullptr);
@@ -233,8 +233,8 @@ Finding within_rounding(const Trial& trial, Compare compare) {
   return compare(&other);
 }
 
-// Returns the smallest norm by which the error of parameter p's gradient may be divided. With `other`, it is large
-// enough to keep an error that rounding can cause below exact_bound.
+// Returns the smallest norm by which the error of parameter p's gradient may be divided. With `other`, the same steps
+// in another dtype, it is large enough to keep an error that rounding can cause below exact_bound.
 double least_norm(double floor, const at::Tensor& expected, size_t p, const OtherPass* other) {
   if (!other) return floor;
   const auto elements = static_cast<double>(expected.numel());

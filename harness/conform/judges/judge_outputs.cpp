@@ -28,7 +28,7 @@ struct Value {
 
 Value value_of(const Trial& trial) {
   if (trial.scenario.dtype == at::kDouble) return {true, "", " with the float64 oracle", exact_bound};
-  // On a GPU the value is not compared: GPU kernels round differently from the CPU kernels of the recomputation.
+  // Outputs and losses are not compared on a GPU, whose kernels round differently from the recomputation's CPU kernels.
   const bool judged = trial.bench.devices.front().is_cpu() && !trial.scenario.poison && !trial.scenario.smooth;
   at::ScalarType type = trial.scenario.dtype;
   for (const auto& [name, parameter] : trial.ranks[0].parameters)
@@ -74,7 +74,7 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
   const auto where = trial.place(static_cast<int64_t>(rank), static_cast<int64_t>(step));
   const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
-  if (!output.defined()) return;  // The rank had no samples, so nothing is expected of it.
+  if (!output.defined()) return;  // No output is expected of a rank without samples.
   const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();
   rows.judged("output-shape", "this rank's number of samples by the width of the model's output", shaped,
               "expected " + c10::str(output.sizes()) + ", found " +

@@ -53,7 +53,7 @@ std::string likely_of_backend(const Reduction& reduction, const at::Tensor& outp
 // differ between ranks.
 using CallsOfRanks = std::vector<std::vector<Collective>>;
 struct Group {
-  std::vector<int> ranks;  // global numbers of the ranks
+  std::vector<int> ranks;  // global numbers of the group's ranks
   CallsOfRanks calls;
 };
 struct AxisCalls {

@@ -28,7 +28,7 @@ struct Amount {
   bool operator==(const Amount&) const = default;
 };
 
-using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // key: operation and mesh axis
+using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // by operation and mesh axis
 
 // Bytes and calls of a rank's collectives in a step, by the strategy's formula or as counted in the run.
 struct Amounts {
@@ -165,7 +165,7 @@ void judge_traffic(const Trial& trial, Rows& rows) {
         },
         [&] { return differences(due, found); });
   };
-  std::map<size_t, Operations> all_due, all_found;  // summed over all ranks, indexed by step
+  std::map<size_t, Operations> all_due, all_found;  // bytes and calls of all ranks together, by step
   for (const Evidence& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step) {
       const auto due = amounts_due(trial, *model, block_runs, params, evidence, static_cast<int64_t>(step));

@@ -14,28 +14,28 @@ using Judge = void (*)(const Trial& trial, Rows& rows);
 // Allowed relative error of a float64 result: 15 times the largest error (6.6e-14) measured for correct strategies.
 inline constexpr double exact_bound = 1e-12;
 
-void judge_start(const Trial& trial, Rows& rows);    // parameters and buffers before the first step
-void judge_outputs(const Trial& trial, Rows& rows);  // outputs and losses
-// Gradients of scenarios in float64, compared with the oracle's and, if the scenario requests it, the single device's.
+void judge_start(const Trial& trial, Rows& rows);    // checks parameters and buffers before the first step
+void judge_outputs(const Trial& trial, Rows& rows);  // checks outputs and losses
+// Checks gradients in float64 against the oracle's and, if the scenario requests it, those of a single device.
 void judge_gradients(const Trial& trial, Rows& rows);
-// Gradients of scenarios in float32 or bfloat16, compared with a recomputation in the same dtype.
+// Checks gradients in float32 or bfloat16 against a recomputation in the same dtype.
 void judge_replay(const Trial& trial, Rows& rows);
-void judge_accuracy(const Trial& trial, Rows& rows);    // accuracy of gradients, with softplus instead of ReLU
-void judge_strides(const Trial& trial, Rows& rows);     // strides of gradients
-void judge_unused(const Trial& trial, Rows& rows);      // unused and frozen parameters
-void judge_agreement(const Trial& trial, Rows& rows);   // equality of the ranks' gradients, parameters and state
-void judge_buffers(const Trial& trial, Rows& rows);     // buffers such as BatchNorm's statistics
-void judge_optimizer(const Trial& trial, Rows& rows);   // updates of the optimizer
-void judge_poison(const Trial& trial, Rows& rows);      // the effects of a NaN or infinity in a sample
-void judge_evaluation(const Trial& trial, Rows& rows);  // outputs, collectives and buffers of evaluations
-void judge_reductions(const Trial& trial, Rows& rows);  // results, agreement and order of collectives
-void judge_traffic(const Trial& trial, Rows& rows);     // bytes of collectives
-void judge_memory(const Trial& trial, Rows& rows);      // peak bytes of parameters and all-gathers during a step
-void judge_learning(const Trial& trial, Rows& rows);    // the fall of the loss
-void judge_rows(const Trial& trial, Rows& rows);        // samples, which the strategy must not change
-void judge_ending(const Trial& trial, Rows& rows);      // the state after the strategy's last call
+void judge_accuracy(const Trial& trial, Rows& rows);    // checks gradients of models with softplus instead of ReLU
+void judge_strides(const Trial& trial, Rows& rows);     // checks the strides of gradients
+void judge_unused(const Trial& trial, Rows& rows);      // checks unused and frozen parameters
+void judge_agreement(const Trial& trial, Rows& rows);   // checks that all ranks have equal gradients, parameters, state
+void judge_buffers(const Trial& trial, Rows& rows);     // checks buffers such as BatchNorm's statistics
+void judge_optimizer(const Trial& trial, Rows& rows);   // checks the optimizer's updates of parameters
+void judge_poison(const Trial& trial, Rows& rows);      // checks the effects of a NaN or infinity in a sample
+void judge_evaluation(const Trial& trial, Rows& rows);  // checks outputs, collectives and buffers of evaluations
+void judge_reductions(const Trial& trial, Rows& rows);  // checks results of reductions and that ranks make equal calls
+void judge_traffic(const Trial& trial, Rows& rows);     // checks bytes and calls of collectives
+void judge_memory(const Trial& trial, Rows& rows);      // checks the peak bytes of parameters and all-gathers in a step
+void judge_learning(const Trial& trial, Rows& rows);    // checks that the loss falls
+void judge_rows(const Trial& trial, Rows& rows);        // checks that steps do not change the samples
+void judge_ending(const Trial& trial, Rows& rows);      // checks the state after the strategy's last call
 
-// Gradients of the scenario `perturbed`, in which one replica has another sample.
+// Checks the gradients of the scenario `perturbed`, in which one replica has another sample.
 void judge_perturbation(const Trial& trial, Rows& rows);
 
 // All judges that check a single run of a scenario other than `unwatched`, `other-state` and `perturbed`, in order of

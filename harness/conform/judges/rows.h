@@ -27,7 +27,7 @@ class LazyText {
 
 class Rows {
  public:
-  // Name of the check whose row completed() adds.
+  // Name of the check that all ranks complete all steps without an exception.
   static constexpr char completion[] = "run-completes";
 
   // Adds the result of a check, which passes if error <= bound. compared: what the check compares. where: the place of

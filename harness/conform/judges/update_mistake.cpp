@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double alike = 1e-3;  // largest relative difference of two changes that count as equal
+constexpr double alike = 1e-3;  // largest relative difference of two parameter updates that count as equal
 
 class Diagnosis {
  public:
@@ -40,13 +40,13 @@ class Diagnosis {
  private:
   bool equals_change(const at::Tensor& other) const { return relative_error(change_, other, 1e-300) < alike; }
 
-  // Returns the change that the optimizer makes with these rates and this gradient.
+  // Returns the parameter's change in an optimizer step with this learning rate, weight decay and gradient.
   at::Tensor change_by(const UpdateRates& rates, const at::Tensor& gradient) const {
     OptimizerReplay replay = update_.start;
     return replay.step(spec_, rates, before_, gradient, 0).first;
   }
 
-  // True if the optimizer, stepped with these gradients one after the other, gives the update.
+  // True if optimizer steps with these gradients, one after the other, change the parameter as the strategy did.
   bool comes_from(OptimizerReplay replay, const std::vector<at::Tensor>& gradients) const {
     at::Tensor now = before_;
     for (const at::Tensor& gradient : gradients) {
@@ -90,7 +90,7 @@ class Diagnosis {
     return "";
   }
 
-  // Weight decay does not depend on the gradient, so it is left out of the factor.
+  // Compares the updates without weight decay, which does not grow with the gradient.
   std::string by_factor() const {
     const at::Tensor decay = before_ * (rates_.learning * rates_.decay), due = due_ + decay, change = change_ + decay;
     const double size = due.square().sum().item<double>(),

@@ -12,7 +12,7 @@ namespace dpbench {
 // One rank's update of a parameter in a step.
 struct Update {
   int rank;
-  size_t p;  // the parameter's index in Trial::names
+  size_t p;  // index of the parameter
   int64_t step;
   const OptimizerReplay& start;  // the recomputed optimizer before the step
   const at::Tensor &before, &after;

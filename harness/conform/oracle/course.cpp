@@ -44,7 +44,8 @@ NamedTensors jittered(NamedTensors parameters, uint64_t jitter) {
   return parameters;
 }
 
-// Computes Course::stepwise and Course::hidden_roundings. Both stay empty unless begin() is called.
+// Computes rank 0's parameters rounded after every step, and how each hidden rounding to bfloat16 changes them. Both
+// stay empty unless begin() is called.
 class HiddenRoundings {
  public:
   // parameters: rank 0's, in their own dtype.
@@ -136,7 +137,7 @@ class Optimizers {
 
   const Trial& trial_;
   const OptimizerSpec& spec_;
-  // Indexed by rank, then by parameter.
+  // optimizer states, by rank, then by parameter
   std::vector<std::vector<OptimizerReplay>> replays_;
 };
 

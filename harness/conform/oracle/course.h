@@ -14,11 +14,11 @@ namespace dpbench {
 // One rank's state after the last step of a course, and the loss of every step.
 struct CourseEnd {
   NamedTensors parameters, buffers, state;
-  std::vector<at::Tensor> losses;  // a tensor is undefined if the rank had no samples in that step
+  std::vector<at::Tensor> losses;  // loss of each step; undefined if the rank had no samples in it
   at::Tensor output;               // output of the last step
 };
 
-// A mistake with an error below the bound of every single element: a value in SGD's steps is rounded to bfloat16.
+// A mistake in SGD's steps, a rounding to bfloat16, whose error is below the bound of every single element.
 struct HiddenRounding {
   std::string what;      // the rounded value, e.g. "the gradients"
   NamedTensors changes;  // changes of rank 0's parameters by the mistake, at the end of the course

@@ -27,7 +27,7 @@ struct OptimizerReplay {
   at::Tensor momentum, variance;  // Adam's running means, SGD's momentum buffer; undefined before the first step
   int64_t steps = 0;
   at::Tensor buffer_rounding = {};  // bound of the momentum buffer's rounding error
-  // State of OptimizerSpec::own, in float64 and in the parameter's dtype.
+  // State of a workload's own optimizer (OptimizerSpec::own), in float64 and in the parameter's dtype.
   std::vector<std::pair<std::string, at::Tensor>> own_state = {}, own_state_in_dtype = {};
 
   // Returns the change of the parameter in a step with this gradient, and the bound of the change's rounding error. u:

@@ -51,13 +51,13 @@ class Oracle {
   // starts from parameters[r] (or from the only entry) and buffers[r].
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                             const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
-  // Returns a replica's buffers after the last call of shards().
+  // Returns a replica's buffers after the step that shards() computed last.
   const NamedTensors& buffers(int replica) const { return buffers_[static_cast<size_t>(replica)]; }
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
   // Names of the trainable parameters; a tensor with several names is listed once.
   const std::vector<std::string>& names() const { return names_; }
-  // True for each parameter that got a gradient in the last call of shards().
+  // True for each parameter that got a gradient in the step that shards() computed last.
   const std::vector<bool>& used() const { return used_; }
   at::ScalarType dtype() const { return dtype_; }
 
@@ -88,7 +88,7 @@ class Oracle {
   NamedTensors trainable_;  // trainable parameters of `model_`
   std::vector<std::string> names_;
   std::vector<bool> used_;
-  const std::vector<NamedTensors>* parameters_ = nullptr;  // the argument of shards(); valid only during the call
+  const std::vector<NamedTensors>* parameters_ = nullptr;  // the replicas' parameters, while shards() computes a step
   int loaded_ = -1;                                        // the replica whose parameters were loaded last; -1: none
   std::vector<NamedTensors> buffers_;
 };

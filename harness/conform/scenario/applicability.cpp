@@ -59,7 +59,7 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
 }
 
 std::optional<std::string> why_not_one_sample(const Workload& workload) {
-  constexpr int64_t trial = -1;  // a model in Python prints no traceback if it fails in a step below 0
+  constexpr int64_t trial = -1;  // a Python model prints no traceback in a step below 0
   const at::NoGradGuard no_grad;
   const auto model = workload.model(1);
   const auto refusal = [&](int64_t samples) -> std::optional<std::string> {

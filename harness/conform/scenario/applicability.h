@@ -27,8 +27,8 @@ struct UnusedPlan {
 // test model), so more steps are searched for unused parameters even if the first two use all.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
-// text_of() and plan_from() convert a plan to text and back, to send it to other ranks. The field `pattern` is left
-// out.
+// text_of() and plan_from() convert an UnusedPlan to text and back, to send it to other ranks. UnusedPlan::pattern is
+// left out.
 std::string text_of(const UnusedPlan& plan);
 UnusedPlan plan_from(const std::string& text);
 

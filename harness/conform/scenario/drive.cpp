@@ -157,7 +157,7 @@ class ScenarioGroups {
   }
 
   const Bench& bench_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // one recorder for each process group of the mesh
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // backends that list the collectives of a group
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   Mesh mesh_;
 };

@@ -30,8 +30,8 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   // strategy object that has taken as many steps.
   const int64_t other = drawn(seed, 13, 0, 3) == 0 ? drawn(seed, 2, 6, 12) : drawn(seed, 2, 2, 5);
   const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
-  // The number is taken modulo the number of replicas. 840 is divisible by 1 to 8, so each of up to 8 replicas is
-  // equally likely.
+  // Draws a replica, whose number is taken modulo the number of replicas. 840 is divisible by 1 to 8, so each of up to
+  // 8 replicas is equally likely.
   const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };
   return {
       {.name = "even",
@@ -272,8 +272,8 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
   return names;
 }
 
-// If the number varies, each step has half as many micro-batches as the step before, rounded down. After a step with 1,
-// the largest number follows again.
+// If the number of micro-batches varies, each step has half as many as the step before, rounded down. After a step with
+// one micro-batch, the largest number follows again.
 int64_t micros_in(const Scenario& scenario, int64_t step) {
   if (!scenario.varies_micros) return scenario.accumulate;
   return scenario.accumulate >> step % std::bit_width(static_cast<uint64_t>(scenario.accumulate));

@@ -25,7 +25,7 @@ struct Scenario {
   at::ScalarType dtype = at::kDouble;
   Split split = Split::even;
   int64_t accumulate = 1;      // largest number of micro-batches in a step
-  bool varies_micros = false;  // if true, steps have different numbers of micro-batches, see micros_in()
+  bool varies_micros = false;  // if true, steps have different numbers of micro-batches
   int64_t steps = 3;
   // First step whose gradients, outputs and buffers are compared with the oracle (the reference computation).
   int64_t judged_from = 0;

@@ -61,7 +61,7 @@ class StagedWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   at::Tensor host_;
-  std::optional<at::Tensor> receiver_;  // the tensor that receives host_; reset after the copy
+  std::optional<at::Tensor> receiver_;  // the device tensor into which host_ is copied; reset afterwards
 };
 
 }  // namespace

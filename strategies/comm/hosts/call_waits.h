@@ -26,7 +26,7 @@ struct Hosts {
   int rank = 0;              // index of this rank in the group
   std::vector<int> numbers;  // global numbers of the group's ranks, for error messages
   std::vector<Host> all = {};
-  int own = 0;  // index of this rank's host in `all`
+  int own = 0;  // index of this rank's host in the list of hosts
 
   const Host& here() const { return all[own]; }
   bool leads() const { return rank == here().first; }

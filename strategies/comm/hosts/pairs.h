@@ -43,7 +43,7 @@ class Pairs {
   BackendSetup setup_;
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;                            // guards the map pairs_ of connections
-  std::map<int, std::unique_ptr<Pair>> pairs_;  // connections by the other rank
+  std::map<int, std::unique_ptr<Pair>> pairs_;  // connections by the rank at the other end
 };
 
 }  // namespace dpbench

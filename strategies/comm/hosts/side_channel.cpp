@@ -41,7 +41,8 @@ std::optional<std::string> SideChannel::ask(Question question) {
     return {};  // no answer: the query failed at once because the store's host is gone
   }
   *silent_ = true;
-  // If the answer arrived after the timeout but before `silent_` was set, nothing else would clear `silent_`.
+  // The store's answer may have arrived between the timeout and the line above. Nothing else would then clear the flag
+  // that a query is unanswered.
   if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;
   return {};
 }

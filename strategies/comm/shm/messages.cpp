@@ -193,7 +193,7 @@ void Messages::break_group(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // fail() always throws, and the caller has the error.
+    // HostGroup::fail() always throws the reason, which the caller has already.
   }
 }
 

@@ -40,7 +40,7 @@ class Messages {
     Letter letter;
     Clock::time_point deadline;
     WorkPtr work;
-    size_t moved = 0;     // bytes moved so far
+    size_t moved = 0;     // bytes of the message moved so far
     bool posted = false;  // true if a send has put its last chunk, or its address, into the mailbox
     bool lent = false;    // true if the receiver reads the tensor of this send
   };

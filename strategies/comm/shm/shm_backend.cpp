@@ -65,7 +65,7 @@ void ShmBackend::fail(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // The exception is ignored: group_.fail() always throws, and the caller already has the reason.
+    // HostGroup::fail() always throws the reason, which the caller has already.
   }
 }
 

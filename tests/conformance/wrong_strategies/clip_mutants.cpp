@@ -23,7 +23,7 @@ double squares_of(const std::vector<at::Tensor>& gradients) {
                          [](double sum, const at::Tensor& gradient) { return sum + squares_of(gradient); });
 }
 
-// Returns a strategy that clips the reduced gradient by the norm sqrt(squares(run)).
+// Returns a strategy that clips the reduced gradient as if squares(run) were the square of its norm.
 std::function<StrategyInfo()> clipping_by(const Squares& squares) {
   return with([squares](Parts& parts) {
     parts.clip = [squares](Run& run) {

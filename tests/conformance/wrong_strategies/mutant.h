@@ -106,6 +106,6 @@ std::vector<Mutant> composed_mutants(uint64_t seed);
 std::vector<Mutant> rare_mutants();
 std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
 std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
-std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty
+std::vector<Mutant> equivalents();     // other right strategies: must pass every check
 
 }  // namespace dpbench::wrong

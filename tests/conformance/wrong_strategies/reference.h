@@ -67,7 +67,7 @@ struct Run {
 // Returns a registration named "reference" for a strategy of these parts, with one process per rank.
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
 
-// Formula of the traffic in one step of right_parts(), for ranks that use all parameters.
+// Traffic formula of the reference strategy with right parts, for ranks that use all parameters.
 std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::wrong

@@ -77,7 +77,8 @@ void weigh_short_batches(Parts& parts) {
   parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.samples();
-    if (run.step > 20) most = std::max(most, now);  // scenarios that read tensors after every step have fewer steps
+    // Most scenarios that read the strategy's tensors after every step end before step 20.
+    if (run.step > 20) most = std::max(most, now);
     return right(run, batch);
   };
   parts.after_reduce = [=, right = parts.after_reduce](Run& run) {

@@ -132,8 +132,9 @@ class WrongExchange : public Exchange {
     calls_ = 0;
   }
 
-  // A model's first block calls tokens() for the embedding and then for the positions; each layer calls it for the
-  // dropout mask and then for the rotation. The loss calls it after the last block.
+  // Returns the positions of this rank's tokens. A model's first block asks for them for the embedding and then for the
+  // position embedding; each layer for the dropout mask and then for the rotary embedding; the loss after the last
+  // block.
   const std::vector<Piece>& tokens() const override {
     const int call = calls_++;
     const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");
@@ -181,8 +182,8 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   std::vector<Piece> from_zero_, contiguous_, others_;
-  mutable int calls_ = 0;      // calls of tokens() in this block
-  mutable int exchanges_ = 0;  // calls of to_heads(): for query, key and value in turn
+  mutable int calls_ = 0;      // times that this block has asked for its tokens' positions
+  mutable int exchanges_ = 0;  // all-to-alls to heads: of query, key, value in turn
 };
 
 class WrongContextParallel : public layout::Layout {

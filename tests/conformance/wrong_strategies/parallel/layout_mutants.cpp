@@ -71,7 +71,8 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    // The loss is multiplied by the part's share of the tokens afterwards; this factor replaces it by 1 / parts.
+    // The mistake parts_weighed_equally: layout multiplies each part's loss by its share of the tokens; this factor
+    // turns the share into 1 / parts.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));
@@ -139,7 +140,8 @@ class WrongLayout : public layout::Layout {
   }
 
   Mistake mistake_;
-  double terms_ = 0;  // this rank's tokens in the step; rows_: its samples
+  // Numbers of tokens (terms_) and samples (rows_) that this rank has in the step.
+  double terms_ = 0;
   int64_t rows_ = 0;
 };
 

@@ -21,7 +21,7 @@ using namespace pipeline;
 
 enum class Mistake {
   none,
-  backward_in_reverse,  // no mistake: only the rounding of gradient sums changes
+  backward_in_reverse,  // no mistake: the order of backward passes affects rounding alone
   not_divided,
   divided_twice,
   divided_after_each_micro_batch,
@@ -51,7 +51,7 @@ enum class Mistake {
   averaged_over_all_ranks,
   buffers_of_each_replica,
   // From here on, the weight gradients of linear layers are computed after all other gradients.
-  split,  // not a mistake, but a right variant
+  split,  // delays weight gradients, without a mistake
   split_last_dropped,
   split_after_the_average,
   split_with_the_next_input,
@@ -202,7 +202,7 @@ class PipelineReference : public Strategy {
     const DelayedWeights::Scope scope(here.weights);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
-    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;  // the mistake sends it later
+    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;  // send_from_one_buffer() sends the output
     if (!is_last()) {
       at::Tensor sent = here.output;
       if (is(Mistake::sent_before_it_is_ready)) sent = k == 0 ? at::zeros_like(sent) : live_[k - 1].output;

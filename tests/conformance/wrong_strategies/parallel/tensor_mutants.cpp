@@ -92,7 +92,7 @@ class WrongExchange : public Exchange {
 
   at::Tensor leave(const at::Tensor& x, const Product& product) const override {
     const int number = left_++;
-    // Exchange::leave() sums in a copy, so returning product(x) itself leaves out the sum.
+    // The mistake product_not_summed: returns this rank's own product, without the sum over ranks.
     if (is(Mistake::product_not_summed) && block_ == "model.layers.1") return product(x);
     if (is(Mistake::border_token_embedded_twice) && block_ == "model.embed_tokens") return embedded_twice(x, product);
     if (is(Mistake::first_chunk_again) && x.size(0) > 1)
@@ -165,7 +165,7 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   const Model& model_;
-  mutable int entered_ = 0, left_ = 0;  // calls of enter() and of leave() in this block
+  mutable int entered_ = 0, left_ = 0;  // inputs gathered and outputs summed so far in this block
 };
 
 class WrongTensorParallel : public layout::Layout {

@@ -23,7 +23,7 @@ struct Division {
 
 Division divided(const Model& model, int64_t blocks_per_unit);
 
-// Returns the formula of the traffic of right_sharded_parts().
+// Returns the traffic formula of the sharded reference strategy with right parts.
 TrafficFormula traffic_of(const ShardedOptions& options);
 
 }  // namespace dpbench::wrong::sharded

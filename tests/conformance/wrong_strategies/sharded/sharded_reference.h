@@ -39,7 +39,7 @@ struct ShardedParts {
   // Returns the gradient of this rank's samples, padded to equal shards: the input of the reduction.
   std::function<at::Tensor(ShardedRun&, ShardedParameter&)> filled;
   std::function<void(ShardedRun&, ShardedUnit&)> begin_reduce, end_reduce;
-  std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;  // adds a micro-batch's sum
+  std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;  // adds a micro-batch's gradient
   std::function<void(ShardedRun&)> over_replicas;  // sums the shards of gradients over the axis dp
   std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
   std::function<void(ShardedRun&, ShardedParameter&)> update;
@@ -81,7 +81,7 @@ struct ShardedRun {
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
   int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns `unit` if it has no neighbour
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns the next unit, or `unit` at the end
 
   ShardedParts parts;
   const Workload& workload;
@@ -110,8 +110,9 @@ struct ShardedOptions {
 // Returns a registration named "sharded-reference" for a strategy of these parts.
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
-// Formula for StrategyInfo::live_parameters of right_sharded_parts(), if a freed parameter has no memory. It counts a
-// rank's shards, the shared parameters, one whole unit, and one unit that is being gathered.
+// Formula for StrategyInfo::live_parameters: the most bytes of parameters and all-gathers that the sharded reference
+// strategy has in memory, if a freed parameter takes none. Counts a rank's shards, the shared parameters, one whole
+// unit, and one unit that is being gathered.
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {
