@@ -25,7 +25,6 @@ std::string describe(const Call& call) {
   if (kind.reduces) text += std::string(" (") + kReductionWords[int(call.reduction)] + ")";
   if (call.root >= 0) text += " with root " + std::to_string(call.root);
   if (call.strides) text += ", strides " + std::to_string(call.strides);
-  if (call.tag) text += ", tag " + std::to_string(call.tag);
   return text;
 }
 

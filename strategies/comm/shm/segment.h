@@ -36,7 +36,6 @@ struct Call {
   int32_t root = -1;
   int64_t count = 0;     // number of elements of the whole tensor, or of one rank's share of it
   uint64_t strides = 0;  // hash of the tensor's strides and sizes; 0 if it is contiguous
-  uint64_t tag = 0;      // unused: no collective sets it
 
   bool operator==(const Call&) const = default;
 };

@@ -56,7 +56,7 @@ Result run_before_timing() { return run_with_filter(checks_before_timing({}), sc
 
 constexpr size_t parameter_bytes = 400000;
 
-TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheUninstrumentedRun) {
+TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheScenarioUnwatched) {
   const Result result = run_before_timing();
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
   // Kept: parameters at the start, and parameters and gradients at the end, all in float64.
