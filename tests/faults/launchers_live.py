@@ -148,6 +148,20 @@ class Launcher(unittest.TestCase):
         self.assertRegex(err, r"--cpus 3\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
+    def test_the_ranks_of_a_launcher_form_a_mesh(self):
+        code, out, err = self.run_it(4, ["--strategy", "layout", "--mesh", "dp=2,tp=2", "--workload", "gpt", "--model", "tiny", "--backend", "shm",
+                                         "--quick", "--no-baseline", "-o", "json"])
+        self.assertEqual(code, 0, err)
+        (case,) = json.loads(out)["cases"]
+        self.assertEqual((case["mesh"], case["world"], case["status"]), ("dp=2,tp=2", 4, "ok"))
+        self.assertIn("passed", [row["status"] for row in case["checks"]])
+        self.nothing_left()
+
+    def test_a_mesh_of_another_number_of_ranks_than_the_launchers_is_rejected(self):
+        code, _, err = self.run_it(2, ["--strategy", "layout", "--mesh", "dp=2,tp=2", "--workload", "gpt", "--quick", "--no-baseline"])
+        self.assertEqual(code, self.launcher_exit_code(2), err)
+        self.assertRegex(err, r"4 ranks\b.* started 2")
+
     def fails(self, fault, words):
         code, _, err = self.run_it(3, [*FAULTY, "--param", f"fault={fault}", "--timeout", "5"])
         self.assertEqual(code, self.launcher_exit_code(3), err)
@@ -225,15 +239,18 @@ class Torchrun(Launcher):
         self.assertEqual([case["world"] for case in json.loads(printed)["cases"] if case["strategy"] == "ddp"], [2])
 
     def test_training_under_torchrun_equals_training_without_a_launcher(self):
-        train = ["train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "1", "--backend", "shm", "--threads", "1"]
-        code, out, err = self.run_it(2, [*train, "--save", self.out + "/theirs"])
-        self.assertEqual(code, 0, err)
-        ours = subprocess.run([DPBENCH, *train, "--save", self.out + "/ours", "--out", self.out + "/results", "-q"], capture_output=True, text=True,
-                              timeout=3 * SLACK, check=True)
-        self.assertRegex(out, r"  0: \d+\.\d{4}")
-        self.assertEqual(out, ours.stdout)
-        with open(self.out + "/theirs", "rb") as theirs, open(self.out + "/ours", "rb") as other:
-            self.assertEqual(theirs.read(), other.read())
+        for ranks, case in ((2, ["--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2"]),
+                            (4, ["--workload", "gpt", "--model", "tiny", "--batch", "64", "--strategy", "layout", "--mesh", "dp=2,tp=2"])):
+            with self.subTest(ranks=ranks):
+                train = ["train", *case, "--epochs", "1", "--backend", "shm", "--threads", "1"]
+                code, out, err = self.run_it(ranks, [*train, "--save", self.out + "/theirs"])
+                self.assertEqual(code, 0, err)
+                ours = subprocess.run([DPBENCH, *train, "--save", self.out + "/ours", "--out", self.out + "/results", "-q"], capture_output=True,
+                                      text=True, timeout=3 * SLACK, check=True)
+                self.assertRegex(out, r"\d\.\d{4}")
+                self.assertEqual(out, ours.stdout)
+                with open(self.out + "/theirs", "rb") as theirs, open(self.out + "/ours", "rb") as other:
+                    self.assertEqual(theirs.read(), other.read())
 
     def test_torchrun_learns_which_rank_failed(self):
         _, _, err = self.run_it(2, [*FAULTY, "--param", "fault=exit-7"])

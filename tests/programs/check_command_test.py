@@ -54,6 +54,15 @@ class Check(Runs):
         self.variables.update(LD_LIBRARY_PATH=os.path.join(os.path.dirname(WORKER), "../fake_nvml"), FAKE_GPUS="4")
         self.assertEqual(worlds(), {1, 2, 3, 4})
 
+    def test_some_random_layouts_run_the_costly_scenarios_too(self):
+        seen = set()
+        for seed in range(1, 41):
+            done = self.run_it("check", "--strategy", "ddp", "--workload", "toy", "--layouts", "4", "--seed", str(seed), "-o", "json")
+            seen |= {row["detail"] for case in json.loads(done.stdout)["cases"] for row in case["checks"]}
+            if len(seen) > 1:
+                break
+        self.assertEqual(seen, {"whole up to 0", "whole up to 1024"})
+
     def test_check_runs_only_checks_that_match_the_filter_and_rejects_one_that_matches_none(self):
         with tempfile.TemporaryDirectory() as out:
             stored = os.path.join(out, "checks.json")

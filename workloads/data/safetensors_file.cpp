@@ -30,7 +30,7 @@ bool read_at(int fd, uint64_t offset, std::span<std::byte> to) {
 // A temporary file in the target's directory. commit() renames it to the target; otherwise the destructor removes it.
 class Draft {
  public:
-  explicit Draft(const std::string& path) : path_(path), name_(path + ".XXXXXX") {
+  explicit Draft(const std::string& path) : path_(path), name_(path + draft_mark + "XXXXXX") {
     fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
     if (fd_ >= 0) return;
     const int error = errno;

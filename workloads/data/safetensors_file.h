@@ -38,6 +38,8 @@ class FileError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A file is written under the name `path` + draft_mark + six random letters and digits, and then renamed to `path`.
+inline constexpr const char* draft_mark = ".draft-";
 // Writes a temporary file and renames it to `path`, with fsync.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& bytes);
 // Writes a safetensors file: a temporary file, which is renamed to `path`. bytes[i] is the data of header.tensors[i],

@@ -38,6 +38,9 @@ bool is_file_of_a_save(const std::string& name) {
   return std::regex_match(name, form);
 }
 
+// Returns the name without the ending of a temporary file, which a killed rank leaves behind.
+std::string without_draft_mark(const std::string& name) { return name.substr(0, name.rfind(draft_mark)); }
+
 // Returns the number of elements; nullopt if a size is negative or the number exceeds 63 bits.
 std::optional<int64_t> elements(const Sizes& sizes) {
   int64_t count = 1;
@@ -204,7 +207,8 @@ void commit_parts(const std::string& directory, const Save& save, const std::map
   write_file(fs::path(directory) / index_file, {std::as_bytes(std::span(text))});
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(directory, failed))
-    if (const std::string name = entry.path().filename(); is_file_of_a_save(name) && !name.starts_with(save.mark))
+    if (const std::string name = without_draft_mark(entry.path().filename());
+        is_file_of_a_save(name) && !name.starts_with(save.mark))
       fs::remove(entry.path(), failed);
 }
 

@@ -25,7 +25,10 @@ std::string sizes_with_experts(const WorkloadEntry& workload, const MeshShape& m
 // parameter at its default, float32, or no recomputation.
 std::vector<CaseSpec> simpler_layouts(const CaseSpec& spec, const WorkloadEntry& workload);
 
-// Returns the command that checks this case alone.
-std::string repeating_command(const CaseSpec& spec);
+// True for one in eight random layouts, chosen by the case and its seed: it also runs the costly scenarios.
+bool runs_costly_scenarios(const CaseSpec& spec);
+
+// Returns the command that checks this case alone. costly: with the costly scenarios.
+std::string repeating_command(const CaseSpec& spec, bool costly = false);
 
 }  // namespace dpbench

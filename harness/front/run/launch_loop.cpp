@@ -176,7 +176,7 @@ CaseOutcome LaunchLoop::measured_attempt(int index, size_t which) {
 }
 
 CaseOutcome LaunchLoop::attempt(int index, size_t which) {
-  const Json command = make_command_(index);
+  const Json command = make_command_(index, specs_[which]);
   for (int retry = 0;; ++retry) {
     if (const int signal = runner_.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
     CaseOutcome outcome = runner_.run(specs_[which], command);
@@ -204,6 +204,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       ending_.signal = outcome.signal;
       return false;
     case CaseOutcome::Kind::usage:
+      record.refusal = std::max(record.refusal, Refusal::scenario);
       record.status = outcome.never_started ? CaseStatus::failed : CaseStatus::skipped;
       record.reason = outcome.reason;
       finished_[which] = refused_[which] = true;

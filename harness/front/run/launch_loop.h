@@ -18,8 +18,8 @@ namespace dpbench {
 class LaunchLoop {
  public:
   using Save = std::function<void()>;
-  // Returns the command that is sent to the workers in a launch, without the case to run.
-  using MakeCommand = std::function<Json(int launch)>;
+  // Returns the command that is sent to the workers to run a case in a launch. The runner adds the case.
+  using MakeCommand = std::function<Json(int launch, const CaseSpec& spec)>;
 
   // The first `planned` entries of `report.cases` must be the planned cases in plan order; the skipped cases follow.
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,

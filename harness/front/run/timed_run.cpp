@@ -68,7 +68,7 @@ void TimedRun::on_end(int code) {
 LoopEnding TimedRun::run_cases() {
   const fs::path traces = fs::absolute(directory_->path()) / "traces";
   if (run_options_.trace) fs::create_directories(traces);
-  const auto make_command = [&](int launch) { return order(traces, launch); };
+  const auto make_command = [&](int launch, const CaseSpec&) { return order(traces, launch); };
   const LoopEnding ended = run_pairs(make_command);
   for (CaseRecord& record : report_.cases)
     if (!record.launches.empty()) record.memory_formula = forecast::formula_memory(record.spec);

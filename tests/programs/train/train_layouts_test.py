@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+import leftovers
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
@@ -29,18 +30,26 @@ class TrainLayouts(unittest.TestCase):
         cls.limit = PASS * max(cls.exact) + FACTOR * max(abs(one - due) for one, due in zip(rounded, cls.exact))
 
     @classmethod
+    def words(cls, *flags, epochs=2):
+        cls.runs += 1
+        cls.out = cls.folder / f"results{cls.runs}"
+        # Without padding every sample has equally many tokens, so the mean over replicas equals the mean over samples.
+        return [DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling", "strong", "--batch",
+                "32", "--epochs", str(epochs), "--threads", "1", "--timeout", "120", "--out", cls.out, *flags]
+
+    @classmethod
+    def training(cls, *flags, epochs=2):
+        """Trains to the end. Returns the report's results."""
+        done = subprocess.run(cls.words(*flags, epochs=epochs), capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        (case,) = json.loads(next(cls.out.glob("*/run.json")).read_text())["cases"]
+        return case["training"]
+
+    @classmethod
     def losses(cls, *flags, epochs=2):
         """Trains to the end. Returns the loss of each step; for a resumed run, this includes the steps before the
         checkpoint."""
-        cls.runs += 1
-        out = cls.folder / f"results{cls.runs}"
-        # Without padding every sample has equally many tokens, so the mean over replicas equals the mean over samples.
-        done = subprocess.run([DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling",
-                               "strong", "--batch", "32", "--epochs", str(epochs), "--threads", "1", "--timeout", "120",
-                               "--out", out, *flags], capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
-        (case,) = json.loads(next(out.glob("*/run.json")).read_text())["cases"]
-        return case["training"]["loss_curve"]
+        return cls.training(*flags, epochs=epochs)["loss_curve"]
 
     def assert_those_of_one_device(self, losses):
         self.assertEqual(len(losses), STEPS)
@@ -67,6 +76,23 @@ class TrainLayouts(unittest.TestCase):
                 self.assert_those_of_one_device(
                     self.losses("--strategy", strategy, "--mesh", mesh, "--resume", file))
 
+    def test_training_resumes_in_the_middle_of_an_epoch_under_another_layout(self):
+        file, straight, resumed = (self.folder / name for name in ("midway", "straight", "resumed"))
+        layout = ("--strategy", "layout", "--mesh")
+        self.losses(*layout, "dp=2,pp=2", "--save", straight)
+        killed = subprocess.Popen(self.words(*layout, "dp=2,pp=2", "--checkpoint-every", "50", "--checkpoint", file),
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(killed.kill)
+        self.assertTrue(leftovers.wait_until(file.exists, 120), "no checkpoint was written")
+        killed.kill()
+        killed.wait()
+        for mesh in ("pp=2,dp=2", "shard=2,tp=2"):
+            with self.subTest(mesh=mesh):
+                training = self.training(*layout, mesh, "--resume", file, "--save", resumed)
+                self.assertNotEqual(training["resumed_at"] % (STEPS // 2), 0, "in the middle of an epoch")
+                self.assert_those_of_one_device(training["loss_curve"])
+            if mesh == "pp=2,dp=2":  # it adds in the same order as the layout that saved
+                self.assertEqual(resumed.read_bytes(), straight.read_bytes())
 
     def test_ranks_save_checkpoint_shards_that_other_layouts_can_resume(self):
         folder = self.folder / "parts"
@@ -87,10 +113,8 @@ class TrainLayouts(unittest.TestCase):
         self.losses(*flags, epochs=1)
         lost = sorted(folder.glob("*.safetensors"))[1]
         lost.unlink()
-        done = subprocess.run([DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling",
-                               "strong", "--batch", "32", "--epochs", "2", "--threads", "1", "--strategy", "ddp",
-                               "--cpus", "2", "--resume", folder, "--out", self.folder / "refused"],
-                              capture_output=True, text=True, timeout=120)
+        done = subprocess.run(self.words("--strategy", "ddp", "--cpus", "2", "--resume", folder), capture_output=True,
+                              text=True, timeout=120)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(lost.name, done.stderr)
 

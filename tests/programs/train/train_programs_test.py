@@ -16,6 +16,7 @@ import time
 import unittest
 
 from drawn_tests import load_tests  # noqa: F401, unittest calls it
+import leftovers
 from mounts import own_mounts
 from terminals import read_terminal
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
@@ -261,6 +262,51 @@ class Training(unittest.TestCase):
             self.assertEqual((self.folder / "resumed").read_bytes(), (self.folder / "straight").read_bytes(), arguments)
             for key in ("loss_curve", "epoch_losses", "steps"):
                 self.assertEqual(resumed[key], straight[key], key)
+
+    @staticmethod
+    def unfinished(directory):
+        """Returns the files in a checkpoint directory that belong to another save than its index, also temporary ones."""
+        save = json.loads((directory / "index.json").read_text())["save"]
+        return [path.name for path in directory.glob("*.safetensors*") if not path.name.startswith(save)]
+
+    def kill_rank_1_in_a_save(self, directory, *arguments):
+        """Trains with a save after every step, until a save is unfinished because rank 1 was killed in it."""
+        mark = f"TRAIN_PROGRAMS={self.folder}"
+        words = self.words(*arguments, "--epochs", "100000", "--checkpoint-every", "1", "--checkpoint", f"{directory}/")
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env=dict(os.environ, TRAIN_PROGRAMS=str(self.folder)))
+        self.addCleanup(process.kill)
+        self.assertTrue(leftovers.wait_until((directory / "index.json").exists, 120), "no save has ended")
+        (rank,) = [pid for pid in leftovers.ranks_of(mark) if leftovers.variables_of(pid)["RANK"] == "1"]
+
+        def stopped_in_a_save():
+            os.kill(rank, signal.SIGSTOP)
+            time.sleep(0.05)  # rank 0 goes on until it waits for rank 1
+            names = self.unfinished(directory)
+            # Without the file of rank 1, rank 0 cannot write the index.
+            if names and not any(name.endswith("-00002-of-00002.safetensors") for name in names):
+                return True
+            os.kill(rank, signal.SIGCONT)
+            return False
+
+        self.assertTrue(leftovers.wait_until(stopped_in_a_save, 120), "rank 1 was in no save")
+        os.kill(rank, signal.SIGKILL)
+        self.assertEqual(process.wait(60), 3)
+        self.assertNotEqual(self.unfinished(directory), [])
+
+    def test_a_rank_killed_in_a_save_leaves_the_save_before_it(self):
+        directory = self.folder / "parts"
+        arguments = ("mnist-mlp", "fsdp", "--cpus", "2", "--scale", "4", "--threads", "1")
+        self.kill_rank_1_in_a_save(directory, *arguments)
+        progress = json.loads((directory / "index.json").read_text())["metadata"]
+        epochs = ("--epochs", str(int(progress["epoch"]) + 1))
+        self.train(*arguments, *epochs, "--save", self.folder / "straight")
+        self.train(*arguments, *epochs, "--save", self.folder / "resumed", "--resume", directory,
+                   "--checkpoint-every", "1000000", "--checkpoint", f"{directory}/")
+        self.assertEqual(self.report()["training"]["resumed_at"], 5 * int(progress["epoch"]) + int(progress["step"]))
+        self.assertEqual((self.folder / "resumed").read_bytes(), (self.folder / "straight").read_bytes())
+        self.assertEqual(self.unfinished(directory), [], "the next save deletes what the killed one left")
+        self.assertEqual(len(list(directory.iterdir())), 3, "the index and a file of each rank")
 
     def checkpoint(self, workload="mnist-mlp", strategy="cpu", *more):
         file = self.folder / "checkpoint"

@@ -71,7 +71,9 @@ class LaunchLoopTest : public testing::Test {
   LoopEnding run() {
     ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
     if (listener_) progress.tell(*listener_);
-    const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
+    const auto command = [](int launch, const CaseSpec& spec) -> Json {
+      return {{"launch", launch}, {"made_for", spec.id}};
+    };
     LaunchLoop loop(options_, report_, report_.cases.size(), runner_, progress, command, [&] { ++saves_; }, load_, 2);
     loop.choose_by(choose_);
     return loop.run();
@@ -166,9 +168,10 @@ TEST_F(LaunchLoopTest, RunsTheCasesThatTheCallbackChoosesUntilItChoosesNone) {
   EXPECT_EQ(report_.status, RunStatus::complete);
 }
 
-TEST_F(LaunchLoopTest, SendsTheLaunchNumberToWorkers) {
+TEST_F(LaunchLoopTest, SendsWorkersTheCommandMadeForTheLaunchAndTheCase) {
   run();
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["launch"], i < 3 ? 0 : 1);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["made_for"], runner_.calls[i]);
 }
 
 TEST_F(LaunchLoopTest, DoesNotCountAnAnswerWithoutMeasurementsAsALaunch) {
@@ -325,6 +328,8 @@ TEST_F(LaunchLoopTest, AStrategyThatRefusesOneWorkloadSkipsItAndRunsTheOthers) {
   EXPECT_EQ(run().usage, "");
   EXPECT_EQ(record("dp").status, CaseStatus::skipped);
   EXPECT_EQ(record("dp").reason, "dp needs a convolution");
+  EXPECT_EQ(record("dp").refusal, Refusal::scenario);
+  EXPECT_EQ(record("cpu").refusal, Refusal::none);
   EXPECT_EQ(report_.cases.back().status, CaseStatus::ok);
 }
 

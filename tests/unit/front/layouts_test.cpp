@@ -145,6 +145,19 @@ TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
   expect_contains(repeating_command(narrow), {"--dtype bf16"});
 }
 
+TEST(Layouts, OneInEightRunsTheCostlyScenarios) {
+  const std::vector<CaseSpec> all = drawn(300, 3);
+  const auto costly = std::ranges::count_if(all, runs_costly_scenarios);
+  EXPECT_GT(costly, std::ssize(all) / 16);
+  EXPECT_LT(costly, std::ssize(all) / 4);
+  CaseSpec one = all[0];
+  int other_seeds = 0;
+  for (one.seed = 1; one.seed <= 100; ++one.seed) other_seeds += runs_costly_scenarios(one);
+  EXPECT_GT(other_seeds, 0) << "the seed chooses too";
+  EXPECT_LT(other_seeds, 100);
+  EXPECT_EQ(repeating_command(all[0], /*costly=*/true).find("--short"), std::string::npos);
+}
+
 TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   const Catalogue all = with_layouts();
   const auto meshes = [&](int products) {

@@ -69,6 +69,8 @@ TEST(CheckpointParts, OfANewSaveReplaceTheOldOnesOnlyOnceItsIndexIsWritten) {
   write_parts(folder.text(), next, 0, {whole_part("m", matrix + 1)});
   EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix)) << "the new save has no index";
   write_parts(folder.text(), next, 1, {});
+  std::ofstream(folder / "0f0f0f0f0f0f0f0f-00001-of-00002.safetensors") << "of a save that did not end";
+  std::ofstream(folder / "0f0f0f0f0f0f0f0f-00002-of-00002.safetensors.draft-aB3dE6") << "written by a killed rank";
   commit_parts(folder.text(), next, texts);
   EXPECT_TRUE(load_parts(folder.text(), "--resume").find("m").equal(matrix + 1));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 3) << "two files and the index";

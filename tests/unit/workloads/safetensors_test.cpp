@@ -218,7 +218,7 @@ TEST(Safetensors, FileIsReplacedWithDefaultPermissionsAndNoTemporaryFileIsLeft) 
   EXPECT_THROW(write_safetensors(absent, header, {bytes("x")}), FileError);
   expect_line(refusal([&] { require_writable(folder.text(), "--save"); }), {"--save", folder.text()});
   EXPECT_THROW(write_safetensors(folder.text(), header, {bytes("x")}), FileError) << "a directory";
-  EXPECT_FALSE(fs::exists(folder.text() + ".XXXXXX"));
+  EXPECT_FALSE(fs::exists(folder.text() + draft_mark + "XXXXXX"));
   write_safetensors(path, header, {bytes("x")});
   EXPECT_TRUE(read_back(path).ends_with("x"));
   struct stat info{};

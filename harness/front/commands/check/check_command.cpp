@@ -70,21 +70,30 @@ class CheckRun : public ReportRun {
   }
 
   LoopEnding run_cases() override {
-    const Json order = {{"do", name_of(Order::check)},
-                        {"filter", check_options_.check_filter},
-                        {"seeds", check_options_.seeds},
-                        {"whole_worlds", check_options_.what.check->whole_worlds},
-                        {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
     const Signals signals;
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
-    LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
-    if (check_options_.what.draws_layouts()) shrink_failures(launcher, order);
+    LoopEnding ended = run_launches(launcher, [&](int, const CaseSpec& spec) { return order(spec); });
+    if (check_options_.what.draws_layouts()) shrink_failures(launcher);
     excuse_probes();
     if (ended.usage.empty() && !ended.signal && judged() + count_checks(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
       ended.usage = "no check matched --filter '" + one_line(check_options_.check_filter, 100) + "'";
     return ended;
+  }
+
+  // Returns the largest world in which a case runs the costly scenarios.
+  int whole_worlds(const CaseSpec& spec) const {
+    const bool all = check_options_.what.draws_layouts() && runs_costly_scenarios(spec);
+    return all ? max_world : check_options_.what.check->whole_worlds;
+  }
+
+  Json order(const CaseSpec& spec) const {
+    return {{"do", name_of(Order::check)},
+            {"filter", check_options_.check_filter},
+            {"seeds", check_options_.seeds},
+            {"whole_worlds", whole_worlds(spec)},
+            {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
   }
 
   // Marks an unproven case as skipped if another case of its strategy was checked and one of these holds: the unproven
@@ -110,15 +119,15 @@ class CheckRun : public ReportRun {
 
   // For up to three cases with different failed checks: simplifies the case (mesh, model, parameters, dtype and
   // recomputation) step by step while it fails in the same way.
-  void shrink_failures(Launcher& launcher, const Json& order) {
+  void shrink_failures(Launcher& launcher) {
     constexpr size_t most = 3;
     std::set<std::string> known;
     for (const CaseRecord& record : report_.cases) {
       const std::string failed = failed_names(record.checks);
       if (!record.bad() || known.size() == most || !known.insert(failed).second) continue;
-      const CaseSpec smallest = shrunk(record, launcher, order);
-      smallest_.push_back("smallest layout that fails like " + record.spec.id + ":\n  " + repeating_command(smallest) +
-                          plugin_flags());
+      const CaseSpec smallest = shrunk(record, launcher);
+      smallest_.push_back("smallest layout that fails like " + record.spec.id + ":\n  " +
+                          repeating_command(smallest, record.spec.world <= whole_worlds(record.spec)) + plugin_flags());
     }
   }
 
@@ -129,13 +138,13 @@ class CheckRun : public ReportRun {
     return what.python.empty() ? flags : flags + " --python " + shell_word(what.python);
   }
 
-  CaseSpec shrunk(const CaseRecord& record, Launcher& launcher, const Json& order) {
+  CaseSpec shrunk(const CaseRecord& record, Launcher& launcher) {
     CaseSpec spec = record.spec;
     const WorkloadEntry& workload = *find_entry(prepared_.catalogue.workloads, spec.workload);
     int trials = 60;
     const auto fails = [&](const CaseSpec& one) {
       progress_->state(one.id, "shrinking");
-      return fails_alike(record, launcher.run(one, order));
+      return fails_alike(record, launcher.run(one, order(record.spec)));
     };
     for (bool found = true; found;) {
       found = false;

@@ -167,8 +167,12 @@ int count_checks(const Report& report, CheckStatus status) {
 
 std::string check_counts(const Report& report) {
   const auto checked = std::ranges::count_if(report.cases, could_be_checked);
+  const auto refused = std::ranges::count_if(report.cases, [](const CaseRecord& record) {
+    return !could_be_checked(record) && record.refusal != Refusal::none;
+  });
   return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked" +
-         main_reason(report) + ": " + std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
+         (refused > 0 ? ", " + std::to_string(refused) + " refused" : "") + main_reason(report) + ": " +
+         std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count_checks(report, CheckStatus::failed)) + " failed, " +
          std::to_string(count_checks(report, CheckStatus::skipped)) + " skipped; seed " +
          std::to_string(report.config.value("seed", uint64_t{1}));

@@ -130,9 +130,14 @@ TEST(ExpertParallel, RefusesModelsItCannotCutWithTheReason) {
   expect_contains(refusal("ep", "ep=3", "tiny-experts,experts=2"), {"3 ranks", "2 experts"});
   expect_contains(refusal("tp", "tp=2", "tiny-experts"), {"tensor parallelism", "experts"});
   expect_contains(refusal("cp", "cp=2", "tiny-experts"), {"context parallelism", "experts"});
+}
+
+TEST(ExpertParallel, RefusesTheAxesTpAndCpNamingBothAxesAndTheReason) {
   for (const std::string cut : {"tp", "cp"})
-    expect_contains(refusal("layout", "ep=2," + cut + "=2", "tiny-experts"),
-                    {"layout: ", "ep and " + cut, "dp, shard or pp"});
+    for (const std::string& mesh : {"ep=2," + cut + "=2", cut + "=2,ep=2", "dp=2," + cut + "=2,ep=2"})
+      expect_contains(refusal("layout", mesh, "tiny-experts"),
+                      {"layout: ", "axes ep and " + cut + " cannot be combined",
+                       "no model with experts can be divided over " + cut, "Use ep with dp, shard or pp"});
 }
 
 TEST(ExpertParallel, NamesTheLayerWhoseExchangeFailed) {

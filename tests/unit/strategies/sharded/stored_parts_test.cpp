@@ -75,6 +75,7 @@ std::vector<Parted> parted() {
           {"ep", "dp=2,ep=2", "gpt", "tiny,experts=5"},
           {"layout", "shard=2,ep=2", "gpt", "tiny,experts=5"},
           {"layout", "pp=2,ep=3", "gpt", "tiny-experts"},
+          {"layout", "shard=2,pp=2,ep=2", "gpt", "tiny-experts"},
           {"layout", "shard=2,pp=2,tp=2", "gpt", "tiny", sequence}};
 }
 
