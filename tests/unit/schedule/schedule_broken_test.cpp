@@ -17,7 +17,7 @@ namespace {
 Schedule made(const std::string& name, const Request& request) { return make_schedule(*find_family(name), request); }
 Schedule lowered(const std::string& name, const Request& request) { return lower(made(name, request)); }
 
-// Returns the names of the rules that a schedule breaks; empty if the schedule is right.
+// Returns the names of the rules that a schedule breaks; empty if the schedule breaks none.
 std::string broken_rules(const Schedule& schedule) {
   std::set<std::string> names;
   for (const Fault& fault : verify(schedule)) names.insert(name_of(fault.rule));
@@ -275,7 +275,8 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
 }
 
-// Every schedule with one action dropped, doubled, or moved to the next stage breaks a rule that the test names.
+// Drops, doubles, or moves to the next stage each action of each schedule. Every such mutant breaks a rule that the
+// test names.
 class EveryMutatedSchedule : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }

@@ -66,7 +66,7 @@ class CpuGraphRecorder : public StepRecorder {
 struct Plan {
   std::string workload = "convnet";
   size_t replicas = 3;
-  std::vector<int64_t> rows = {12};  // samples in step 0, 1, ..., after which the list repeats
+  std::vector<int64_t> rows = {12};  // samples in step 0, 1, ...; after the last number, the list repeats
   std::string link = "auto";
   at::ScalarType dtype = at::kDouble;
   int64_t accumulate = 1;
@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndLink) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
