@@ -1,4 +1,5 @@
-// Tests that an error keeps its type when a place (such as a layer of the model) is added to its message.
+// Tests that an out-of-memory error stays recognisable when a place (such as a layer of the model) is added to its
+// message.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
