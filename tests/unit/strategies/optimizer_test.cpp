@@ -247,8 +247,6 @@ TEST(LearningRate, IsConstantByDefaultAndAfterAWarmUpWithoutDecay) {
   for (const int64_t step : {2, 3, 1000}) EXPECT_EQ(learning_rate(spec, step), 0.3);
 }
 
-// --- optimizer step split into shares, one per thread
-
 // Runs the shares (parts of an optimizer step) one after the other in reverse order, because no share may depend on an
 // earlier one.
 Optimizer::RunParallel reverse_order(int parts, int* calls) {
