@@ -249,7 +249,7 @@ TEST(Workloads, RefuseAScaleOutOfRange) {
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothVersion, OfAModelHasSoftplusForReluTheSameParametersAndAnotherOutput) {
+TEST(SmoothVersion, WithSoftplusForReluHasTheSameParametersAndAnotherOutput) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;
