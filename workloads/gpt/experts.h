@@ -34,17 +34,18 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const InitialWeights& weights);
 
   struct Output {
-    at::Tensor y;        // shape [samples, tokens, hidden]
+    at::Tensor y;        // output of the layer, of shape [samples, tokens, hidden]
     at::Tensor balance;  // shape [samples]: balance loss of each sequence; 1 if it uses the experts evenly
   };
-  // x: [samples, tokens, hidden]. split: null if this rank has all experts.
+  // x: input of shape [samples, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // shape [tokens of all samples, top_k]
-    at::Tensor kept;              // same shape: false if the expert drops the token; undefined: all are kept
+    at::Tensor experts, weights;  // of each selected expert; shape [tokens of all samples, top_k]
+    // false where a selected expert drops the token; the same shape as `experts`; undefined if none is dropped
+    at::Tensor kept;
     at::Tensor balance;
   };
   Choice choose(const at::Tensor& x) const;

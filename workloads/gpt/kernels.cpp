@@ -53,7 +53,8 @@ class PlainSoftmax : public AttentionKernel {
   }
 
  protected:
-  // result() and gradients() take keys and values with as many heads as queries.
+  // Return the attention of a block of keys, and its gradients. Keys and values have as many heads as queries: shared
+  // heads are repeated.
   virtual Result result(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) const {
     const at::Tensor scores = scores_of(q, k, causal), logsumexp = scores.logsumexp(3);
     return {(scores - logsumexp.unsqueeze(3)).exp().matmul(v), logsumexp};

@@ -17,7 +17,8 @@ class OneDnnProducts {
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
   static bool on();
-  // True if oneDNN should compute a product of this size. For a small product the call overhead outweighs the gain.
+  // True if oneDNN should compute a product with this number of multiplications. For a small product the call overhead
+  // outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:
