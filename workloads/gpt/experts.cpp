@@ -39,7 +39,7 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
 // The order of the tokens that this rank has received for its experts, one row each. Rows arrive sorted by sending
 // rank, then by expert; `order` sorts them by expert, then by rank, as on one device with the samples of all ranks.
 struct Arrived {
-  std::vector<int64_t> order;   // number of each row in the order of arrival, sorted by expert
+  std::vector<int64_t> order;   // numbers of the rows in the order of arrival, sorted by expert
   std::vector<int64_t> counts;  // number of rows for each expert of this rank
 };
 

@@ -43,7 +43,7 @@ class Experts : public torch::nn::Module {
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // of each selected expert; shape [tokens of all samples, top_k]
+    at::Tensor experts, weights;  // selected experts and the weight of each; shape [tokens of all samples, top_k]
     // false where a selected expert drops the token; the same shape as `experts`; undefined if none is dropped
     at::Tensor kept;
     at::Tensor balance;
