@@ -25,8 +25,8 @@ class ExpertDense : public torch::nn::Module {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
-  at::Tensor weight_;  // shape [experts, outputs, inputs]
-  at::Tensor bias_;    // shape [experts * outputs]; undefined for llama
+  at::Tensor weight_;  // matrices of all experts, of shape [experts, outputs, inputs]
+  at::Tensor bias_;    // biases of all experts, of shape [experts * outputs]; undefined for llama
 };
 
 class Experts : public torch::nn::Module {
@@ -35,7 +35,7 @@ class Experts : public torch::nn::Module {
 
   struct Output {
     at::Tensor y;        // output of the layer, of shape [samples, tokens, hidden]
-    at::Tensor balance;  // shape [samples]: balance loss of each sequence; 1 if it uses the experts evenly
+    at::Tensor balance;  // balance loss of each sequence, of shape [samples]; 1 if the sequence uses the experts evenly
   };
   // x: input of shape [samples, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;

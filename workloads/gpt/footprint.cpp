@@ -76,7 +76,7 @@ Counts counts_of(const Shape& shape, Part part, const Cut& cut) {
 
 // Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU needs none.
 double drawn_mask(const Sizes& sizes, double bytes) {
-  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors exist at once
+  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors as large as the mask exist at once
   return sizes.dropout && bytes != float32_bytes ? at_once * sizes.stream / sizes.wide_bytes : 0;
 }
 

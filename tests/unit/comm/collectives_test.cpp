@@ -19,7 +19,7 @@ namespace {
 // (partial). The gradient of an invariant tensor is equal on all ranks; that of a replicated tensor is a summand.
 enum class Type { invariant, replicated, varying, partial };
 
-// Returns the type of the gradient of a tensor of this type.
+// Returns how the ranks hold the gradient of a tensor of this type.
 Type dual(Type type) {
   return type == Type::replicated ? Type::partial : type == Type::partial ? Type::replicated : type;
 }
@@ -85,7 +85,7 @@ at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank,
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the full tensor that the tensors of all ranks represent.
+// Returns the whole tensor that the ranks' tensors of this type stand for together.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);

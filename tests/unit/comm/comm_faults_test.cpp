@@ -25,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 // Limits on the time until all ranks report an error. They hold on an idle machine and are tripled here, because a test
 // machine may be busy. kStart is added for starting the ranks.
 constexpr std::chrono::milliseconds kMismatchReported = 3 * 1s, kDeathReported = 3 * 500ms;
-constexpr auto kDeathSeen = 1s;  // time from the SIGKILL until the other ranks of the host have failed
+// allowed time from the SIGKILL of a rank until the other ranks of its host report an error
+constexpr auto kDeathSeen = 1s;
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,

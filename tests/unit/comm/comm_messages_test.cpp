@@ -255,7 +255,7 @@ TEST(SenderDeath, IsReportedWithTheRankOfTheSenderAndThePendingReceive) {
   EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
 }
 
-constexpr int64_t several_chunks = 300'000;  // elements of a message of several chunks
+constexpr int64_t several_chunks = 300'000;  // number of elements of a message that is sent in several chunks
 
 // Stops a process while the object exists.
 class StoppedProcess {

@@ -263,7 +263,7 @@ TEST(Plan, OneCpuRankPerHostUsesASharedMemoryBackendIfThereIsNoOther) {
   EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
 }
 
-TEST(Plan, EveryNamedBackendGivesACase) {
+TEST(Plan, EachBackendThatTheUserNamesGivesACase) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.backends = {"gloo", "shm"};

@@ -340,7 +340,7 @@ std::vector<RuleCase> rule_cases() {
       {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}),
        "Noise widens the intervals of ddp (17 %)."},
       {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), "To decide more: --max-noise 5."},
-      // rules that explain why one case is slower than another
+      // rules of the answer that explain why one case is slower than another
       {"straggler", slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
        "rank 3 is slower than the others"},
       {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)),
@@ -355,7 +355,7 @@ std::vector<RuleCase> rule_cases() {
        "and "
        "32 % waiting for other ranks."},
       {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
-      // rules about the whole run
+      // rules of the answer about the whole run
       {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
       {"busy", busy, "other programs took 1.0 of 2 cores in 1 of 3 cases. Measure again on an idle machine."},
       {"wrong", run_of({with_status(CaseStatus::wrong)}),
@@ -442,7 +442,7 @@ TEST(AnswerRules, NameThePartOfMemoryInWhichTwoStrategiesDifferMost) {
   EXPECT_TRUE(text({.state = 300 * mib}, {.buffers = 310 * mib}).ends_with(without)) << "the tensors need more";
 }
 
-// Rules that do not apply to a run must write no sentence.
+// Rules of the answer that do not apply to a run must write no sentence.
 TEST(AnswerRules, WriteNoSentenceForARunToWhichTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));
   for (const char* rule :

@@ -324,7 +324,7 @@ TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsRight) {
   int accepted = 0, refused = 0;
   for (const Request& request : {Request{2, family.least_chunks, 4}, Request{4, family.least_chunks, 8}}) {
     Schedule compute = make_schedule(family, request);
-    compute.ties.clear();  // the symbolic execution has no reductions
+    compute.ties.clear();  // the symbolic execution does not model the reduction of tied gradients
     const Schedule right = lower(compute);
     ASSERT_TRUE(SymbolicRun(right, true).is_right() && SymbolicRun(right, false).is_right());
     for (int i = 0; i < 600; ++i) {

@@ -200,7 +200,7 @@ TEST(DpGraph, RecordsOneReplicaAtATime) {
   EXPECT_EQ(pair.counts.overlaps, 0);
 }
 
-// A model that notes on which threads its forward passes run.
+// A model that notes the threads on which its forward passes run.
 class ThreadRecorder : public Model {
  public:
   static inline std::mutex lock;
@@ -267,7 +267,7 @@ TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, IsDeclaredAsOneGraphForAllStepsAndAsUnavailableOnCpus) {
+TEST(DpGraph, IsDeclaredToKeepOneGraphInAllStepsAndToBeUnavailableOnCpus) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));
@@ -275,8 +275,8 @@ TEST(DpGraph, IsDeclaredAsOneGraphForAllStepsAndAsUnavailableOnCpus) {
   EXPECT_TRUE(!plain.same_graph && plain.cpu);
 }
 
-// A recorded step cannot take another branch later, so the checks leave out models that branch. Models with an unused
-// parameter keep the same graph.
+// A recorded step cannot take another branch of the model later, so the checks leave out models that branch. Models
+// with an unused parameter keep the same graph.
 TEST(DpGraph, ChecksSkipModelsWhoseGraphChangesBetweenSteps) {
   for (const char* name : {"dp", "cpu"}) {
     StrategyInfo info = strategy_registry().at(name);

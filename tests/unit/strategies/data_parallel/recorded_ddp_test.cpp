@@ -268,7 +268,7 @@ TEST(DdpRecorded, ReplayedStepsCallNoCollectiveButAllreduceAndBroadcast) {
   EXPECT_EQ(ReplayWatch::unexpected, 0);
 }
 
-TEST(DdpRecorded, SkipsTheCheckForLateCollectives) {
+TEST(DdpRecorded, SkipsTheCheckInWhichCollectivesStartLate) {
   const auto rows = checked("probe-mlp", {}, 3, "late-collectives");
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].status, CheckStatus::skipped);
