@@ -153,7 +153,7 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
 }
 
 TEST_F(LaunchLoopTest, RunsInEachLaunchTheCasesThatACallbackChoosesUntilItChoosesNone) {
-  std::vector<bool> measured;  // true for each choice of the next launch by which dp has a step time
+  std::vector<bool> measured;  // for each choice of the next launch: whether dp has a step time
   choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
     measured.push_back(record("dp").ok() && record("dp").step_time_ns);
     if (launch == 0) return unfinished;
