@@ -100,8 +100,8 @@ class DpUpstream : public BuiltInStrategy {
     return at::cat(outputs);
   }
 
-  // Runs the backward pass and explains its failure: LibTorch's ReduceAdd fails with one of two messages if a replica
-  // lacks a gradient.
+  // Runs the backward pass. If a replica lacks a gradient, LibTorch's ReduceAdd throws one of two errors, which this
+  // function replaces by an explanation.
   static void backward(const at::Tensor& loss) {
     try {
       loss.backward();

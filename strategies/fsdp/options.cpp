@@ -19,7 +19,7 @@ namespace {
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
-// Returns N of reshard=N; nullopt if the value does not begin with a digit.
+// Returns the number N of the parameter reshard=N; nullopt if its value does not begin with a digit.
 std::optional<int64_t> group_size_of(const Params& params) {
   const std::string& text = params.text("reshard");
   const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
@@ -77,7 +77,7 @@ struct Amount {
 };
 
 // Returns the traffic of a step's gathers and reductions of units. Parameters of a unit that differ in their own dtype
-// or in that of the gather travel in separate calls, as in Unit::Bundle.
+// or in that of the gather travel in separate calls.
 std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery& query, const std::string& shard,
                                       const std::string& replica) {
   const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
@@ -144,7 +144,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  // The option gather has no effect in float64, in which the checks run too.
+  // The parameter gather=bf16 has no effect in float64, in which the checks run too.
   if (dtype != at::kBFloat16) options.gathered.reset();
   return options;
 }
@@ -220,8 +220,8 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
 }
 
 // Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
-// is whole and the next `prefetch` units are being gathered. Earlier units are whole if they are not freed, and kept in
-// part with Reshard::shard.
+// is gathered and the next `prefetch` units are being gathered. Earlier units stay gathered with reshard=off, and are
+// kept in part with reshard=shard.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;

@@ -15,8 +15,8 @@ enum class Stage { zero2, fsdp };
 
 // How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
 // freed. off: it stays gathered. shard: although parameters are sharded over all ranks, each group of the mesh axis
-// `shard` keeps the whole unit, with a part on each rank. A number means `shard` too, on the mesh that mesh_for()
-// makes.
+// `shard` keeps the whole unit, with a part on each rank. The value reshard=N means `shard` too, on a mesh divided into
+// groups of N ranks.
 enum class Reshard { on, off, shard };
 
 struct Options {
@@ -43,12 +43,13 @@ Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs instead of `asked`. With reshard=N, a mesh of one axis is divided into groups of
-// N neighbouring ranks on the axis `shard`, unless N does not divide the mesh into several groups: fsdp then refuses N.
+// Returns the mesh on which fsdp runs if the user asked for the mesh `asked`. With reshard=N, a mesh of one axis is
+// divided into groups of N neighbouring ranks on the axis `shard`, unless N does not divide the mesh into several
+// groups: fsdp then refuses N.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
-// Returns the name of the mesh axis over which parameters are sharded: world_axis on a mesh of several axes with
-// Reshard::shard, else "shard" if the mesh has it, else "dp".
+// Returns the name of the mesh axis over which parameters are sharded: the name that stands for all ranks, on a mesh of
+// several axes with reshard=shard; else "shard" if the mesh has that axis, else "dp".
 std::string shard_axis(const MeshShape& mesh, Reshard reshard);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, Reshard reshard);

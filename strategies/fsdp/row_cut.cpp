@@ -8,7 +8,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensor with rows in dimension 0. A tensor without dimensions becomes one row.
+// Returns the tensor, or a view of one row if the tensor has no dimensions.
 at::Tensor with_rows(const at::Tensor& tensor) { return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor; }
 
 }  // namespace

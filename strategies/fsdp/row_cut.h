@@ -34,7 +34,7 @@ class RowCut {
 
  private:
   struct Place {
-    std::vector<int64_t> row;  // sizes of one row of the tensor
+    std::vector<int64_t> row;  // shape of one row: all dimensions of the tensor but the first
     int64_t rows = 0, rows_per_rank = 0, elements_of_row = 1, offset = 0;
     int64_t first(int rank) const { return std::min(rows, rows_per_rank * rank); }
     int64_t count(int rank) const { return first(rank + 1) - first(rank); }

@@ -24,16 +24,16 @@ class ShardedParameters {
   // Frees the tensors between forward and backward pass. If the axis Storage::between has several ranks, each of them
   // keeps a part, and the next gather involves only these ranks.
   void free_between();
-  // Starts to gather the rows that the optimizer has stepped, for tensors that are never freed. gather() waits for the
+  // For tensors that are never freed: starts to gather the rows that the optimizer has updated. gather() waits for the
   // result.
   void begin_update();
   bool is_whole() const { return whole_; }
 
-  // Returns this rank's rows of a tensor; it may have none.
+  // Returns this rank's rows of a tensor, which may be no rows.
   const at::Tensor& rows(size_t i) const { return rows_[i]; }
   // Returns unsharded tensors in the shapes of the parameters. rows: this rank's rows of each. Collective.
   std::vector<at::Tensor> joined(const std::vector<at::Tensor>& rows) const;
-  // Returns this rank's rows of a tensor with the shape of the i-th parameter.
+  // Returns this rank's rows of `value`, a tensor with the shape of the i-th parameter.
   at::Tensor rows_in(const at::Tensor& value, size_t i) const { return cut_.rows_of(value, i, storage_.shard.rank); }
   // Stores this rank's rows of `value`, a whole tensor that must be equal on all ranks, as the i-th tensor.
   void set(size_t i, const at::Tensor& value) const;
@@ -48,7 +48,7 @@ class ShardedParameters {
 
  private:
   bool is_cut() const { return storage_.shard.size > 1; }
-  // True if rows_[i] is a part or a copy of the i-th tensor, not the tensor itself.
+  // True if this rank's rows of a tensor are a part or a copy of it, not the tensor itself.
   bool has_separate_rows() const { return is_cut() || storage_.frees(); }
   void make_private();
   void keep_rows();
@@ -60,8 +60,8 @@ class ShardedParameters {
   std::vector<at::Tensor> like_;    // meta tensors with the stored shapes, strides and dtypes
   Storage storage_;
   RowCut cut_, between_cut_;
-  at::Tensor shard_;    // this rank's flat shard; undefined if the tensors are not freed
-  at::Tensor between_;  // this rank's part of tensors_; defined after free_between() and until gather()
+  at::Tensor shard_;    // this rank's flat shard; undefined if tensors are never freed
+  at::Tensor between_;  // this rank's part of the tensors; defined after free_between() and until gather()
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
   at::Tensor input_, output_;  // buffers of a gather in progress

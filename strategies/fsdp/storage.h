@@ -18,7 +18,8 @@ struct Storage {
   // stay sharded over the axis `shard`.
   Axis between = {};
   bool whole = false;  // true if parameters are never freed (ZeRO-2)
-  // Dtypes in which matrices are gathered and gradients are reduced. nullopt: they keep their own dtype.
+  // Dtypes in which matrices are gathered and in which gradients are reduced. nullopt: matrices or gradients keep their
+  // own dtype.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
   // Parameters with gradients that are also summed over other mesh axes, after the reduce-scatter. Their gradients are
   // reduced in their own dtype.

@@ -29,7 +29,7 @@ class Unit {
   bool is_whole() const;
   int64_t held_bytes() const;
   int64_t buffer_bytes() const;
-  // Returns the parts that this rank keeps between forward and backward pass.
+  // Returns the parts of the unit's parameters that this rank keeps between forward and backward pass.
   std::vector<at::Tensor> kept_parts() const;
 
   // Each function calls the function of the same name in ShardedParameters or ShardedGradients (clear_gradients() calls
@@ -56,17 +56,18 @@ class Unit {
 
  private:
   // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype, and
-  // all or none of them are in Storage::parts.
+  // the gradients of all or of none of them are also summed over other mesh axes.
   struct Bundle {
     std::vector<Parameter> parameters;
     std::vector<size_t> trained;  // indices in `parameters` of the trained parameters
     std::optional<ShardedGradients> gradients;
     std::optional<ShardedParameters> values;
   };
-  // The position of a parameter in this unit: its bundle and its index there.
+  // Where a parameter of this unit is stored: the parameters with which it is communicated as one tensor, and its index
+  // among them.
   struct Place {
     const Bundle* bundle = nullptr;
-    size_t index = 0;  // index of the parameter in the bundle
+    size_t index = 0;
   };
   std::optional<Place> find(const std::string& name) const;
   static std::vector<ShardedParameter> parameters_of(const Bundle& bundle);

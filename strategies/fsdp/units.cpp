@@ -11,7 +11,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensors with their names from `names`, which has all of them.
+// Returns the tensors as parameters with their names. names: the names of all tensors.
 std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const NamedTensors& names) {
   std::vector<Parameter> parameters;
   for (const at::Tensor& tensor : tensors) parameters.push_back({first_name(names, tensor), tensor});
@@ -102,8 +102,8 @@ void Units::free_after_forward(size_t unit) {
     units_[unit].free_between();
 }
 
-// Starts the reduction of a unit's gradients. At most one reduction runs at a time, so that only one unit's unsharded
-// gradients stay in memory for it.
+// Starts the reduction of a unit's gradients, after the previous reduction has ended, so that only one unit at a time
+// keeps unsharded gradients for a reduction.
 void Units::reduce(Unit& unit, bool last, Phases& phases) {
   if (reducing_) communicate(phases, [&] { reducing_->finish_reduce(reducing_last_); });
   unit.begin_reduce(share_);

@@ -17,9 +17,9 @@ namespace dpbench::fsdp {
 
 class Units {
  public:
-  // Cuts the parameters of the stages that this rank computes into shards, and frees them unless they stay whole.
-  // names: all of the model's parameters. is_mine: true for a parameter that this rank has; a parameter of no stage
-  // belongs to the root unit.
+  // Cuts the parameters of the stages that this rank computes into shards, and frees the unsharded parameters unless
+  // the strategy never frees them. names: all of the model's parameters. is_mine: true for a parameter that this rank
+  // has; a parameter of no stage belongs to the root unit.
   Units(const Model& model, const NamedTensors& names, const std::vector<Span>& stages,
         const std::function<bool(const at::Tensor&)>& is_mine, const Options& options, const Storage& storage);
 
@@ -29,20 +29,22 @@ class Units {
   using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
   at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
                      Phases& phases);
-  // When the gradients of a stage's units are reduced: as soon as a unit's backward pass ends, or by reduce_stage().
+  // When the gradients of a stage's units are reduced. after_each_unit: as soon as the unit's backward pass ends.
+  // later: when the strategy calls reduce_stage().
   enum class Reduce { after_each_unit, later };
   // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
-  // the last piece's output; an undefined tensor if that is the loss. last: true in the step's last micro-batch.
+  // the stage's output; an undefined tensor if the output is the loss. last: true in the step's last micro-batch.
   void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce when, Phases& phases);
-  // Reduces the gradients of a stage's units after Reduce::later. Until then the stage keeps them unsharded. all: true
-  // if no other stage of this rank will add gradients of the same micro-batch.
+  // Reduces the gradients of a stage's units, which have stayed unsharded since a backward pass with Reduce::later.
+  // all: true if no other stage of this rank will add gradients of the same micro-batch.
   void reduce_stage(size_t stage, bool last, bool all, Phases& phases);
 
   void clear_gradients();
   // Frees the root unit, which stays gathered for a whole step, and waits for all gradient reductions.
   void end_step(Phases& phases);
   void end_evaluation();
-  // Gathers the parameters that the optimizer has stepped. Called only if parameters are never freed (ZeRO-2).
+  // Gathers the parameters after the optimizer has updated each rank's rows. Called only if parameters are never freed
+  // (ZeRO-2).
   void update();
 
   // Returns all parameters of this rank, in the model's order.
@@ -77,7 +79,7 @@ class Units {
   UnitPlan plan_;
   std::vector<Unit> units_;
   Unit root_;
-  std::map<std::string, Place> places_;  // unit of each parameter, by parameter name
+  std::map<std::string, Place> places_;  // index and unit of each parameter, by parameter name
   Unit* reducing_ = nullptr;             // unit with a gradient reduction in flight; null if none
   bool reducing_last_ = false;
   int64_t peak_bytes_ = 0;

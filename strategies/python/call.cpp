@@ -11,7 +11,7 @@ namespace {
 Function function_of_python = nullptr;
 thread_local std::vector<Frame*> frames;
 
-// Keeps a frame on this thread's stack of calls while the object exists.
+// While an object of this class exists, the data of its call to Python is on this thread's stack of calls.
 class Pushed {
  public:
   explicit Pushed(Frame& frame) { frames.push_back(&frame); }

@@ -12,8 +12,8 @@
 
 namespace dpbench::python {
 
-// The data that a call passes to Python, and Python's answer. Calls may be nested (a strategy in Python runs a model in
-// Python), so frames form a stack for each thread.
+// A frame: the data that a call passes to Python, and Python's answer. Calls may be nested (a strategy in Python runs a
+// model in Python), so frames form a stack for each thread.
 struct Frame {
   std::vector<at::Tensor> tensors = {};
   std::vector<int64_t> numbers = {};
@@ -25,21 +25,23 @@ struct Frame {
   std::string error = {};
 };
 
-// Returns the frame of the innermost call on this thread; null if there is none, as on a thread that Python started.
+// Returns the frame (data and answer) of the innermost call to Python on this thread; null if there is none, as on a
+// thread that Python started.
 Frame* innermost_if_any();
 
-// Returns the frame of the innermost call on this thread. Throws if Python calls an operator outside any call.
+// Returns the frame (data and answer) of the innermost call to Python on this thread. Throws if Python calls an
+// operator of dpbench outside any call.
 Frame& innermost();
 
-// Return value of the function that Python provides. All values except `answered` mean that the frame holds an error.
+// Outcome of a call to Python. For all values except `answered`, Python has also set an error message.
 enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3, unsuitable_model = 4 };
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
-// Calls Python and returns the frame with its answer. object: the number of the strategy, model or workload. Throws the
-// error that Python raised, as UsageError, UnsuitableModel, OutOfHostMemory or std::runtime_error.
+// Calls Python and returns the call's data with Python's answer. object: the number of the strategy, model or workload.
+// Throws the error that Python raised, as UsageError, UnsuitableModel, OutOfHostMemory or std::runtime_error.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
-// Returns the only tensor of the answer.
+// Returns the tensor with which Python answered. Throws if the answer has not exactly one tensor.
 at::Tensor only_tensor(const Frame& frame);
 
 }  // namespace dpbench::python

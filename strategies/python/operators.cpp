@@ -39,7 +39,7 @@ int64_t make_model(int64_t strategy) {
 }
 
 void drop_model(int64_t id) {
-  std::shared_ptr<Model> dropped;  // destroyed after the lock is released: its destructor may call Python
+  std::shared_ptr<Model> dropped;  // the model is destroyed after the lock is released: its destructor may call Python
   const std::lock_guard lock(models_mutex);
   const auto found = models.find(id);
   if (found == models.end()) return;
@@ -47,7 +47,7 @@ void drop_model(int64_t id) {
   models.erase(found);
 }
 
-// Returns the names and tensors of the parameters, then of the buffers.
+// Returns the names and tensors of a model's parameters, then of its buffers.
 std::tuple<Texts, Tensors, Texts, Tensors> tensors_of_model(int64_t id) {
   const auto model = model_of(id);
   Texts parameter_names, buffer_names;
@@ -133,7 +133,7 @@ at::Tensor dropout(const at::Tensor& x, const at::Tensor& ids, int64_t step, int
   return keyed.forward(x.flatten(1), {static_cast<uint64_t>(seed), step, ids}).view_as(x);
 }
 
-// Stores Python's answer in the frame of the innermost call. names may be shorter than tensors: the remaining tensors
+// Stores Python's answer to the innermost call from dpbench. names may be shorter than tensors: the remaining tensors
 // have no name. A missing tensor becomes an undefined tensor.
 void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tensors) {
   Frame& frame = innermost();
@@ -144,14 +144,14 @@ void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tens
 void enter_phase(int64_t phase) {
   if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size()))
     throw std::runtime_error("there is no such phase");
-  // A thread of the strategy's own has no frame. Its time belongs to no phase.
+  // A thread that the Python strategy started has no call from dpbench. Its time belongs to no phase.
   const Frame* frame = innermost_if_any();
   if (frame && frame->phases) frame->phases->enter(static_cast<Phase>(phase));
 }
 
 Texts names_of_phases() { return {phase_names.begin(), phase_names.end()}; }
 
-// The operators with tensors are composite: autograd records the operations that they call.
+// Operators that take or return tensors are composite: autograd records the operations inside them.
 template <class Operator>
 auto composite(Operator function) {
   return torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, function);

@@ -84,7 +84,7 @@ StepResult PythonStrategy::step(int64_t step, std::span<const Batch> micro, Phas
   const Frame done = call("step", id_, step, std::move(frame));
   check(done.answer.size() == 2, "a step must return its output and its loss");
   StepResult result{done.answer[0].second, done.answer[1].second};
-  if (!result.output.defined())  // Python has a function that gathers the output
+  if (!result.output.defined())  // the Python strategy has a function that gathers the output of the step
     result.gather_output = [this] { return only_tensor(call("gather_output", id_)); };
   return result;
 }

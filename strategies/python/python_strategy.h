@@ -26,7 +26,8 @@ class PythonStrategy : public Strategy {
 
   const Setup& setup() const { return setup_; }
   const std::string& name() const { return name_; }
-  const std::vector<std::string>& param_values() const { return param_values_; }  // "name=value" for each parameter
+  // "name=value" for each parameter of the strategy
+  const std::vector<std::string>& param_values() const { return param_values_; }
   // Returns the name under which Python finds the group of an axis, or of all ranks (axis ""); empty if there is none.
   std::string group_name(const std::string& axis) const;
 

@@ -51,7 +51,8 @@ PythonModel::PythonModel(int64_t workload, uint64_t seed, bool smooth) {
     else
       owner.register_buffer(name, tensor);
   }
-  // From the third on, each number is the number of children in one block; the texts are the children's names.
+  // The third and later numbers of Python's answer are the numbers of children in each block; the texts are the
+  // children's names.
   auto name = made.texts.cbegin();
   for (size_t i = 2; i < made.answered_numbers.size(); ++i) {
     const auto end = name + made.answered_numbers[i];

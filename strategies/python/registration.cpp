@@ -17,7 +17,8 @@ namespace {
   throw UsageError(field + "='" + text + "': must be " + allowed);
 }
 
-// Returns the value in `words` for a field's text. allowed: the allowed values as the error message names them.
+// Returns the value that `words` has for a text. field: the name of the field that is set to the text. allowed: the
+// allowed values as the error message names them.
 template <class Value>
 Value meaning(const std::map<std::string, Value>& words, const std::string& allowed, const std::string& field,
               const std::string& text) {
@@ -74,7 +75,7 @@ OptimizerSpec::Kind kind_of(const std::string& field, const std::string& text) {
                        text);
 }
 
-// The fields that Python may set, each with the function that sets it.
+// The fields of a strategy's or workload's registration that Python may set, each with the function that sets it.
 template <class Target>
 using Setters = std::map<std::string, void (*)(Target&, const std::string& field, const std::string& text)>;
 
@@ -114,7 +115,7 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
   set_field(setters, "there is no promise", info, field, text);
 }
 
-// Asks Python for the strategy's fields that depend on parameter values, and sets them.
+// Asks Python for the fields of the strategy's registration that depend on parameter values, and sets them.
 void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Params& params) {
   Frame frame;
   for (const ParamInfo& param : info.params) frame.texts.push_back(param.name + "=" + params.text(param.name));

@@ -19,7 +19,7 @@ using Fields = c10::Dict<std::string, std::string>;
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params);
 
 // Registers a workload written in Python. fields: name, summary, scaling, batch, samples, test_samples and the fields
-// of OptimizerSpec, all as text; own_optimizer: Python steps the parameters.
+// of OptimizerSpec, all as text; own_optimizer: true if an optimizer in Python updates the parameters.
 void register_workload(int64_t id, const Fields& fields);
 
 }  // namespace dpbench::python

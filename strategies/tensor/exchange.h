@@ -12,7 +12,7 @@ namespace dpbench::tensor {
 
 class Exchange : public TensorSplit {
  public:
-  // tokens: length of the sequence, if the model has one. phases: charged with the time of the collectives; may be
+  // tokens: length of the sequence, if the model has one. phases: where the time of the collectives is added; may be
   // null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
@@ -27,7 +27,7 @@ class Exchange : public TensorSplit {
   at::Tensor maximum(const at::Tensor& x) const override;
 
  protected:
-  // Returns a wrapper of collective calls that times them and adds the block's name to their errors.
+  // Returns a wrapper of collective calls that times them and adds the name of the model's block to their errors.
   Around around(const std::string& operation) const;
   // With tp.verify, throws if this tensor, or the gradient that arrives at it, differs between ranks.
   at::Tensor verified(const at::Tensor& x, bool forward, bool backward, const std::string& operation) const;

@@ -10,13 +10,13 @@
 namespace dpbench::tensor {
 namespace {
 
-// Returns a rank's pieces of a whole model's tensors.
+// Returns a rank's pieces of the tensors of an undivided model.
 NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
   for (auto& [name, tensor] : tensors) tensor = cuts.piece(name, tensor);
   return tensors;
 }
 
-// Returns the parameters that are not cut but have gradients that are summed over tp.
+// Returns the parameters that are not cut but have gradients that are summed over the mesh axis tp.
 NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
   NamedTensors all = trained_parameters(model);
   std::erase_if(all, [&](const auto& one) { return !cuts.is_partial(one.first, sequence); });
@@ -60,8 +60,8 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
                  flat_bytes(query, summed(query.model, cuts, options.sequence)) +
                  (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
   if (options.sequence) {
-    // Each activation is all-gathered in one of the two passes and reduce-scattered in the other. Shorter pieces of the
-    // sequence are padded.
+    // With sequence parallelism, each activation is all-gathered in one of the two passes and reduce-scattered in the
+    // other. Shorter pieces of the sequence are padded.
     const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
     all.push_back({"tp", "allgather", piece});
     all.push_back({"tp", "reduce_scatter", piece * ranks});

@@ -14,7 +14,7 @@ namespace dpbench::tensor {
 struct Options {
   std::string owner = "tp";  // the strategy's name, for messages
   bool sequence = false;     // true: activations outside of divided layers are cut along the sequence
-  int64_t chunks = 1;        // number of parts of a product; each part is summed over ranks while the next is computed
+  int64_t chunks = 1;  // number of parts of a matrix product; each is summed over ranks while the next is computed
   bool verify = false;
 };
 

@@ -29,7 +29,8 @@ using Body = std::function<void(const c10::intrusive_ptr<c10d::Backend>& backend
 // Runs `body` on every rank. Returns one error per rank, empty if the rank succeeded. The error of a crashed process is
 // its signal or exit code.
 std::vector<std::string> run_ranks(const Team& team, const Body& body);
-// Same as run_ranks(), but `body` gets the rank's setup and makes its backends itself.
+// Runs `body` on every rank. `body` gets the rank's setup and makes the backend from it. Returns one error per rank,
+// empty if the rank succeeded.
 std::vector<std::string> run_setups(const Team& team, const std::function<void(const BackendSetup&)>& body);
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -52,7 +53,8 @@ class SharedNumbers {
   void* at_;
 };
 
-// Throws an error with both tensors unless they are equal in every bit. Ranks call it instead of gtest assertions.
+// Throws an error with both tensors unless they are equal in every bit. Ranks call this function instead of gtest
+// assertions.
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what);
 
 }  // namespace dpbench::testing

@@ -25,15 +25,15 @@ inline constexpr const char* default_axis = "dp";
 // Name that stands for all ranks of a mesh of several axes, where a function or a report expects the name of an axis.
 inline constexpr const char* world_axis = "world";
 
-// An axis that the flag --mesh accepts.
+// An axis that the flag --mesh accepts, and its properties.
 struct KnownAxis {
   const char* name;
   const char* summary;
   bool data = false;           // ranks at different positions on the axis get different samples
   bool stores_rows = false;    // each position stores some rows of each parameter
   bool cuts_layers = false;    // each position computes a part of each layer; no layer may have experts
-  bool cuts_tensors = false;   // cuts_layers by cutting the parameters; the sequence may be cut between layers
-  bool cuts_sequence = false;  // cuts_layers by cutting the sequence, in all layers
+  bool cuts_tensors = false;   // layers are divided by cutting their parameters; the sequence may be cut between layers
+  bool cuts_sequence = false;  // layers are divided by cutting the sequence, in all layers
   bool cuts_experts = false;   // each position stores some experts of each layer
 };
 
@@ -104,13 +104,13 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
   return 1;
 }
 
-// True if this is the name of a known axis with the property, such as &KnownAxis::cuts_layers.
+// True if --mesh accepts an axis of this name and the axis has the property, such as &KnownAxis::cuts_layers.
 inline bool axis_has(bool KnownAxis::* property, const std::string& name) {
   const KnownAxis* axis = mesh_text::known_axis(name);
   return axis && axis->*property;
 }
 
-// Returns the number of ranks on all axes with the property; 1 if the mesh has none.
+// Returns the number of ranks on all axes that have the property, such as &KnownAxis::data; 1 if the mesh has none.
 inline int size_of(const MeshShape& shape, bool KnownAxis::* property) {
   int ranks = 1;
   for (const AxisSize& axis : shape) ranks *= axis_has(property, axis.name) ? axis.size : 1;
@@ -123,8 +123,8 @@ inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
   return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
 }
 
-// Determines the samples of a rank: the share of replica number `replica` of `replicas`. Only the data axes of the mesh
-// determine the replica.
+// Determines the samples of a rank: the share of replica number `replica` of `replicas`. The replica depends only on
+// the rank's positions on the axes on which ranks get different samples.
 struct DataPlace {
   int replica = 0, replicas = 1;
 };

@@ -35,7 +35,7 @@ void WorkQueue::run() {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // release the finished job's tensors before drain() returns
+    job = nullptr;  // release the tensors of the finished job before a wait for all jobs ends
     lock.lock();
     --unfinished_;
     changed_.notify_all();

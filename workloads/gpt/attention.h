@@ -24,20 +24,20 @@ class Rotary {
 
  private:
   struct Tables {
-    at::Tensor cosine, sine;  // shape [positions, head size]
+    at::Tensor cosine, sine;  // both of shape [positions, head size]
   };
   const Tables& tables_for(const at::Tensor& x) const;
 
-  Tables exact_;  // tables in float64, on the CPU
-  // Copy of exact_ on the device and in the dtype of the last pass, because a step captured in a CUDA graph cannot copy
-  // tables from the host.
+  Tables exact_;  // cosines and sines in float64, on the CPU
+  // Copy of the cosines and sines on the device and in the dtype of the last pass, because a step captured in a CUDA
+  // graph cannot copy tables from the host.
   mutable Tables near_;
 };
 
 class Attention : public torch::nn::Module {
  public:
   Attention(const Shape& shape, const InitialWeights& weights);
-  // x: [samples, tokens, hidden]
+  // x: input of shape [samples, tokens, hidden]
   at::Tensor forward(const at::Tensor& x, const ModelSplit& split = {}) const;
 
  private:
@@ -46,7 +46,7 @@ class Attention : public torch::nn::Module {
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
-  std::optional<Rotary> rotary_;  // unset: no rotation; a clone of the module has its own tables
+  std::optional<Rotary> rotary_;  // rotary positions; unset: none. A clone of the module has its own tables
   std::shared_ptr<const AttentionKernel> kernel_;
 };
 

@@ -41,8 +41,8 @@ class GptExact : public Gpt {
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns for each sample the sum of its logits times their weights; see loss(). first: vocabulary index of the first
-  // logit in `output`.
+  // Returns for each sample the sum of its logits times their weights, which are -world, 0 or world. first: vocabulary
+  // index of the first logit in `output`.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
@@ -66,7 +66,7 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
-// This variant has no rotary positions, because sines are not whole numbers. Three query heads share a key and value
+// gpt-exact-llama has no rotary positions, because sines are not whole numbers. Three query heads share a key and value
 // head.
 const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
                                               ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};

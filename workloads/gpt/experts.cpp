@@ -24,8 +24,8 @@ at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& values)
   return at::tensor(values, at::kLong).to(x.device());
 }
 
-// Returns the position of each of `count` rows in `order`, a list of row numbers. For a row that is not in the list,
-// returns the length of the list.
+// Returns the position of each of `count` rows in `order`, a list of row numbers; for a row that the list lacks, the
+// length of the list.
 at::Tensor positions_in(const at::Tensor& order, int64_t count) {
   return at::full({count}, order.numel(), order.options())
       .scatter_(0, order, at::arange(order.numel(), order.options()));
@@ -36,15 +36,15 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
   return std::accumulate(first, first + piece.size, int64_t{0});
 }
 
-// The order of received rows. They arrive sorted by rank, then by expert; `order` sorts them by expert, then by rank,
-// as on one device with the samples of all ranks.
+// The order of the tokens that this rank has received for its experts, one row each. Rows arrive sorted by sending
+// rank, then by expert; `order` sorts them by expert, then by rank, as on one device with the samples of all ranks.
 struct Arrived {
-  std::vector<int64_t> order;   // positions in the list of received rows
-  std::vector<int64_t> counts;  // number of rows of each expert of this rank
+  std::vector<int64_t> order;   // numbers of the rows in the order of arrival, sorted by expert
+  std::vector<int64_t> counts;  // number of rows for each expert of this rank
 };
 
-// Returns the order of the received rows. counts[rank][expert]: rows that the rank sends to the expert. mine: the
-// experts of this rank.
+// Returns the order of the received rows. counts[rank][expert]: number of rows that the rank sends to the expert. mine:
+// the experts of this rank.
 Arrived by_expert(const std::vector<std::vector<int64_t>>& counts, const Piece& mine) {
   Arrived arrived;
   for (int64_t expert = mine.first; expert < mine.first + mine.size; ++expert) {
@@ -120,7 +120,7 @@ Experts::Experts(const Shape& shape, const InitialWeights& weights) : shape_(sha
 // Returns the balance loss of each sequence. scores: the router's scores [samples, tokens, experts]. uses: how often a
 // token uses an expert, in the same shape.
 at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses) const {
-  // The exact model takes sums instead of means, to stay in whole numbers.
+  // The workload gpt-exact takes sums instead of means, to stay in whole numbers.
   if (shape_.exact) return (uses.sum(1) * scores.sum(1)).sum(1);
   const auto experts = static_cast<double>(shape_.experts), chosen = static_cast<double>(shape_.top_k);
   return (uses.mean(1) * scores.mean(1)).sum(1) * (experts / chosen);
@@ -134,7 +134,8 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   const at::Tensor scores = shape_.exact ? logits : logits.softmax(-1);
   // Use a stable sort, because topk() does not define which of two equal scores comes first.
   const at::Tensor experts = scores.detach().argsort(/*stable=*/true, /*dim=*/-1, /*descending=*/true).narrow(-1, 0, k);
-  const at::Tensor uses = at::one_hot(experts, shape_.experts);  // [samples, tokens, top_k, experts]
+  // 1 if the k-th choice of a token is the expert; shape [samples, tokens, top_k, experts]
+  const at::Tensor uses = at::one_hot(experts, shape_.experts);
   Choice choice;
   choice.experts = experts.reshape({rows * tokens, k});
   choice.balance = balance_of(scores, uses.sum(2).to(scores.scalar_type()));
@@ -143,14 +144,15 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   if (shape_.capacity > 0) {
     const auto even = static_cast<double>(k * tokens) / static_cast<double>(shape_.experts);
     const auto most = static_cast<int64_t>(std::ceil(shape_.capacity * even));
-    // Position of each row in its expert's queue, from 1.
+    // Position of each token in the queue of its expert, from 1.
     const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);
     choice.kept = place.gather(2, experts.reshape({rows, tokens * k, 1})).le(most).view({rows * tokens, k});
   }
   return choice;
 }
 
-// Returns the outputs of this rank's experts. rows: the experts' tokens, sorted by expert. counts: rows per expert.
+// Returns the outputs of this rank's experts. rows: one row per token, sorted by expert. counts: number of rows of each
+// expert.
 at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
   const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts);
   std::vector<at::Tensor> hidden = up_->forward(inputs);
@@ -159,8 +161,8 @@ at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>&
   return at::cat(down_->forward(hidden));
 }
 
-// Sends rows to the ranks of their experts and returns the outputs in the same order. rows: the tokens for all experts
-// of the layer, sorted by expert. counts: rows per expert.
+// Sends each row to the rank of its expert and returns the outputs in the same order. rows: one row per token and
+// selected expert, sorted by expert. counts: number of rows of each expert of the layer.
 at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                     const ExpertSplit& split) const {
   const std::vector<int64_t> sizes = even_pieces(shape_.experts, split.ranks());
@@ -189,7 +191,7 @@ Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) 
       values_of(choice.experts.flatten().index_select(0, order).bincount({}, shape_.experts));
   const at::Tensor rows = repeated.index_select(0, order);
   at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
-  // Append a row of zeros, which all dropped rows use as their output.
+  // Append a row of zeros, which is the output for all tokens that experts dropped.
   if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
   const at::Tensor of_tokens = found.index_select(0, positions_in(order, tokens * k)).view({tokens, k, hidden});
   return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};

@@ -25,8 +25,8 @@ class ExpertDense : public torch::nn::Module {
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
-  at::Tensor weight_;  // shape [experts, outputs, inputs]
-  at::Tensor bias_;    // shape [experts * outputs]; undefined for llama
+  at::Tensor weight_;  // matrices of all experts, of shape [experts, outputs, inputs]
+  at::Tensor bias_;    // biases of all experts, of shape [experts * outputs]; undefined for llama
 };
 
 class Experts : public torch::nn::Module {
@@ -34,17 +34,18 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const InitialWeights& weights);
 
   struct Output {
-    at::Tensor y;        // shape [samples, tokens, hidden]
-    at::Tensor balance;  // shape [samples]: balance loss of each sequence; 1 if it uses the experts evenly
+    at::Tensor y;        // output of the layer, of shape [samples, tokens, hidden]
+    at::Tensor balance;  // balance loss of each sequence, of shape [samples]; 1 if the sequence uses the experts evenly
   };
-  // x: [samples, tokens, hidden]. split: null if this rank has all experts.
+  // x: input of shape [samples, tokens, hidden]. split: null if this rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // shape [tokens of all samples, top_k]
-    at::Tensor kept;              // same shape: false if the expert drops the token; undefined: all are kept
+    at::Tensor experts, weights;  // selected experts and the weight of each; shape [tokens of all samples, top_k]
+    // false where a selected expert drops the token; the same shape as `experts`; undefined if none is dropped
+    at::Tensor kept;
     at::Tensor balance;
   };
   Choice choose(const at::Tensor& x) const;

@@ -9,7 +9,7 @@
 namespace dpbench::gpt {
 namespace {
 
-// Returns the size of the first piece of even_pieces(), which is the largest.
+// Returns the size of the largest piece if `size` elements are divided evenly among ranks. The first rank has it.
 int64_t first_piece(int64_t size, int ranks) { return (size + ranks - 1) / ranks; }
 
 void refuse_unknown(const Shape& shape) {
@@ -51,10 +51,10 @@ struct Sizes {
   bool gpt2, narrow;
   double wide_bytes, bytes;  // bytes per element: of parameters and the residual stream; of matrix products
   double heads = 0, row_tokens = 0, tokens = 0;
-  double outer_tokens = 0;  // tokens of a rank before TensorSplit::enter() and after leave()
+  double outer_tokens = 0;  // tokens of a rank in activations outside of divided layers
   int64_t query = 0, key_stored = 0, key_used = 0, mlp = 0, vocab = 0;
-  // Bytes of an activation with `hidden` features: before TensorSplit::enter() and after leave(), and between the two
-  // (whole_...). Bytes of the logits.
+  // Bytes of an activation with `hidden` features, outside of divided layers and inside (whole_...), in the residual
+  // stream (stream) or as the operand of a matrix product (product). Bytes of the logits.
   double stream = 0, whole_stream = 0, product = 0, whole_product = 0, logits = 0;
   bool dropout = false, divided = false, gathered = false;
 };
@@ -76,13 +76,13 @@ Counts counts_of(const Shape& shape, Part part, const Cut& cut) {
 
 // Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU needs none.
 double drawn_mask(const Sizes& sizes, double bytes) {
-  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors exist at once
+  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors as large as the mask exist at once
   return sizes.dropout && bytes != float32_bytes ? at_once * sizes.stream / sizes.wide_bytes : 0;
 }
 
 Activations of_embed(const Sizes& sizes) {
   const double added = (sizes.gpt2 || sizes.dropout ? 2 : 1) * sizes.stream + drawn_mask(sizes, sizes.wide_bytes);
-  constexpr double masks = 9;  // bytes per token: int64 index of the vector, bool for vectors of other ranks
+  constexpr double masks = 9;  // bytes kept per token: int64 index of the vector, bool for vectors of other ranks
   return {
       .kept = (sizes.dropout ? sizes.stream : 0) + (sizes.divided ? masks * sizes.tokens : 0),
       .output = sizes.stream,
@@ -167,9 +167,10 @@ double rotary_tables(const Shape& shape, Precision precision) {
 struct BlockMemory {
   Part part;
   Activations its;
-  double input = 0;      // the block's input, if it is kept
-  double gradients = 0;  // gradients of its parameters
-  double temporary = 0;  // gradient of its largest parameter, before it is added to that of earlier micro-batches
+  double input = 0;      // the block's input, if the pass keeps it
+  double gradients = 0;  // gradients of the block's parameters
+  // gradient of the block's largest parameter, before it is added to that of earlier micro-batches
+  double temporary = 0;
   double held() const { return its.kept + its.casts; }
 };
 
@@ -225,8 +226,8 @@ class Search {
     blocks_.push_back(block);
   }
 
-  // Divides the blocks into recomputation spans, as Model::forward_span() does. A stage without the head is assumed to
-  // end before the model's last span.
+  // Divides the blocks into recomputation spans, as the model does. A stage without the head is assumed to end before
+  // the model's last span.
   void find_spans(bool has_head) {
     const auto every = static_cast<size_t>(step_.recompute);
     const size_t all = blocks_.size();
@@ -247,7 +248,7 @@ class Search {
     for (size_t i = first; i < last; ++i) sum += blocks_[i].gradients;
     return sum;
   }
-  // Returns the bytes that a forward pass keeps of spans 0 .. end - 1.
+  // Returns the bytes that a forward pass keeps of the recomputation spans 0 .. end - 1.
   double kept(size_t end) const {
     double sum = 0;
     for (size_t s = 0; s < end; ++s) {
@@ -303,7 +304,7 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // Returns the bytes of the logits of all micro-batches, without the logits that block b itself makes. Logits stay
+  // Returns the bytes of the logits of all micro-batches, without the logits that block `b` itself makes. Logits stay
   // from the head's forward pass to the end of the step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
@@ -328,9 +329,9 @@ class Search {
   bool tied_;
   std::vector<BlockMemory> blocks_;
   std::vector<Span> spans_;
-  double logits_ = 0, stage_output_ = 0;  // output of the stage: logits with the head, else an activation
+  double logits_ = 0, stage_output_ = 0;  // bytes of the stage's output: logits_ if it has the head, else stage_output_
   double tables_ = 0;
-  double tied_sum_ = 0;  // temporaries while stages sum the gradient of a tied weight
+  double tied_sum_ = 0;  // bytes of temporaries while stages sum the gradient of a tied weight
   StepMemory most_;
 };
 

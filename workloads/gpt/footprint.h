@@ -30,8 +30,9 @@ struct Activations {
   double kept = 0;
   double casts = 0;   // bfloat16 copies of weights, kept for the backward pass
   double output = 0;  // the block's output; for the head, the logits
-  // The most bytes beyond `kept` and `casts` during the forward pass, including the output, and during the backward
-  // pass, including the output's gradient. Gradients of parameters are not included. The head includes its logits.
+  // The most bytes in use at a time, without the bytes in `kept` and `casts`: during the forward pass, including the
+  // output, and during the backward pass, including the output's gradient. Gradients of parameters are not included.
+  // The head includes its logits.
   double forward = 0, backward = 0;
 };
 
@@ -56,7 +57,7 @@ struct Step {
 // Bytes in use at the peak of a training step.
 struct StepMemory {
   double parameters = 0, gradients = 0, state = 0;
-  double activations = 0;  // kept for a backward pass, including cast weights
+  double activations = 0;  // tensors kept for a backward pass, including cast weights
   double workspace = 0;    // temporary tensors and logits
   double total() const { return parameters + gradients + state + activations + workspace; }
 };

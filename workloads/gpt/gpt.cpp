@@ -55,7 +55,8 @@ at::Tensor Gpt::logits(const at::Tensor& output) const {
   return shape_.experts > 0 ? output.narrow(-1, 0, shape_.vocab) : output;
 }
 
-// Returns the balance loss of the experts: its mean over the tokens with a target, times the factor shape_.balance.
+// Returns the balance loss of the experts: its mean over the tokens with a target, times its factor in the model's
+// loss.
 at::Tensor Gpt::balance_loss(const at::Tensor& output, const at::Tensor& target) const {
   const at::Tensor counted = target.ne(no_target).to(output.scalar_type());
   return (output.select(-1, shape_.vocab) * counted).sum() / counted.sum() * shape_.balance;

@@ -16,7 +16,7 @@ at::Tensor for_each_query(const at::Tensor& shared, const at::Tensor& query) {
   return group == 1 ? shared : shared.repeat_interleave(group, 1);
 }
 
-// The adjoint of for_each_query(): sums the gradients of the query heads that share a key or value head.
+// Sums the gradients of the query heads that share a key or value head.
 at::Tensor for_shared_head(const at::Tensor& gradient, const at::Tensor& shared) {
   const int64_t group = gradient.size(1) / shared.size(1);
   return group == 1 ? gradient : gradient.unflatten(1, {shared.size(1), group}).sum(2);
@@ -53,7 +53,8 @@ class PlainSoftmax : public AttentionKernel {
   }
 
  protected:
-  // result() and gradients() take keys and values with as many heads as queries.
+  // Return the attention of a block of keys, and its gradients. Keys and values have as many heads as queries: shared
+  // heads are repeated.
   virtual Result result(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) const {
     const at::Tensor scores = scores_of(q, k, causal), logsumexp = scores.logsumexp(3);
     return {(scores - logsumexp.unsqueeze(3)).exp().matmul(v), logsumexp};

@@ -34,7 +34,7 @@ class Dense : public torch::nn::Module {
  public:
   Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const { return product(x, bias_); }
-  // Computes forward() under tensor parallelism: x and the weight have only this rank's input features, and the
+  // Returns the layer's output under tensor parallelism: x and the weight have only this rank's input features, and the
   // products are summed over ranks. If `split` is null, x and the weight have all features.
   at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
   int64_t outputs() const { return weight_.size(0); }

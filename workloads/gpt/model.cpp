@@ -19,7 +19,8 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// Converts pieces of tokens to pieces of features, which are numbered over all tokens of a sample.
+// Returns the features of these tokens of a sample, as pieces of the sample's features, which are numbered over all
+// tokens.
 std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
   return tokens;
@@ -28,7 +29,7 @@ std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
 // An activation. With experts, it has one extra feature: the balance losses of the token's sequence, summed over the
 // layers so far. As a feature, this sum reaches the loss however the model is divided.
 struct Activation {
-  at::Tensor x, balance;  // balance: the extra feature; undefined without experts
+  at::Tensor x, balance;  // balance: the extra feature with the balance losses; undefined without experts
 
   static Activation of(const at::Tensor& tensor, const Shape& shape) {
     if (shape.experts == 0) return {tensor, {}};
@@ -167,8 +168,7 @@ class Transformer : public Model {
          }});
   }
 
-  // Adds a block. Blocks of the exact model run without autocast, because bfloat16 represents whole numbers only up to
-  // 256.
+  // Adds a block. Blocks of gpt-exact run without autocast, because bfloat16 represents whole numbers only up to 256.
   void add(Block block) {
     if (shape_.exact)
       block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {

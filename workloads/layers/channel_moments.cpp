@@ -8,9 +8,9 @@ namespace {
 
 constexpr int64_t channels_at_once = 4, chunk = 256;
 
-// Returns the sum of of(value, channel) over all values of a channel, for `count` channels from `first` on. Values are
-// added in their order. The loop over a chunk first evaluates of(), which vectorizes. It then adds, alternating between
-// channels, because successive additions of one channel depend on each other.
+// Returns for each of `count` channels, from `first` on, the sum of of(value, channel) over the channel's values, added
+// in their order. of() is first evaluated for a chunk of values, which vectorizes. The results are then added,
+// alternating between channels, because successive additions of one channel depend on each other.
 template <class Of>
 [[gnu::always_inline]] inline std::array<double, channels_at_once> sums_of(const Images& images, int64_t first,
                                                                            int64_t count, const Of& of) {

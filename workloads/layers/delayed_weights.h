@@ -31,11 +31,12 @@ class DelayedWeights {
   // itself.
   static std::shared_ptr<DelayedWeights> current();
 
-  // gradient: computes the gradient of the weight to which the edge leads.
+  // gradient: a function that computes the gradient of a weight. weight: the edge of the autograd graph that leads to
+  // the weight.
   void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
-  // Computes the gradients added since the last call, and adds them to the parameters' gradients. If a parameter has
-  // several, they are summed first, in the order of the add() calls. The result has the bits of an ordinary backward
-  // pass, unless the backward pass also computed a gradient of that parameter without delay.
+  // Computes the delayed gradients added since the last call, and adds them to the parameters' gradients. If a
+  // parameter has several, they are summed first, in the order of the add() calls. The result has the bits of an
+  // ordinary backward pass, unless the backward pass also computed a gradient of that parameter without delay.
   void compute();
 
  private:

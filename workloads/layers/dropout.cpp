@@ -30,8 +30,8 @@ void fill_row(float* row, const Piece& features, uint32_t key, int32_t threshold
   }
 }
 
-// Same as the scalar mix64(), on int64 tensors. Tensors add and multiply modulo 2^64, but their right shift copies the
-// sign bit, so it is masked.
+// The hash mix64(), on int64 tensors. Tensors add and multiply modulo 2^64, but their right shift copies the sign bit,
+// so it is masked.
 at::Tensor mix64(at::Tensor x) {
   const auto shifted = [](const at::Tensor& bits, int64_t by) {
     return bits.__rshift__(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
@@ -42,7 +42,7 @@ at::Tensor mix64(at::Tensor x) {
   return x.bitwise_xor(shifted(x, 31));
 }
 
-// Same as the scalar mix32(), on int64 tensors that hold 32 bits each.
+// The hash mix32(), on int64 tensors that hold 32 bits each.
 at::Tensor mix32(at::Tensor x) {
   x = x.bitwise_xor(x.__rshift__(16)).mul_(mix32_first).bitwise_and_(low32);
   x = x.bitwise_xor(x.__rshift__(15)).mul_(mix32_second).bitwise_and_(low32);

@@ -20,7 +20,7 @@ namespace {
 struct LinearNode : torch::autograd::Node {
   torch::autograd::SavedVariable input, weight;
   bool by_onednn = false;
-  std::shared_ptr<DelayedWeights> delayed;  // computes the weight's gradient later; null: apply() computes it
+  std::shared_ptr<DelayedWeights> delayed;  // computes the weight's gradient later; null: the backward pass computes it
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     enter_own_node(*this);

@@ -17,7 +17,8 @@ class OneDnnProducts {
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
   static bool on();
-  // True if oneDNN should compute a product of this size. For a small product the call overhead outweighs the gain.
+  // True if oneDNN should compute a product with this input and number of multiplications: OneDnnProducts is on, and
+  // the product is large and in float32. For a small product the call overhead outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:

@@ -106,8 +106,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
     const Moments moments = moments_of(input, running.mean);
     mean = moments.mean;
     inverse = update(running, moments, input.numel() / channels, epsilon);
-    // Normalises with torch's evaluation kernel. With `inverse` as the weight and a variance of 1, it computes the same
-    // as torch's training kernel.
+    // Normalises with torch's evaluation kernel. With 1 / standard deviation as the weight and a variance of 1, it
+    // computes the same as torch's training kernel.
     output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false,
                                                /*momentum=*/0, /*eps=*/0));
   }

@@ -59,7 +59,7 @@ TEST(ActivationDistribution, AContractionOverAShardedDimensionGivesAPartialSum) 
   EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
 }
 
-TEST(ActivationDistribution, EachCollectiveAcceptsOnlyOneDistribution) {
+TEST(ActivationDistribution, EachCollectiveAcceptsOnlyTensorsOfOneDistribution) {
   const Cut cut{0, {2}};
   using Call = std::function<Activation(const Activation&)>;
   const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {
@@ -87,7 +87,7 @@ TEST(ActivationDistribution, EachCollectiveAcceptsOnlyOneDistribution) {
     }
 }
 
-TEST(ActivationDistribution, TensorsOfAnotherMeshAxisAreRejected) {
+TEST(ActivationDistribution, OperationsRejectTensorsDistributedOverAnotherMeshAxis) {
   EXPECT_THROW(partial_to_invariant(ones(partial, {.name = "cp"}), tp), std::logic_error);
   EXPECT_THROW(computed(Rule::sum, "f", tp, add, ones(varying), ones(varying, {.name = "cp"})), std::logic_error);
 }

@@ -1,5 +1,5 @@
-// Tests the differentiable collectives: the values of the forward pass A, and that the backward pass is its transpose
-// A^T: <y, A x> = <A^T y, x>, exact because all values are integers.
+// Tests the differentiable collectives. If the forward pass is the linear map A, the backward pass must be its
+// transpose A^T: <y, A x> = <A^T y, x>, exactly, because all values are integers.
 #include "strategies/api/parts/collectives.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ namespace {
 // (partial). The gradient of an invariant tensor is equal on all ranks; that of a replicated tensor is a summand.
 enum class Type { invariant, replicated, varying, partial };
 
-// Returns the type of the gradient of a tensor of this type.
+// Returns how the ranks hold the gradient of a tensor of this type.
 Type dual(Type type) {
   return type == Type::replicated ? Type::partial : type == Type::partial ? Type::replicated : type;
 }
@@ -50,7 +50,7 @@ at::Tensor piece_of(const at::Tensor& whole, const Cut& cut, int rank) {
 struct Collective {
   std::string name;
   Type from, to;
-  // Cuts of tensors of the type `varying`, before and after the call.
+  // How tensors of the type `varying` are cut into a piece per rank, before and after the collective.
   Cut source, target;
   std::function<at::Tensor(const at::Tensor&, const Axis&)> call;
 };
@@ -78,14 +78,14 @@ std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
            [=](const at::Tensor& tensor, const Axis& axis) { return varying_to_varying(tensor, axis, cut, other); }}};
 }
 
-// Returns a rank's tensor of this type: its piece of a common tensor (varying), the common tensor (invariant,
+// Returns this rank's tensor of a type: its piece of a common tensor (varying), the common tensor (invariant,
 // replicated), or its own summand (partial).
 at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank, int seed) {
   const at::Tensor all = integers(whole, type == Type::partial ? rank : 0, seed);
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the full tensor that the tensors of all ranks represent.
+// Returns the whole tensor that the ranks' tensors of this type stand for together.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);
@@ -128,7 +128,8 @@ void require_adjoint(const Collective& collective, const Axis& axis, std::vector
   check(forward == backward, c10::str(name, ": <y, A x> = ", forward, ", <A^T y, x> = ", backward));
 }
 
-// Returns cuts of the first and the last dimension: even, uneven, and with a rank that has no elements.
+// Returns pairs of ways to cut a tensor into a piece per rank, along the first and the last dimension: even, uneven,
+// and with an empty piece.
 std::vector<std::pair<Cut, Cut>> cuts_for(int world) {
   if (world == 2) return {{{0, {2, 2}}, {1, {3, 3}}}, {{1, {4, 1}}, {0, {1, 2}}}, {{0, {0, 3}}, {1, {2, 1}}}};
   return {{{0, {2, 2, 2}}, {1, {1, 1, 1}}}, {{1, {1, 3, 2}}, {0, {2, 0, 1}}}};
@@ -192,12 +193,12 @@ void require_rows_and_gradients_arrive(const Axis& axis) {
   const double forward = product(axis, Type::varying, out.detach(), y),
                backward = product(axis, Type::varying, x.detach(), gradient);
   check(forward == backward, c10::str("<y, A x> = ", forward, ", <A^T y, x> = ", backward));
-  // Each received row is given as its own gradient, so each row must come back to where it was sent from.
+  // The gradient of each received row is the row itself, so each row must come back to the rank that sent it.
   const at::Tensor back = torch::autograd::grad({rows_to_ranks(x, axis, sent, received)}, {x}, {out.detach()})[0];
   require_equal(back, x.detach(), "the gradient of rows_to_ranks");
 }
 
-TEST(DifferentiableCollectives, AnExchangeOfRowsReturnsTheGradientOfEachRowToItsRank) {
+TEST(DifferentiableCollectives, AnExchangeOfRowsReturnsTheGradientOfEachRowToTheRankThatSentIt) {
   for (const Kind& kind : kinds)
     for (const int world : {2, 3}) {
       const auto errors =
@@ -231,7 +232,7 @@ TEST(DifferentiableCollectives, CuttingAReplicatedTensorRejectsSizesThatDoNotFit
   EXPECT_EQ(refusal_of({0, {1, 2}}), "nothing was refused");
 }
 
-TEST(EvenCut, HasSizesThatDifferByAtMostOne) {
+TEST(EvenCut, GivesRanksPiecesWhoseSizesDifferByAtMostOne) {
   const Axis axis{.name = "tp", .rank = 0, .size = 3};
   EXPECT_EQ(even_cut(1, 8, axis).sizes, (std::vector<int64_t>{3, 3, 2}));
   EXPECT_EQ(even_cut(1, 8, axis).dim, 1);

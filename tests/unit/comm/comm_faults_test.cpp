@@ -25,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 // Limits on the time until all ranks report an error. They hold on an idle machine and are tripled here, because a test
 // machine may be busy. kStart is added for starting the ranks.
 constexpr std::chrono::milliseconds kMismatchReported = 3 * 1s, kDeathReported = 3 * 500ms;
-constexpr auto kDeathSeen = 1s;  // time from the SIGKILL until the other ranks of the host have failed
+// allowed time from the SIGKILL of a rank until the other ranks of its host report an error
+constexpr auto kDeathSeen = 1s;
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
@@ -295,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
 
 // Kills rank 2 of 4 with SIGKILL. Returns the time from the kill until the last surviving rank has thrown.
 std::chrono::nanoseconds time_until_death_is_known(int64_t count) {
-  const SharedNumbers<int64_t> known;  // by rank: time of the kill (rank 2) or of the error (other ranks)
+  const SharedNumbers<int64_t> known;  // number r: time of the kill (rank 2) or of the error on rank r
   const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
@@ -361,7 +362,7 @@ TEST(RankDeath, BeforeTheProcessGroupIsCompleteIsReportedWithTheDeadRank) {
   EXPECT_LT(Clock::now() - begin, kStart + kDeathReported);
 }
 
-TEST(Hosts, NameADeadRankOnAllOtherRanksLongBeforeTheTimeout) {
+TEST(Hosts, RanksOnAllHostsNameADeadRankLongBeforeTheTimeout) {
   for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are leaders (the first ranks of their hosts)
     SCOPED_TRACE(killed);
     const auto begin = Clock::now();
@@ -381,7 +382,7 @@ TEST(Hosts, NameADeadRankOnAllOtherRanksLongBeforeTheTimeout) {
   }
 }
 
-TEST(Hosts, NameTheLateRankOnAnotherHostAndNotItsLeader) {
+TEST(Hosts, RanksOnAllHostsNameALateRankAndDoNotBlameTheLeaderOfItsHost) {
   const auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
                                 [](const Backend& backend, int rank) {
                                   allreduce(backend, at::ones(10))->wait();
@@ -394,7 +395,7 @@ TEST(Hosts, NameTheLateRankOnAnotherHostAndNotItsLeader) {
   expect_all_mention(errors, {"rank 2 (pid ", "for rank 3 (pid ", "#3 allreduce of 11 Float"});
 }
 
-TEST(Hosts, NameTheLeaderOfAHostThatNeverJoins) {
+TEST(Hosts, ErrorsNameTheLeaderOfAHostThatNeverJoins) {
   const auto errors = run_ranks({.backend = "threads",
                                  .world = 4,
                                  .per_host = 2,

@@ -82,7 +82,7 @@ void allreduce_within(const Backend& backend, std::chrono::milliseconds limit) {
   backend->allreduce(list, options)->wait();
 }
 
-TEST(Hosts, BlameNoRankOnAnotherHostWhenTheStoreFails) {
+TEST(Hosts, AFailureOfTheRendezvousStoreIsNotBlamedOnARankOfAnotherHost) {
   const SharedStoreMode modes[] = {new_store_mode(), new_store_mode()};
   std::atomic<bool> over{false};
   Team team{.backend = "threads", .as = As::threads, .world = 2, .per_host = 1};
@@ -105,7 +105,7 @@ TEST(Hosts, BlameNoRankOnAnotherHostWhenTheStoreFails) {
 
 // Rank 3 never calls the allreduce. Rank 2, the leader (first rank) of the same host, calls it late. So rank 0 times
 // out long before rank 2 can report that rank 3 is missing.
-TEST(Hosts, EndACallSoonAfterItsTimeoutEvenIfAnotherHostStartedLate) {
+TEST(Hosts, ACollectiveEndsSoonAfterItsTimeoutEvenIfAnotherHostCalledItLate) {
   constexpr auto limit = 4000ms, delay = 3000ms;
   std::atomic<int> over{0};
   std::vector<Clock::duration> took(4);
@@ -130,7 +130,7 @@ TEST(Hosts, EndACallSoonAfterItsTimeoutEvenIfAnotherHostStartedLate) {
   }
 }
 
-TEST(Hosts, RemoveTheStoreKeysOfFinishedCalls) {
+TEST(Hosts, StoreKeysOfFinishedCollectivesAreRemoved) {
   c10::intrusive_ptr<c10d::Store> store;
   Team team{.backend = "threads", .as = As::threads, .world = 2, .per_host = 1};
   team.adjust = [&](BackendSetup& setup) {

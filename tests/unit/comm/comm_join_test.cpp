@@ -139,7 +139,7 @@ int open_pidfds() {
 TEST(Join, EachRankWatchesTheProcessesOfAllOtherRanksAfterJoining) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend& backend, int) {
     if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
-    backend->barrier({})->wait();  // a rank that has left is no longer watched
+    backend->barrier({})->wait();  // wait, because a rank that has left is no longer watched
   });
 }
 

@@ -52,7 +52,7 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
   return output;
 }
 
-// Returns all 65,536 bit patterns as values of a 16-bit type.
+// Returns a tensor of a 16-bit type that holds each of the 65,536 bit patterns once.
 at::Tensor all_patterns(at::ScalarType dtype) { return at::arange(-32768, 32768, at::kShort).view(dtype); }
 
 TEST(Kernels, KeepTheBitsOf16BitFloatsInASumOfASingleTensor) {
@@ -99,7 +99,7 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       }
 }
 
-TEST(Kernels, AverageFloatingTypesOnly) {
+TEST(Kernels, OfTheReductionAvgExistForFloatingTypesOnly) {
   for (const auto [element, dtype] : kTypes)
     EXPECT_EQ(find_reduce(Reduction::avg, element) != nullptr, at::isFloatingType(dtype)) << dtype;
 }

@@ -104,7 +104,7 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
         try {
           works.push_back(start_reduce_scatter(doomed, shares.back(), rank, world, call));
         } catch (const std::exception&) {
-          break;  // another rank has already left, so later calls fail at once
+          break;  // another rank has already left, so later collectives fail at once
         }
       }
       doomed.reset();

@@ -78,7 +78,8 @@ TEST_P(Messages, GoAroundARingInBothDirectionsAtOnce) {
 
 TEST_P(Messages, AreMatchedByTagAndReceivedInSendOrderWithinATag) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
-    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // pairs of a tag and a value
+    // the messages to send: a tag and a value each
+    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};
     std::vector<WorkPtr> works;
     std::vector<at::Tensor> received;
     if (rank == 0) {
@@ -211,7 +212,7 @@ TEST(MessagesBetweenHosts, AnAllToAllGivesEachRankItsPieces) {
         });
 }
 
-// Rank r sends (r + to) % 3 rows to rank `to`, so that some pieces are empty.
+// Rank r sends (r + to) % 3 rows of a tensor to rank `to`, so that some pieces are empty.
 TEST_P(Messages, AnAllToAllDeliversUnevenAndEmptyPieces) {
   expect_ranks_succeed(team(4), [&](const Backend& backend, int rank) {
     const auto rows = [](int from, int to) { return int64_t{(from + to) % 3}; };
@@ -240,7 +241,7 @@ TEST(UnevenPieces, OfAnAllToAllAreRejectedIfTheirSizesContradictTheTensorsOrEach
       };
       EXPECT_THROW(call(three, four), std::invalid_argument);
       EXPECT_THROW(call(one, three), std::invalid_argument);
-      // Contradiction: rank 0 sends one row to itself, but expects two rows from itself.
+      // Contradiction: rank 0 sends one row to itself, but expects to receive two rows from itself.
       EXPECT_THROW(call({2, 1}, {1, 2}), std::invalid_argument);
     });
 }
@@ -254,7 +255,7 @@ TEST(SenderDeath, IsReportedWithTheRankOfTheSenderAndThePendingReceive) {
   EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
 }
 
-constexpr int64_t several_chunks = 300'000;  // elements of a message of several chunks
+constexpr int64_t several_chunks = 300'000;  // number of elements of a message that is sent in several chunks
 
 // Stops a process while the object exists.
 class StoppedProcess {
@@ -280,7 +281,8 @@ TEST(LargeMessages, AreCopiedByTheReceiverAlone) {
       return void(sent->wait());
     }
     recv(backend, place, 0)->wait();
-    send(backend, at::zeros(1), 0)->wait();  // when rank 0 takes it, its large message is already in the mailbox
+    // when rank 0 receives this small message, its large message is already in the mailbox
+    send(backend, at::zeros(1), 0)->wait();
     const auto sender = place[0].item<pid_t>();
     char byte = 0;
     const auto* const there = reinterpret_cast<const char*>(place[1].item<int64_t>());
@@ -311,7 +313,7 @@ TEST(LargeMessages, TravelInChunksIfTheKernelForbidsReadingTheSender) {
       for (int round = 0; round < 3; ++round) {
         const at::Tensor first = numbers(several_chunks, rank), second = numbers(several_chunks + 1, rank + 9);
         const at::Tensor got_first = at::zeros_like(first), got_second = at::zeros_like(second);
-        // The second message is received first, so the first one is kept aside.
+        // Receive the second message first, so that the backend must keep the first message meanwhile.
         const std::vector<WorkPtr> works = {send(backend, first, 1 - rank, 1), send(backend, second, 1 - rank, 2),
                                             recv(backend, got_second, 1 - rank, 2),
                                             recv(backend, got_first, 1 - rank, 1)};

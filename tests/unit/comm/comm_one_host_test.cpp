@@ -1,4 +1,4 @@
-// Collectives that only plug-ins call, not the built-in strategies. They are supported on a single host only.
+// Collectives that no built-in strategy calls, only plug-ins. They are supported on a single host only.
 #include "tests/support/contains.h"
 #include "tests/unit/comm/comm_inputs.h"
 

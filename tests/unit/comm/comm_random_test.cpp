@@ -45,7 +45,8 @@ struct Pending {
 // Draws the same random collectives on every rank.
 class RandomCalls {
  public:
-  // `least` is the smallest number of elements per rank in a scatter: 1 for gloo, which cannot scatter 0 elements.
+  // `least` is the smallest number of elements per rank in a reduce-scatter: 1 for gloo, which cannot scatter 0
+  // elements.
   RandomCalls(uint64_t seed, int rank, int world, int64_t least)
       : random_(seed), rank_(rank), world_(world), least_(least) {}
 

@@ -14,7 +14,7 @@
 namespace dpbench::testing {
 namespace {
 
-// Throws unless this rank's group on the axis has exactly the ranks `due`, in this order.
+// Throws unless this rank's group on the axis has exactly the ranks in `due`, in this order.
 void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   check(axis.size == static_cast<int>(due.size()), axis.name + " has another size");
   check(due.at(static_cast<size_t>(axis.rank)) == rank, axis.name + " has this rank at another place");
@@ -53,7 +53,7 @@ TEST(MeshOfRanks, ReusesTheWorldGroupForAnAxisThatContainsAllRanks) {
   EXPECT_EQ(Mesh("dp", {}).axis("tp").size, 1) << "an axis that the mesh does not have";
 }
 
-TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRanksAxesDiffer) {
+TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRankAsksForOtherAxes) {
   for (const Kind& kind : kinds) {
     const auto errors =
         run_setups({.backend = kind.backend, .as = kind.as, .world = 6}, [&](const BackendSetup& setup) {
@@ -115,7 +115,7 @@ TEST(MeshGroups, AcrossHostsHaveTheRightRanksAndNameThemByGlobalNumberInErrors) 
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
 }
 
-TEST(MeshOfRanks, PassesEachGroupWithItsAxisNameToTheReplacementFunction) {
+TEST(MeshOfRanks, CanReplaceItsProcessGroupsByAFunctionOfTheAxisNameAndTheGroup) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const auto names_of = [&](const Mesh& mesh) {

@@ -118,7 +118,7 @@ TEST(StagedBackend, AReceivedTensorHoldsTheSentValuesAfterTheWait) {
       Tensors sent{input_of(rank, count)}, received{at::zeros({count}, at::kDouble)};
       const auto receiving = backend->recv(received, (rank + kRanks - 1) % kRanks, 7);
       const auto sending = backend->send(sent, (rank + 1) % kRanks, 7);
-      sent[0].zero_();  // changes nothing, because the backend sends its copy in host memory
+      sent[0].zero_();  // zeroing the tensor does not change the message: the backend sends its copy in host memory
       receiving->wait(), sending->wait();
       require_equal(received[0], input_of((rank + kRanks - 1) % kRanks, count), "recv");
     }

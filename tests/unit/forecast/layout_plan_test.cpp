@@ -49,7 +49,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
   lanes.compute(2);
   EXPECT_EQ(lanes.transfer(3), 5);  // the transfer lasts from time 2 to time 5
   lanes.compute(1);
-  EXPECT_EQ(lanes.transfer(1), 6);  // starts at time 5, because the link is busy until then
+  EXPECT_EQ(lanes.transfer(1), 6);  // this transfer starts at time 5, because the link is busy until then
   lanes.wait_for_all();
   EXPECT_EQ(lanes.now(), 6);
   EXPECT_EQ(lanes.computing(), 3);
@@ -60,7 +60,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
 // of two hosts. A ring over dp may use the links of both these ranks between the hosts.
-TEST(GroupLink, AnAxisAcrossHostsAddsUpTheLinksOfItsRanksOnAHost) {
+TEST(GroupLink, OfAnAxisAcrossHostsHasTheLinksOfAllRanksOfTheAxisOnAHostTogether) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
@@ -96,10 +96,11 @@ Report summarised(std::vector<CaseRecord> cases) {
   return report;
 }
 
-TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
+TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes) {
   const std::string model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
   const double flop = small.flop_per_row();
-  // Measured steps: one sample at 1 GFLOP/s and four samples at 3 GFLOP/s, each with an optimizer step of 2 ms.
+  // The measured run has a step of one sample at 1 GFLOP/s and a step of four samples at 3 GFLOP/s, each with an
+  // optimizer step of 2 ms.
   const Report report = summarised(
       {gpt_case(model, 1, flop / 3, 2 * flop / 3, 2e6), gpt_case(model, 4, 4 * flop / 9, 8 * flop / 9, 2e6)});
   const Speed speed = speed_of(report, Device::cpu, Dtype::f32, /*threads=*/1);
@@ -110,14 +111,14 @@ TEST(Speed, IsFittedToTheCasesOfOneDeviceAndInterpolatedBetweenTheirSizes) {
   EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
-  // The predicted step of four samples takes the measured time.
+  // The step time predicted for four samples is the measured one.
   PlanRequest asked = request_for(1);
   asked.machine.speed = speed;
   const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};
   EXPECT_NEAR(timed(layout, asked.machine).step_s(), 4 * flop / 3e9 + 2e-3, 1e-6);
 }
 
-TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
+TEST(Speed, OfADeviceCannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   const auto refusal = [](const Report& report, Device device, Dtype dtype, int threads = 1) -> std::string {
     try {
       speed_of(report, device, dtype, threads);
@@ -135,7 +136,7 @@ TEST(Speed, RefusesARunWithoutAMeasuredGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
-TEST(Speed, TheOverlapIsTheMeanOverStrategiesThatOverlapOnGpus) {
+TEST(Speed, AssumedOverlapIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
   Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
   EXPECT_EQ(measured_overlap(report), std::nullopt);
   for (const auto& [strategy, overlap] :
@@ -150,7 +151,7 @@ TEST(Speed, TheOverlapIsTheMeanOverStrategiesThatOverlapOnGpus) {
   EXPECT_EQ(measured_overlap(report), std::nullopt);
 }
 
-TEST(PredictedTime, OfOneDeviceIsTheModelsOperationsAtItsRate) {
+TEST(PredictedTime, OfOneDeviceIsTheModelsFlopDividedByTheDevicesFlopRate) {
   const Layout layout{.strategy = "cpu", .micro_batches = 4, .rows = 4};
   const Time time = timed(layout, request_for(1).machine);
   EXPECT_NEAR(time.step_s(), 16 * small.flop_per_row() / rate, 1e-9);
@@ -187,18 +188,19 @@ TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
   EXPECT_NEAR(time.computing_s, 16 * small.flop_per_row() / rate / 2, 1e-9);
 }
 
-// For P equal stages, M micro-batches and free messages, the bubble is (P - 1) / M of the busy time.
+// For P equal stages, M micro-batches and messages that take no time, the bubble is (P - 1) / M of the busy time.
 TEST(PredictedTime, OfA1f1bPipelineHasABubbleOfStagesMinusOneOverMicroBatches) {
   const gpt::Shape even = gpt::parse_shape("layers=8,hidden=64,heads=4,seq=32,vocab=1,style=llama,mlp=256");
   Machine machine = request_for(4).machine;
   machine.network.intra = {1e30, 0};
   Layout layout = layout_on({{"pp", 4}}, 8);
-  layout.stage_sizes = {3, 2, 2, 4};  // embedding and 2 layers, 2 layers, 2 layers, 2 layers with norm and head
+  // the stages: embedding and 2 layers; 2 layers; 2 layers; 2 layers with norm and head
+  layout.stage_sizes = {3, 2, 2, 4};
   const Time time = time_of(even, gpt::Precision::float32, layout, machine);
   EXPECT_NEAR(time.bubble_s / time.computing_s, 3.0 / 8, 2e-3);
 }
 
-TEST(PredictedTime, OfATiedPipelineAddsOneExchangeOfTheEmbeddingsGradient) {
+TEST(PredictedTime, OfAPipelineWithATiedEmbeddingAddsOneExchangeOfTheEmbeddingsGradient) {
   const Machine machine = request_for(4).machine;
   const Layout layout = layout_on({{"pp", 4}}, 4);
   gpt::Shape untied = small;
@@ -209,7 +211,7 @@ TEST(PredictedTime, OfATiedPipelineAddsOneExchangeOfTheEmbeddingsGradient) {
   EXPECT_NEAR(added_s, 1e-6 + 4.0 * 512 * 64 / 100e9, 1e-12);
 }
 
-TEST(PredictedTime, OfRanksThatShareCoresIsAtLeastTheirWorkOverTheCores) {
+TEST(PredictedTime, OfRanksThatShareCoresIsAtLeastTheirTotalWorkDividedByTheCores) {
   Machine machine = request_for(4).machine;
   machine.cores = 2;
   machine.overlap = 0;
@@ -274,7 +276,7 @@ CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
   return spec;
 }
 
-TEST(CaseMemory, EqualsTheMemoryOfTheCasesLayout) {
+TEST(CaseMemory, PredictedForACaseEqualsTheMemoryPredictedForItsLayout) {
   const auto total = [](const CaseSpec& spec) { return static_cast<double>(formula_memory(spec).value().total()); };
   const auto of_layout = [](Layout layout) { return memory_of(small, gpt::Precision::float32, layout).total(); };
   Layout ddp{.strategy = "ddp", .mesh = {{"dp", 2}}, .overlapped = true, .rows = 8};
@@ -285,7 +287,8 @@ TEST(CaseMemory, EqualsTheMemoryOfTheCasesLayout) {
   const Layout tensor{.strategy = "layout", .mesh = {{"tp", 2}}, .sequence = true, .rows = 16};
   EXPECT_NEAR(total(gpt_spec("tp", "tp=2", {{"sequence", "on"}})), of_layout(tensor), 3);
   Layout pipe = layout_on({{"pp", 2}}, 4);
-  pipe.stage_sizes = {5, 6};  // the strategy's cut of 11 blocks: the last block has the head's product
+  // how pp cuts 11 blocks into stages of equal FLOP: the last block has the head's matrix product
+  pipe.stage_sizes = {5, 6};
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}})), of_layout(pipe), 3);
   pipe.stage_sizes = {4, 7};
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}, {"blocks", "4+7"}})), of_layout(pipe), 3);
@@ -295,7 +298,7 @@ TEST(CaseMemory, EqualsTheMemoryOfTheCasesLayout) {
 TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
   std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
-  unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay whole
+  unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay unsharded
   for (int i = 0; i < 4; ++i) unknown.push_back(gpt_spec("cpu", ""));
   unknown[4].device = Device::cuda, unknown[5].runtime = Runtime::fast, unknown[6].workload = "mnist-mlp";
   unknown[7].model = "small,experts=4";
@@ -313,7 +316,7 @@ TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {
 
 TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   const LayoutPlan all = plan_layouts(request_for(8));
-  const double limit = all.front.back().memory.total() * 1.001;  // just above the memory of the smallest layout
+  const double limit = all.front.back().memory.total() * 1.001;  // a limit just above the memory of the smallest layout
   const LayoutPlan plan = plan_layouts(request_for(8, limit));
   EXPECT_EQ(plan.examined, all.examined);
   EXPECT_GT(plan.too_large, 0u);
@@ -339,7 +342,7 @@ TEST(LayoutPlan, LimitsTensorParallelismToAHost) {
   std::set<int> sizes;
   for (const Prediction& one : plan_layouts(asked).fitting) sizes.insert(one.layout.size("tp"));
   EXPECT_EQ(sizes, (std::set<int>{1, 2}));
-  // On hosts of 6 devices, ranks 4 to 7 of the axis tp would lie on two hosts.
+  // On hosts of 6 devices, ranks 4 to 7, a group of tp=4, would lie on two hosts.
   asked = request_for(12);
   asked.batch = 12;
   asked.machine.network.host_size = 6;
@@ -383,7 +386,7 @@ TEST(LayoutPlan, PrintsTheFlagsThatRunAndCheckALayout) {
             "--param layout.sequence=on --param layout.reshard=off");
 }
 
-TEST(LayoutMap, MarksTheFastestLayoutAndTheMemoryLimitWithinTheWidth) {
+TEST(LayoutMap, MarksTheFastestLayoutAndTheMemoryLimitAndKeepsToTheGivenWidth) {
   PlanRequest asked = request_for(8, 40e6);
   asked.machine.speed.fitted_to = "mine.json: cases";
   const LayoutPlan plan = plan_layouts(asked);

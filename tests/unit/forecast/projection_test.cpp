@@ -70,7 +70,8 @@ TEST(Allreduce, TreeCostIsThatOfGoingUpAndDownAllLevels) {
 // (50 GB/s) = 72.5 us.
 TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 72.5e-6, 1e-12);
-  // The tree has 2 levels within hosts and 2 levels between hosts, and goes up and down each level.
+  // A tree allreduce over these devices has 2 levels within hosts and 2 levels between hosts, and goes up and down each
+  // level.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 16, 50e6, {nvlink, ethernet, 4}),
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }
@@ -98,8 +99,8 @@ StepShape two_buckets(double first_mb, double second_mb) {
 }
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
-TEST(Step, HidesTheFirstBucketAndExposesTheLast) {
-  // The first bucket is reduced from 5 to 8 ms, the second from 8 to 9 ms.
+TEST(Step, AllreduceOfTheFirstBucketIsHiddenAndThatOfTheLastIsExposed) {
+  // The first gradient bucket is reduced from 5 to 8 ms, the second from 8 to 9 ms.
   const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
   EXPECT_NEAR(hidden.exposed_s, 1e-3, 1e-12);
@@ -107,8 +108,8 @@ TEST(Step, HidesTheFirstBucketAndExposesTheLast) {
   EXPECT_TRUE(hidden.hidden);
 }
 
-TEST(Step, IsLongerWhenTheSecondBucketWaitsForTheFirst) {
-  // The first bucket is reduced from 5 to 11 ms, the second from 11 to 12 ms.
+TEST(Step, IsLongerIfTheAllreduceOfTheSecondBucketMustWaitForThatOfTheFirst) {
+  // The first gradient bucket is reduced from 5 to 11 ms, the second from 11 to 12 ms.
   const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(late.step_s, 14e-3, 1e-12);
   EXPECT_FALSE(late.hidden);
@@ -210,7 +211,7 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   Report report = scaled_run();
   report.cases.push_back(report.cases.back());
   report.cases.back().spec.world = 4;
-  report.cases.back().step_time_ns->median = 20e6;  // the projection predicts 16 ms for this world
+  report.cases.back().step_time_ns->median = 20e6;  // the projection predicts 16 ms for world 4
   const Projection projection = project(report, {.to = {3, 4}, .from = {1, 2, 3}});
   const ProjectedSeries& series = projection.series.at(0);
   EXPECT_EQ(series.fitted.size(), 3u);
@@ -334,7 +335,7 @@ TEST(Projection, RefusesTooFewWorldsUnmatchedFiltersPartialHostsAndRunsWithoutCo
 // has 90 % efficiency at 512 GPUs, and 16 GPUs process 1656.82 samples/s. The test assumes 44.5 million float32
 // parameters in three equal buckets, which are ready after 60, 80 and 100 % of the step. The projection must give more
 // than 90 % with full overlap and less without overlap.
-TEST(Projection, BracketsHorovodsPublishedResnetEfficiency) {
+TEST(Projection, IsAboveHorovodsPublishedResnetEfficiencyWithOverlapAndBelowItWithout) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
   StepShape overlapped{.collectives = {}, .backward_end = 1};
@@ -349,7 +350,7 @@ TEST(Projection, BracketsHorovodsPublishedResnetEfficiency) {
 // Published in Horovod's documentation: VGG-16 (138.4 million parameters) has 68 % efficiency at 512 GPUs. The page
 // gives no step time for one GPU. The assumed 0.65 s (98 samples/s) is the middle of the range in which the projection
 // allows 68 %.
-TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
+TEST(Projection, IsAboveHorovodsPublishedVggEfficiencyWithOverlapAndBelowItWithout) {
   const double compute_s = 0.65, bytes = 138.4e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
   StepShape overlapped{.collectives = {}, .backward_end = 1};

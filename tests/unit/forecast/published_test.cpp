@@ -1,5 +1,5 @@
-// Compares predictions of layouts with published measurements. Each machine has one rate, fitted to one row of its
-// table.
+// Compares the predictions of `dpbench plan` with published throughputs. Each machine has one rate of computing
+// (FLOP/s), fitted to one published throughput.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,15 +18,17 @@ struct Row {
   gpt::Shape shape;
   Layout layout;
   double published;
-  double most_off = usual_error;  // largest accepted relative error; a larger one is explained at its row
-  std::string order = {};         // rows with the same text must keep their published order; empty: no order
+  // largest accepted relative error; the reason for a larger one is given where the measurement is listed
+  double most_off = usual_error;
+  std::string order = {};  // measurements with the same text must keep their published order; empty: no order
 };
 
 double rows_of(const Layout& layout) {
   return static_cast<double>(layout.rows * layout.micro_batches * layout.size("dp") * layout.size("shard"));
 }
 
-// Returns the figure that a table publishes: a rate per GPU, which grows as a step gets shorter.
+// Returns the throughput per GPU in the unit of the paper, such as TFLOP/s or samples per second, from the predicted
+// step time.
 using Figure = std::function<double(const Row& row, double step_s)>;
 
 double step_s(const Row& row, const Network& network, double flop_per_s) {
@@ -34,8 +36,8 @@ double step_s(const Row& row, const Network& network, double flop_per_s) {
   return time_of(row.shape, gpt::Precision::bfloat16, row.layout, machine).step_s();
 }
 
-// Fits the machine's rate to one row, and compares the predictions of all rows. If two published figures with the same
-// `order` differ by more than 7 %, the predicted ones must have the same order.
+// Fits the machine's FLOP/s to one published throughput, and compares the predictions of all throughputs. If two
+// published figures with the same `order` differ by more than 7 %, the predicted ones must have the same order.
 void expect_close(const std::vector<Row>& rows, size_t fitted, const Network& network, const Figure& figure) {
   double low = 1e12, high = 1e16;
   for (int round = 0; round < 100; ++round) {
@@ -77,7 +79,7 @@ Layout scheduled(const gpt::Shape& shape, Layout layout, const char* family, int
 
 // Megatron-LM on A100 (arXiv 2104.04473, table 1): hosts of 8 GPUs, NVLink, 25 GB/s of InfiniBand per GPU. All
 // activations are recomputed, the schedule is interleaved, and the published FLOP include the recomputation.
-TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
+TEST(Published, MegatronThroughputOnUpTo3072GpusIsPredictedAfterFittingToItsModelOf39B) {
   struct Published {
     const char* name;
     int64_t heads, hidden, layers;
@@ -87,7 +89,8 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
   };
   const Network network{{300e9, 5e-6}, {25e9, 10e-6}, 8};
   std::vector<Row> rows;
-  // The smallest model may be off by more, because its matrices are the narrowest, and narrow matrices run slower.
+  // The prediction for the smallest model may be off by more, because its matrices are the narrowest, and narrow
+  // matrices run slower.
   for (const auto& p : std::vector<Published>{{"1.7 B", 24, 2304, 24, 1, 1, 32, 512, 137, 0.2},
                                               {"3.6 B", 32, 3072, 30, 2, 1, 64, 512, 138},
                                               {"7.5 B", 32, 4096, 36, 4, 1, 128, 512, 142},
@@ -124,9 +127,9 @@ TEST(Published, MegatronOnUpTo3072GpusIsPredictedFromItsModelOf39B) {
 }
 
 // Zero-bubble pipelines on A100 (arXiv 2401.10241, table 4): samples per GPU and second, by micro-batches of a step.
-// Models without data or tensor parallelism; a micro-batch has 6, 3, 1 and 1 samples. The paper's figures for zb-h1 and
-// zb-h2 are its rows ZB-1p and ZB-2p.
-TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
+// The models run without data or tensor parallelism; a micro-batch has 6, 3, 1 and 1 samples. The paper's figures for
+// zb-h1 and zb-h2 are its rows ZB-1p and ZB-2p.
+TEST(Published, ThroughputOfZeroBubbleSchedulesIsPredictedAfterFittingToOneMeasurementOf1f1b) {
   struct Model {
     const char* name;
     int64_t layers, heads, hidden;
@@ -195,7 +198,8 @@ TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
                              .mlp = 4 * m.hidden,
                              .seq = 1024,
                              .vocab = 50304,
-                             .tied = false};  // as in the authors' published training script
+                             // the authors' published training script does not tie the embedding to the head
+                             .tied = false};
       const Layout base = layout_of(shape, {{"pp", m.ranks}}, m.rows * m.micro_batches[i], m.rows);
       const std::string of = std::string(m.name) + " m=" + std::to_string(m.micro_batches[i]);
       const auto add = [&](const char* family, int stages, double published, double most_off, bool ordered) {
@@ -203,16 +207,17 @@ TEST(Published, ZeroBubbleSchedulesArePredictedFromOneRowOf1f1b) {
                         most_off, ordered ? of : ""});
       };
       // The head of the smallest model costs as much as 1.8 layers, and is a stage of its own in an interleaved
-      // schedule. So the order of this model's interleaved figure is not compared.
+      // schedule. So the interleaved throughput of this model is not compared with the throughputs of other schedules.
       const bool small = m.hidden == models.front().hidden;
       add("1f1b", 1, m.one_f_one_b[i], m.most_off_1f1b, true);
       add("interleaved", static_cast<int>(m.layers + 2) / m.ranks, m.interleaved[i], usual_error, !small);
       add("zb-h1", 1, m.zb_1p[i], m.most_off_zb_1p, true);
       // In the paper, a rank begins a step before other ranks have ended the previous one. The prediction does not
-      // model this, so the order of zb-h2 is not compared.
+      // model this, so the throughput of zb-h2 is not compared with that of other schedules.
       add("zb-h2", 1, m.zb_2p[i], usual_error, false);
     }
-  constexpr size_t fitted = 24;  // index of the row to which the rate is fitted: 1f1b of 14.6 B with 48 micro-batches
+  // index of the measurement to which the rate is fitted: 1f1b of 14.6 B with 48 micro-batches
+  constexpr size_t fitted = 24;
   expect_close(rows, fitted, network,
                [](const Row& row, double step) { return rows_of(row.layout) / step / ranks_of(row.layout.mesh); });
 }
@@ -241,7 +246,7 @@ const Network h100{{450e9, 3e-6}, {50e9, 10e-6}, 8};
 
 // Llama 3 405B on H100 (arXiv 2407.21783, table 4): BF16 TFLOP/s per GPU, a batch of 16 Mi tokens. Gradients stay whole
 // until the end of the step, and units stay gathered.
-TEST(Published, Llama405bOn16384GpusIsPredictedFrom8192) {
+TEST(Published, Llama405bThroughputOn16384GpusIsPredictedAfterFittingTo8192Gpus) {
   const auto row = [](const char* name, int dp, int cp, int64_t seq, double tflops, double most_off = usual_error) {
     const gpt::Shape shape = llama(126, 16384, 128, 53248, seq);
     const MeshShape mesh = without_single({{"shard", dp}, {"cp", cp}, {"pp", 16}, {"tp", 8}});
@@ -258,7 +263,7 @@ TEST(Published, Llama405bOn16384GpusIsPredictedFrom8192) {
 }
 
 // torchtitan on H100 (docs/performance.md of December 2024): tokens per second and GPU.
-TEST(Published, TorchtitanFsdpOn128GpusIsPredictedFrom8) {
+TEST(Published, TorchtitanFsdpThroughputOn128GpusIsPredictedAfterFittingTo8Gpus) {
   const gpt::Shape shape = llama(32, 4096, 32, 14336, 8192);
   const auto row = [&](const char* name, int gpus, double published) {
     Layout layout = layout_of(shape, {{"shard", gpus}}, 2 * gpus, 2);
@@ -267,9 +272,9 @@ TEST(Published, TorchtitanFsdpOn128GpusIsPredictedFrom8) {
   expect_close({row("8B, 8 GPUs", 8, 5762), row("8B, 128 GPUs", 128, 5605)}, 0, h100, tokens_per_gpu);
 }
 
-// From cp=4 on, the published steps take up to 1.5 times as long as their operation counts predict; 1.8 times with
-// pipelines. The exchange of keys and values is too short to be the reason.
-TEST(Published, TorchtitanContextParallelismIsPredictedTo65536Tokens) {
+// From cp=4 (context parallelism) on, the published steps take up to 1.5 times as long as their operation counts
+// predict; 1.8 times with pipelines. The exchange of keys and values is too short to be the reason.
+TEST(Published, TorchtitanThroughputWithContextParallelismIsPredictedForUpTo65536Tokens) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, int shard, int cp, double published, double most_off = usual_error) {
     const gpt::Shape shape = llama(32, 4096, 32, 14336, int64_t{32768} * cp);
@@ -285,7 +290,7 @@ TEST(Published, TorchtitanContextParallelismIsPredictedTo65536Tokens) {
   expect_close(rows, 0, h100, tokens_per_gpu);
 }
 
-TEST(Published, TorchtitanTensorAndPipelineParallelismArePredictedFrom70b) {
+TEST(Published, TorchtitanThroughputWithTensorAndPipelineParallelismIsPredictedAfterFittingToLlama70b) {
   std::vector<Row> rows;
   const gpt::Shape big = llama(80, 8192, 64, 28672, 8192), biggest = llama(126, 16384, 128, 53248, 8192);
   Layout two = layout_of(big, {{"shard", 32}, {"tp", 8}}, 512, 16);

@@ -12,7 +12,7 @@ namespace {
 using Kind = CaseOutcome::Kind;
 
 constexpr double kTimeout = 2;
-int killed_by(int signal) { return signal; }  // returns the status as waitpid gives it
+int killed_by(int signal) { return signal; }  // the status that waitpid gives for a process killed by this signal
 int exited_with(int code) { return code << 8; }
 
 std::string failed(int rank, const std::string& kind, const std::string& reason) {
@@ -27,7 +27,7 @@ std::string ran(int rank) {
 
 CaseWatch watch_of(int ranks) { return CaseWatch("c", Event::ran, ranks, kTimeout, true, 0); }
 
-TEST(CaseWatch, EndsOnlyWhenEveryRankHasAnswered) {
+TEST(CaseWatch, EndsACaseOnlyWhenEveryRankHasReportedItsResult) {
   CaseWatch watch = watch_of(2);
   EXPECT_FALSE(watch.verdict(0));
   watch.on_line(1, ran(1), 0.1);
@@ -39,7 +39,7 @@ TEST(CaseWatch, EndsOnlyWhenEveryRankHasAnswered) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
-TEST(CaseWatch, ForwardsTrainingLinesOfRankZero) {
+TEST(CaseWatch, ForwardsTheLinesThatRankZeroPrintsInTraining) {
   std::vector<std::string> heard;
   CaseWatch watch("c", Event::trained, 2, kTimeout, true, 0,
                   [&](const Json& event) { heard.push_back(event.at("text")); });
@@ -59,7 +59,7 @@ TEST(CaseWatch, ForwardsTrainingLinesOfRankZero) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
-TEST(CaseWatch, RejectsTrainingLinesWithoutAListenerOrFromOtherRanks) {
+TEST(CaseWatch, RejectsLinesOfTrainingWithoutAListenerOrFromOtherRanksThanZero) {
   const std::string line = Json({{"event", "line"}, {"case", "c"}, {"text", "x"}}).dump();
   CaseWatch without_listener = watch_of(2);
   without_listener.on_line(0, line, 0.1);
@@ -104,7 +104,7 @@ std::string failed_in_checks(int rank, const std::string& kind, const std::strin
   return answer.dump();
 }
 
-TEST(CaseWatch, AFailureDuringTheChecksKeepsTheirResults) {
+TEST(CaseWatch, KeepsTheResultsOfChecksIfARankFailsDuringTheChecks) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed_in_checks(1, "nan", "the loss of step 2 is nan"), 1.0);
   EXPECT_FALSE(watch.verdict(1.1)) << "the check rows come from rank 0";
@@ -187,7 +187,7 @@ TEST(CaseWatch, BlamesTheRankThatExitedNotTheOneThatWaited) {
   expect_contains(watch.verdict(2.0)->reason, {"rank 1", "exit code 7"});
 }
 
-TEST(CaseWatch, PrefersAReportedErrorToTheAbortOfAnotherRank) {
+TEST(CaseWatch, BlamesARankThatReportedAnErrorNotARankThatAborted) {
   CaseWatch watch = watch_of(2);
   watch.on_death(0, killed_by(SIGABRT), 1.0);
   watch.on_line(1, failed(1, "nan", "gradient of n.1.weight at 3"), 1.1);
@@ -224,7 +224,7 @@ TEST(CaseWatch, ReportsTheExitCodeOfARank) {
   expect_contains(watch.verdict(1.0)->reason, {"exit code 7"});
 }
 
-TEST(CaseWatch, PrefersAReportedErrorToTheSignalThatFollows) {
+TEST(CaseWatch, NamesTheErrorThatARankReportedNotTheSignalThatEndedTheRankAfterwards) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "oom", "asked for 3 GiB"), 1.0);
   watch.on_death(0, killed_by(SIGKILL), 1.0);
@@ -396,7 +396,7 @@ TEST(CaseWatch, ASlowRankIsNotStuck) {
   }
 }
 
-TEST(CaseWatch, NeverBlamesARankThatHasAnswered) {
+TEST(CaseWatch, NeverBlamesARankThatHasReportedItsResult) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 1, .beat = 1}, {.step = 9, .beat = 9}}, 0);
   watch.on_line(0, ran(0), 0.5);
@@ -449,7 +449,7 @@ TEST(CaseWatch, ReportsOomKillsAsOutOfMemory) {
   EXPECT_TRUE(watch.verdict(2)->out_of_memory);
 }
 
-TEST(CaseWatch, TakesTheRefusalOfRank0) {
+TEST(CaseWatch, ReportsTheReasonForWhichRankZeroRefusesACase) {
   CaseWatch watch("c", Event::checked, 2, kTimeout, true, 0);
   for (const int rank : {0, 1})
     watch.on_line(rank, Json({{"event", "checked"}, {"case", "c"}, {"refused", rank == 0 ? "model" : "none"}}).dump(),

@@ -41,7 +41,8 @@ TEST(CheckText, GroupsFailuresOfAllCasesByTheirCause) {
   EXPECT_EQ(times(text, "times what they should be"), 1u) << text;
   expect_contains(text, {"gradient-meaning, accumulation, clip; 2 cases", "detail of gradient-meaning",
                          "loss-value; 1 case", "1 checks passed, 4 failed"});
-  EXPECT_LT(text.find("times what"), text.find("another rank's loss"));  // the cause of most failed checks comes first
+  // the cause of the most failed checks comes first
+  EXPECT_LT(text.find("times what"), text.find("another rank's loss"));
   EXPECT_EQ(times(text, "output-shape"), 0u);
   EXPECT_EQ(times(every_check(report), "output-shape"), 1u);
 }

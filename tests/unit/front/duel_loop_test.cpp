@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Answers every block with 10 steps in 1 ms. The rank waited `queue_ns` of this time for a core.
+// A fake build: each block has 10 steps and takes 1 ms, of which the rank waited `queue_ns` for a core.
 class FakeBuild : public CaseRunner {
  public:
   CaseOutcome run(const CaseSpec&, const Json&) override {

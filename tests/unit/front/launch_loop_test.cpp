@@ -154,8 +154,8 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
   }
 }
 
-TEST_F(LaunchLoopTest, RunsTheCasesThatTheCallbackChoosesUntilItChoosesNone) {
-  std::vector<bool> measured;  // for each choice of the next launch: true if dp has a step time by then
+TEST_F(LaunchLoopTest, RunsInEachLaunchTheCasesThatACallbackChoosesUntilItChoosesNone) {
+  std::vector<bool> measured;  // for each choice of the next launch: whether dp has a step time
   choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
     measured.push_back(record("dp").ok() && record("dp").step_time_ns);
     if (launch == 0) return unfinished;
@@ -174,7 +174,7 @@ TEST_F(LaunchLoopTest, SendsWorkersTheCommandMadeForTheLaunchAndTheCase) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["made_for"], runner_.calls[i]);
 }
 
-TEST_F(LaunchLoopTest, DoesNotCountAnAnswerWithoutMeasurementsAsALaunch) {
+TEST_F(LaunchLoopTest, DoesNotCountALaunchInWhichACaseWasCheckedButNotTimed) {
   runner_.answer = [](const CaseSpec&, int) {
     return CaseOutcome{.checks = {{.name = "buffers", .status = CheckStatus::passed}}};
   };
@@ -230,7 +230,7 @@ TEST_F(LaunchLoopTest, DoesNotTimeACaseWithAFailedCheckAgain) {
   EXPECT_EQ(exit_code(ending_of(report_)), 1);
 }
 
-TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
+TEST_F(LaunchLoopTest, TheReportHasTheOrderInWhichTheCasesWereLaunched) {
   run();
   std::map<int, std::string> order;
   for (const CaseRecord& one : report_.cases)
@@ -239,8 +239,8 @@ TEST_F(LaunchLoopTest, TheOrderOfTheLaunchesIsRecorded) {
   for (const auto& [position, id] : order) EXPECT_EQ(id, runner_.calls.at(static_cast<size_t>(position)));
 }
 
-TEST_F(LaunchLoopTest, EventLinesTellOfEachCaseFromItsFirstLaunchToItsLast) {
-  std::map<std::string, std::vector<std::string>> events;  // key: case; "" for events of no case
+TEST_F(LaunchLoopTest, EventLinesReportEachCaseFromItsFirstLaunchToItsLast) {
+  std::map<std::string, std::vector<std::string>> events;  // events by case id; under "", the events of no case
   Json last;
   EventLines lines(report_, [&](const std::string& text) {
     const Json json = parse_json(text, "line");
@@ -333,7 +333,7 @@ TEST_F(LaunchLoopTest, AStrategyThatRefusesOneWorkloadSkipsItAndRunsTheOthers) {
   EXPECT_EQ(report_.cases.back().status, CaseStatus::ok);
 }
 
-TEST_F(LaunchLoopTest, SkipsUnavailableCases) {
+TEST_F(LaunchLoopTest, SkipsACaseIfItsWorkersReportThatTheMachineCannotRunIt) {
   runner_.answer = [](const CaseSpec&, int) { return CaseOutcome{.kind = Kind::unavailable, .reason = "no GPU 3"}; };
   run();
   EXPECT_EQ(record("cpu").status, CaseStatus::skipped);

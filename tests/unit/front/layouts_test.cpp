@@ -46,7 +46,7 @@ std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   return make_plan(what, all, machine(4)).cases;
 }
 
-TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithDrawnSizesUnlessNamed) {
+TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithModelSizesToDrawUnlessTheUserNamesOthers) {
   Selection what, named = of_grid(with_layouts());
   what.check.emplace();
   name_layouts(what, with_layouts());
@@ -64,7 +64,7 @@ TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithDrawnSizesUnlessNamed) {
   EXPECT_EQ(all.strategies, std::vector<std::string>{}) << "--strategy all";
 }
 
-TEST(Layouts, AreDrawnFromTheSeed) {
+TEST(Layouts, AreTheSameForTheSameSeedAndDifferForAnother) {
   const auto ids_of = [](const std::vector<CaseSpec>& cases) {
     std::vector<std::string> all;
     for (const CaseSpec& one : cases) all.push_back(one.id);
@@ -95,7 +95,7 @@ TEST(Layouts, DrawnAtRandomHave2To8RanksAndVaryInMeshModelDtypeAndParameters) {
   EXPECT_EQ(values, (std::set<std::string>{"schedule=gpipe", "parts=2", "parts=3", "verify=on"}));
 }
 
-// Simplifies a layout step by step, as long as a simpler layout fails too.
+// Replaces a failing layout by a simpler one that fails too, as long as there is one.
 CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails) {
   const Catalogue all = with_layouts();
   for (bool found = true; found;) {
@@ -158,7 +158,7 @@ TEST(Layouts, OneInEightRunsTheCostlyScenarios) {
   EXPECT_EQ(repeating_command(all[0], /*costly=*/true).find("--short"), std::string::npos);
 }
 
-TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
+TEST(Layouts, OfTwoOrThreeAxesAreAddedToTheCasesOfDpbenchCheck) {
   const Catalogue all = with_layouts();
   const auto meshes = [&](int products) {
     Selection what = of_grid(all);
@@ -173,7 +173,7 @@ TEST(Layouts, OfTwoAndThreeAxesAreAddedToACheck) {
   EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
 }
 
-TEST(Layouts, ThatDivideExpertsAreAddedToACheckWithAModelThatHasExperts) {
+TEST(Layouts, ThatDivideExpertsAreAddedToDpbenchCheckWithAModelThatHasExperts) {
   Catalogue all = with_layouts();
   all.strategies.back().axes = {"dp", "ep", "pp", "tp"};
   all.workloads.back().check_model = "small";

@@ -10,14 +10,14 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-TEST(AxesOnHosts, AreWithinAHostIfAllTheirGroupsAre) {
+TEST(AxesOnHosts, AnAxisIsWithinAHostIfEachGroupOfItsRanksIs) {
   const std::vector<int> two_each = {0, 0, 1, 1}, uneven = {0, 0, 0, 1};
   EXPECT_EQ(axes_on_hosts(parse_mesh("dp=2,tp=2"), two_each), (Texts{"dp between hosts, tp within a host"}));
   EXPECT_EQ(axes_on_hosts(parse_mesh("dp=4"), two_each), (Texts{"dp between hosts"}));
   EXPECT_EQ(axes_on_hosts(parse_mesh("dp=2,pp=2"), uneven), (Texts{"dp between hosts, pp between hosts"}));
 }
 
-TEST(AxesOnHosts, SuggestAMeshThatKeepsActivationsWithinAHost) {
+TEST(AxesOnHosts, ForATpAxisBetweenHostsAMeshThatKeepsItWithinAHostIsSuggested) {
   const std::vector<int> two_each = {0, 0, 1, 1};
   const Texts with_advice = axes_on_hosts(parse_mesh("tp=2,dp=2"), two_each);
   ASSERT_EQ(with_advice.size(), 2u);

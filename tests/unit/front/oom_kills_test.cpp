@@ -16,7 +16,8 @@ class OomKillsTest : public TempDirTest {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
-  // Returns the reason that OomKills reports after the counter file has changed to `text`; empty if it reports no kill.
+  // Returns the reason that OomKills reports after `text` has replaced the content of the file that counts kills; empty
+  // if it reports no kill.
   std::string message_after(const std::string& groups, const fs::path& counter, const std::string& text) const {
     write("proc/7/cgroup", groups);
     const OomKills kills(7, root_);

@@ -71,7 +71,7 @@ TEST(Options, FlagsWithoutACommandMeanTheRunCommand) {
   EXPECT_EQ(bare.what.strategies, named.what.strategies);
 }
 
-TEST(Options, ARunIsQuickAndSmallUnlessAStrategyIsNamed) {
+TEST(Options, ARunWithoutANamedStrategyIsQuickAndHasFewCases) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
@@ -97,7 +97,7 @@ TEST(Options, AGivenNumberOfLaunchesOverridesTheQuickFlag) {
   EXPECT_EQ(options.sampling.samples, 9);
 }
 
-TEST(Options, TheNameAllSelectsEverythingLikeAnOmittedFlag) {
+TEST(Options, TheNameAllSelectsEveryStrategyOrWorkloadLikeAnOmittedFlag) {
   const auto named = [](const std::string& name) { return parse({"--strategy", name, "--workload", name}).what; };
   EXPECT_EQ(named("x").strategies, std::vector<std::string>{"x"});
   EXPECT_EQ(named("x").workloads, std::vector<std::string>{"x"});
@@ -105,7 +105,7 @@ TEST(Options, TheNameAllSelectsEverythingLikeAnOmittedFlag) {
   EXPECT_EQ(named("all").workloads, parse({}).what.workloads);
 }
 
-TEST(Options, RefusesTheNameAllTogetherWithOtherNames) {
+TEST(Options, RefusesTheStrategyOrWorkloadNameAllTogetherWithOtherNames) {
   expect_contains(refusal({"--strategy", "all,x"}), {"--strategy all,x", "'x'"});
   expect_contains(refusal({"check", "--workload", "mnist-mlp", "--workload", "all"}),
                   {"--workload mnist-mlp,all", "'mnist-mlp'"});
@@ -133,7 +133,7 @@ TEST(Options, ReadsNumbersNamesListsParametersAndSwitches) {
   EXPECT_EQ(o.max_noise_percent, 2);
 }
 
-TEST(Options, ChecksRunUnlessSwitchedOff) {
+TEST(Options, ChecksBeforeTimingRunUnlessSwitchedOff) {
   EXPECT_TRUE(parse({}).check);
   EXPECT_EQ(config_json(parse({}))["check"], "auto");
   EXPECT_EQ(config_json(parse({"--check", "off"}))["check"], "off");
@@ -459,14 +459,14 @@ TEST(Text, RemovesControlCharactersAndReplacesInvalidUtf8) {
   EXPECT_EQ(one_line("ééééé", 3), "éé…");
 }
 
-TEST(Text, SuggestsOnlySimilarNames) {
+TEST(Text, SuggestsForAMisspelledNameOnlySimilarNames) {
   EXPECT_EQ(nearest("mnist_mlp", {"random-linear", "mnist-mlp"}), "mnist-mlp");
   EXPECT_EQ(nearest("zzzzzz", {"random-linear", "mnist-mlp"}), "");
   EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "ddp"}), "ddp");
   EXPECT_EQ(nearest("", {"cpu"}), "");
 }
 
-TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
+TEST(Text, SuggestsForPartOfANameTheWholeNameIgnoringCase) {
   const std::vector<std::string> workloads = {"random-linear", "mnist-mlp", "convnet", "all"};
   for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"mnist", "mnist-mlp"},
                                                                                      {"conv", "convnet"},
@@ -480,7 +480,7 @@ TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
-TEST(Text, SuggestsTheNamesThatAWordMeansInOtherTools) {
+TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
   const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
   for (const auto& [typed, meant] :
        std::vector<std::pair<std::string, std::string>>{{"tensor-parallel", "'tp'"},

@@ -45,7 +45,7 @@ class FakeSide : public CaseRunner {
   bool retakes = false;
   std::optional<Profile> profile;
   int64_t ns = 1000, cpu_ns = 0, steps = -1, steps_per_block = 10;
-  int blocks = 0, signal_at = 0;  // signal_at: the block in which a signal arrives
+  int blocks = 0, signal_at = 0;  // signal_at: the number of the block in which a signal arrives
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
   std::function<std::string(int call)> failure;
 
@@ -127,8 +127,8 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // the case's first block that counts
-  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // the reference's third block that counts
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // in the case's first block that counts
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // in the reference's third block that counts
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));
@@ -166,7 +166,7 @@ TEST_F(PairedRunnerTest, AProfileOfRanksThatWaitedForACoreReportsOperationCounts
   EXPECT_TRUE(cases_.retakes);
 }
 
-TEST_F(PairedRunnerTest, AProfileIsKeptOnRequestOrIfOtherProgramsDidNotCauseItsWait) {
+TEST_F(PairedRunnerTest, TheTimesOfAProfileAreKeptOnRequestOrIfNoOtherProgramCausedTheWaitForACore) {
   const auto dropped = [&](const CaseSpec& spec, const PairedRunner::Rules& rules) {
     return run(spec, rules).ranks.at(0).profile->disturbed;
   };
@@ -180,7 +180,7 @@ TEST_F(PairedRunnerTest, AProfileIsKeptOnRequestOrIfOtherProgramsDidNotCauseItsW
   EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2})) << "the process used its core";
 }
 
-TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {
+TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfOtherProgramsDisturbAll) {
   cases_.queue_ns = [](int) { return 600; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.disturbed_blocks, 8);
@@ -199,7 +199,7 @@ TEST_F(PairedRunnerTest, AProcessThatUsedItsWholeCoreIsNotDisturbed) {
   EXPECT_EQ(run(spec_of("ddp", 2)).disturbed_blocks, 0);
 }
 
-TEST_F(PairedRunnerTest, KeepsDisturbedBlocksOnRequest) {
+TEST_F(PairedRunnerTest, KeepsBlocksDisturbedByOtherProgramsOnRequest) {
   cases_.queue_ns = [](int) { return 600; };
   const CaseOutcome outcome = run(spec_of("ddp", 2), {.cores = 2, .keep_disturbed = true});
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);

@@ -1,4 +1,5 @@
-// Tests the rows that a trace has for a pipeline, with a hand-made trace of two steps.
+// Tests the rows that a trace gets for a pipeline (the actions as they ran and as planned), with a hand-made trace of
+// two steps.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -49,7 +50,8 @@ Json hand_trace(const std::string& left_out = "") {
   return {{"traceEvents", events}};
 }
 
-// Returns the event of an action in a step, in the rows of the category.
+// Returns the event of an action in a step. category: "pipeline" for the row of what ran, "planned pipeline" for the
+// row of the plan.
 Json row_event(const Json& trace, const std::string& category, const std::string& action, int64_t step) {
   for (const Json& event : trace["traceEvents"])
     if (event.value("cat", "") == category && event["name"] == action && event["args"]["step"] == step) return event;
@@ -106,7 +108,7 @@ TEST(PipelineRows, AreNotAddedToATraceWithoutPipelines) {
   EXPECT_TRUE(traced_pipelines(trace, "hand").empty());
 }
 
-TEST(PipelineRows, RefuseActionsThatAreNoSchedule) {
+TEST(PipelineRows, AreRefusedIfTheActionsInTheTraceFormNoSchedule) {
   Json trace = hand_trace("1B1");
   try {
     add_pipeline_rows(trace, {{0, 1}});

@@ -263,7 +263,7 @@ TEST(Plan, OneCpuRankPerHostUsesASharedMemoryBackendIfThereIsNoOther) {
   EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
 }
 
-TEST(Plan, EveryNamedBackendGivesACase) {
+TEST(Plan, EachBackendThatTheUserNamesGivesACase) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.backends = {"gloo", "shm"};
@@ -297,7 +297,7 @@ TEST(Plan, CutsDefaultWorldsToTheNumberOfGpus) {
   EXPECT_EQ(worlds(0), (std::vector<int>{1, 2, 3, 6})) << "CPUs are virtual";
 }
 
-TEST(Plan, RefusesTheThreadsBackend) {
+TEST(Plan, RefusesTheBackendThreadsWhichIsForTestsOnly) {
   Selection what = ddp_on_mlp();
   what.backends = {"threads"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"threads"});
@@ -335,7 +335,7 @@ TEST(Plan, PutsAllRanksOnTheFirstAxisOfAStrategy) {
                 {"pipe1", ""}, {"pipe2", "pp=2"}, {"tensor1", ""}, {"tensor2", "tp=2"}, {"ddp1", ""}, {"ddp2", ""}}));
 }
 
-TEST(Plan, ASmallRunLeavesOutWorkloadsWithSeveralModels) {
+TEST(Plan, ARunWithoutANamedStrategyLeavesOutWorkloadsWithSeveralModels) {
   Catalogue known = catalogue();
   known.workloads.push_back({.name = "transformer", .summary = "", .batch = 64, .models = {"small", "large"}});
   for (const bool fixed_models : {false, true}) {

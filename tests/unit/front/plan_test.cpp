@@ -78,7 +78,7 @@ TEST(Plan, OnlyMultiProcessStrategiesHaveABackendAndAProcessPerReplica) {
 TEST(Plan, AutomaticBackendIsTheMostPreferredOneThatCanConnectTheRanks) {
   Catalogue all = catalogue();
   all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
-  // Returns the backend that `auto` chooses, followed in parentheses by the note that explains the choice, if any.
+  // Returns the backend that `auto` stands for, followed in parentheses by the note that explains the choice, if any.
   const auto auto_backend = [&](int cpus, int gpus, size_t gpus_here, int hosts = 1) {
     Selection what = ddp_on_mlp();
     if (cpus > 0) what.cpus = {cpus};

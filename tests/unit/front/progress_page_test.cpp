@@ -33,7 +33,8 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   store_text(progress[1].place, "step 12 of scenario uneven-accumulate and more");
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // the text is cut to 40 bytes, without a terminating zero
+  // the description of a collective is cut to 40 bytes, without a terminating zero
+  write_call(logs[1], 10, 71, std::string(100, 'x'));
   logs[1].slots[2].group = 5;
   logs[1].slots[3].hash = 1;  // an entry that rank 1 is still writing has number 0
   EXPECT_TRUE(page.read(0).calls.empty());

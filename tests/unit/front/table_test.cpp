@@ -123,7 +123,7 @@ TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
 TEST(Table, CutsLongNotesOnATerminalOnly) {
   Report all = report();
   all.cases[0].notices = {std::string(200, 'n') + "end"};
-  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);  // the variable COLUMNS is set above
+  EXPECT_EQ(report_table(all, false).find("nend"), std::string::npos);
   if (::isatty(STDOUT_FILENO)) GTEST_SKIP() << "stdout is a terminal";
   const Variable columns("COLUMNS", "");
   EXPECT_NE(report_table(all, false).find("nend"), std::string::npos);
@@ -202,7 +202,7 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-TEST(Fold, TextWrapsUnderItselfOrStandsBelowItsRow) {
+TEST(Fold, LongTextInATableWrapsUnderItselfOrStandsBelowItsRow) {
   const std::vector<std::vector<std::string>> rows = {
       {"NAME", "N", "WHAT IT IS"}, {"a", "1", "one two three four five six seven"}, {"b", "22", ""}};
   const std::vector<bool> right = {false, true, false};
@@ -221,14 +221,14 @@ TEST(Fold, TextWrapsUnderItselfOrStandsBelowItsRow) {
   EXPECT_EQ(folded_rows(rows, right, 0)[1], "a      1  one two three four five six seven");
 }
 
-TEST(Fold, FiguresAndSingleWordsNeverWrap) {
+TEST(Fold, FiguresAndSingleWordsInATableNeverWrap) {
   const std::vector<std::vector<std::string>> rows = {{"CASE", "STEP", "CHANGE"},
                                                       {"ddp/random-linear/cpu:2/shm", "1.2 ms", "[+2.4, +3.9]"}};
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 40)[1], "ddp/random-linear/cpu:2/shm  1.2 ms\n  [+2.4, +3.9]");
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
 }
 
-TEST(Fold, SentencesWrapWithAnIndentAndKeepBlankLines) {
+TEST(Fold, SentencesBesideATableWrapWithAnIndentAndKeepBlankLines) {
   const std::string text = "A short line\n  one two three four five six seven eight\n\n" + std::string(40, 'x') + "\n";
   EXPECT_EQ(folded(text), text);
   const Variable columns("COLUMNS", "30");
@@ -252,7 +252,7 @@ TEST(Table, SentencesBelowATableFoldWithIt) {
   EXPECT_NE(brief_answer(answer, 4, Form::markdown).find(sentence), std::string::npos) << "Markdown stays whole";
 }
 
-TEST(Table, FoldsToTheWidthOfColumnsAndKeepsItsWordsAndColors) {
+TEST(Table, FoldsToTheWidthInTheVariableColumnsAndKeepsItsWordsAndColors) {
   Report all = report();
   all.cases[0].warnings = {"other programs took up to 0.9 of 2 cores: stop them"};
   all.cases[0].derived.tokens_per_s = 4096000;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int64_t mib = 1 << 20;
 
-// Returns a checked case that is `speedup` times as fast as a device with 1 ms per step. `half` is half the width of
-// the speed-up's interval.
+// Returns a case that passed its checks and is `speedup` times as fast as a device with 1 ms per step. `half` is half
+// the width of the speed-up's confidence interval.
 CaseRecord timed(const std::string& strategy, int world, double speedup, double half, int launches = 5) {
   CaseRecord record;
   record.spec.strategy = strategy, record.spec.workload = "toy", record.spec.world = world;
@@ -82,7 +82,7 @@ Report run_of(std::vector<CaseRecord> cases) {
   return report;
 }
 
-// Removes the baseline. The blocks of all other cases were paired with its blocks.
+// Removes the baseline, with which the blocks of all other cases were paired.
 Report without_baseline(Report report) {
   report.cases.erase(report.cases.begin());
   return report;
@@ -120,7 +120,7 @@ std::vector<std::string> texts_by(const Answer& answer, const std::string& rule)
   return texts;
 }
 
-TEST(Quotient, HasAnIntervalAboveOneOnlyIfTheIntervalsAreDisjoint) {
+TEST(Quotient, OfTwoMeasurementsHasAnIntervalAboveOneOnlyIfTheirIntervalsAreDisjoint) {
   const Estimate ratio = quotient({2, 1.8, 2.2}, {1, 0.9, 1.1});
   EXPECT_DOUBLE_EQ(ratio.middle, 2);
   EXPECT_DOUBLE_EQ(ratio.low, 1.8 / 1.1);
@@ -174,7 +174,7 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
 }
 
-// Each change to one of two comparable cases makes them incomparable.
+// Two cases can be ranked. Each of these changes to one of them makes the two incomparable.
 TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
@@ -276,7 +276,7 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::string text;  // first sentence by this rule, or a part of it
+  std::string text;  // the first sentence that the rule writes for this run, or a part of the sentence
 };
 
 std::vector<RuleCase> rule_cases() {
@@ -340,7 +340,7 @@ std::vector<RuleCase> rule_cases() {
       {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}),
        "Noise widens the intervals of ddp (17 %)."},
       {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), "To decide more: --max-noise 5."},
-      // rules that explain why one case is slower than another
+      // rules of the answer that explain why one case is slower than another
       {"straggler", slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
        "rank 3 is slower than the others"},
       {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)),
@@ -355,7 +355,7 @@ std::vector<RuleCase> rule_cases() {
        "and "
        "32 % waiting for other ranks."},
       {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
-      // rules about the whole run
+      // rules of the answer about the whole run
       {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
       {"busy", busy, "other programs took 1.0 of 2 cores in 1 of 3 cases. Measure again on an idle machine."},
       {"wrong", run_of({with_status(CaseStatus::wrong)}),
@@ -376,7 +376,7 @@ std::vector<RuleCase> rule_cases() {
   };
 }
 
-TEST(AnswerRules, EachWritesItsOwnSentence) {
+TEST(AnswerRules, EachRuleOfTheAnswerWritesItsSentenceForARunToWhichItApplies) {
   std::set<std::string> reasons;
   for (const AnswerRule& rule : reason_rules()) reasons.insert(rule.name);
   for (const RuleCase& one : rule_cases()) {
@@ -386,7 +386,7 @@ TEST(AnswerRules, EachWritesItsOwnSentence) {
   }
 }
 
-// Speed-ups over different references do not rank cases; their throughputs do.
+// Speed-ups over different references do not rank cases; the throughputs of the cases do.
 TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   const Report run = without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)}));
   EXPECT_EQ(texts_by(answer_of(run), "tied"),
@@ -411,7 +411,7 @@ TEST(AnswerRules, TheReferenceIsNamedInsteadOfASpeedupOverItself) {
       << fastest_in(run, 2);
 }
 
-TEST(AnswerRules, EachHasExactlyOneTestCase) {
+TEST(AnswerRules, EachRuleOfTheAnswerHasExactlyOneTestCase) {
   std::multiset<std::string> rules, tested;
   for (const AnswerRule& rule : group_rules()) rules.insert(rule.name);
   for (const AnswerRule& rule : reason_rules()) rules.insert(rule.name);
@@ -420,7 +420,7 @@ TEST(AnswerRules, EachHasExactlyOneTestCase) {
   EXPECT_EQ(rules, tested);
 }
 
-TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
+TEST(AnswerRules, NameThePartOfMemoryInWhichTwoStrategiesDifferMost) {
   const auto text = [](const MemoryParts& of_ddp, const MemoryParts& of_fsdp) {
     const auto with = [](CaseRecord record, int64_t megabytes, const MemoryParts& parts) {
       record = with_memory(std::move(record), megabytes);
@@ -442,8 +442,8 @@ TEST(AnswerRules, NameThePartOfMemoryThatMakesMostOfADifference) {
   EXPECT_TRUE(text({.state = 300 * mib}, {.buffers = 310 * mib}).ends_with(without)) << "the tensors need more";
 }
 
-// Rules that do not apply to a run must write no sentence.
-TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
+// Rules of the answer that do not apply to a run must write no sentence.
+TEST(AnswerRules, WriteNoSentenceForARunToWhichTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));
   for (const char* rule :
        {"alone", "undecided", "tied", "below-one-device", "less-memory", "least-memory", "tied-memory", "no-loss",
@@ -451,7 +451,7 @@ TEST(AnswerRules, AreSilentWhereTheyDoNotApply) {
     EXPECT_TRUE(texts_by(clear, rule).empty()) << rule;
 }
 
-TEST(AnswerSummary, StartsWithTheLargestWorldAndKeepsToTheLineLimit) {
+TEST(AnswerSummary, StartsWithTheLargestWorldAndHasAtMostTheGivenNumberOfLines) {
   const Answer answer =
       answer_of(run_of({timed("ddp", 1, 0.9, 0.01), timed("zero1", 1, 0.8, 0.01), timed("ddp", 2, 1.8, 0.01),
                         timed("zero1", 2, 1.6, 0.01), with_status(CaseStatus::failed)}));

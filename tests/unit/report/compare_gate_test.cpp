@@ -1,5 +1,5 @@
-// Tests the rules of the gate, which can fail a comparison of two runs. The rules come from flags for all cases, or
-// from a file for each case.
+// Tests the rules of the gate, which let a comparison of two runs fail. Rules for all cases come from flags; a file
+// gives rules to single cases.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

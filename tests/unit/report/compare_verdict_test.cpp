@@ -31,8 +31,8 @@ TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
   EXPECT_NEAR(result.judged[0].change.high, 0.10805913080482732, 1e-9);
 }
 
-// With weak scaling, efficiency is baseline time / case time: 0.5039 in the base run and 0.4674 in the new run. The
-// expected values are from numpy, with each term weighted by 100 x efficiency.
+// With weak scaling, efficiency is the baseline's step time / the case's step time: 0.5039 in the base run and 0.4674
+// in the new run. The expected values are from numpy, with each term weighted by 100 x efficiency.
 TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   const Report base = run_of({cpu(base_baseline), ddp(base_times)}),
                now = run_of({cpu(new_baseline), ddp(slower_times)});
@@ -114,7 +114,7 @@ TEST(Metrics, EachMetricIsJudgedByWhetherHigherOrLowerIsBetter) {
   EXPECT_EQ(verdict({1200, 1201, 1199, 1200}, {1000, 1001, 999, 1000}, "throughput:10%"), Verdict::faster);
 }
 
-// A time of 1.0526 times the base gives 95 % of its throughput; a time of 1.05 times the base gives 95.2 %.
+// A step time of 1.0526 times the base run's gives 95 % of its throughput; 1.05 times gives 95.2 %.
 TEST(Metrics, AThroughputLimitIsRelativeToTheBaseThroughput) {
   const Times base = {100000, 100001, 99999, 100000};
   EXPECT_EQ(verdict(base, {105400, 105401, 105399, 105400}, "throughput:5%"), Verdict::slower);
@@ -171,7 +171,7 @@ TEST(Power, GateHasFewFalseAlarmsAndFindsRealSlowdowns) {
   }
 }
 
-// The launches `base_times` have a median of 1000 ns with a confidence interval of +- 1.9 %.
+// The step times `base_times` have a median of 1000 ns with a confidence interval of +- 1.9 %.
 TEST(AbsoluteLimit, JudgesTheNewRunAlone) {
   EXPECT_EQ(verdict(slower_times, base_times, "median:<1100ns"), Verdict::same);
   EXPECT_EQ(verdict(slower_times, base_times, "median:<900ns"), Verdict::slower);

@@ -160,7 +160,7 @@ TEST(Derived, ADisturbedProfileGivesNoTimes) {
 
 TEST(Derived, ASkippedAuditGivesANotice) {
   Report report = scaling_report();
-  // Without a check that passed, the case would be unproven.
+  // A case without a passed check would be unproven, so give it one.
   report.cases[1].checks = {
       {.name = "gradient-meaning"},
       {.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""}};

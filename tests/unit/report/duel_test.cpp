@@ -107,7 +107,7 @@ TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
 
 // The median of the base build's blocks is 200 ms and that of the new build's 150 ms, but two of three pairs are 10 %
 // slower.
-TEST(DuelTable, NewDiffersFromBaseByTheMedianChangeOfThePairs) {
+TEST(DuelTable, NewTimeIsTheBaseTimeChangedByTheMedianChangeOverPairsOfBlocks) {
   DuelCase record;
   record.spec.id = "ddp/toy";
   record.status = DuelStatus::ok;

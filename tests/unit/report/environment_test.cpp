@@ -186,7 +186,7 @@ TEST_F(Environment, OfThisMachineHasCoresAndMemory) {
   EXPECT_GT(env["memory"]["total_bytes"].get<int64_t>(), 1 << 20);
 }
 
-TEST(Tool, RecordsVersionCommitAndArguments) {
+TEST(Tool, SectionOfAReportRecordsVersionCommitAndArgumentsOfDpbench) {
   const Json tool = tool_block({"dpbench", "--quick"});
   EXPECT_EQ(tool["argv"], Json({"dpbench", "--quick"}));
   EXPECT_EQ(tool["version"], version());

@@ -57,7 +57,8 @@ TEST(ExportJunit, CountsPassedFailedCrashedAndSkippedTests) {
   EXPECT_NE(xml.find("rank 2 was killed by signal 9 at step 17"), std::string::npos);
 }
 
-// Blocks of ddp: eight of 12,500 ns, and one in which the slowest rank took 20,000 ns. All cases together: 336,000 ns.
+// The case ddp has eight blocks of 12,500 ns, and one in which the slowest rank took 20,000 ns. The blocks of all cases
+// take 336,000 ns.
 TEST(ExportJunit, TimesOfTestsAddUpToTheTimedBlocksOfTheirCase) {
   expect_contains(junit_xml(full_report()),
                   {"errors=\"2\" time=\"0.000336\">",

@@ -58,7 +58,7 @@ TEST_F(NvmlOfAFakeDriver, ReportsPcieTopologyWithoutNvlinks) {
 // In the fake library, each reading adds 50 J of energy and 1 W of power, the SM clock alternates between 1980 and 1200
 // MHz, and two of four readings are throttled.
 TEST_F(NvmlOfAFakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
-  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // PCI bus numbers in the format of CUDA
+  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // bus numbers of GPUs as CUDA writes them
   for (int block = 0; block < 4; ++block) {
     watch.start();
     std::this_thread::sleep_for(std::chrono::milliseconds(25));

@@ -33,7 +33,7 @@ TEST(NamePattern, IsARegexOfRe2ThatMatchesAnywhereInTheName) {
   EXPECT_THROW(CheckFilter("("), UsageError);
 }
 
-// A backtracking matcher would need exponential time.
+// A backtracking matcher would need exponential time for this pattern.
 TEST(NamePattern, TakesTimeLinearInTheName) { EXPECT_FALSE(NamePattern("(a*)*b").matches(std::string(100000, 'a'))); }
 
 TEST(NamePattern, RefusalNamesTheFaultAndItsPlace) {
@@ -55,8 +55,8 @@ TEST(NamePattern, RefusalNamesTheFaultAndItsPlace) {
     expect_contains(refusal("(a)" + reference), {"backreference", "at '" + reference + "'"});
 }
 
-// One device takes 1,000 ns per step of 64 samples. Two devices take 1,250 ns for 64 samples each, so the speed-up is
-// (128 / 1.25) / (64 / 1) = 1.6.
+// Weak scaling: one device takes 1,000 ns per step of 64 samples. Two devices take 1,250 ns for 64 samples each, so the
+// speed-up is (128 / 1.25) / (64 / 1) = 1.6.
 TEST(Report, WeakScalingComparesThroughputAtTheBatchPerDevice) {
   Report report =
       report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 12500)});
@@ -223,7 +223,7 @@ CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
 std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
   Report report = report_of({of_launches(launches)});
   summarise(report);
-  summarise(report);  // a second call must not duplicate the notices
+  summarise(report);  // summarising a report twice must not duplicate the notices
   return report.cases[0].notices;
 }
 

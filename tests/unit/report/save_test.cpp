@@ -169,7 +169,7 @@ TEST_F(Save, InvalidUtf8InAReportIsReplaced) {
 }
 
 TEST_F(Save, ARunIdConsistsOfTimeCommitAndMachine) {
-  // The time is 1795242657 s since 1970 (date -u -d @1795242657).
+  // The time in the run's name is 1795242657 s since 1970 (date -u -d @1795242657).
   const auto when = std::chrono::system_clock::from_time_t(1795242657);
   EXPECT_EQ(run_id(when, "a1b2c3d", "2xEPYC-5f3a"), "20261121T063057Z-a1b2c3d-2xEPYC-5f3a");
   EXPECT_EQ(run_id(when, "../x y", "\n"), "20261121T063057Z-.._x_y-_");
@@ -210,7 +210,7 @@ TEST_F(Save, RefusesNamesThatAreUnsafeAsFileNames) {
   EXPECT_GE(hostile.size(), 30u);
 }
 
-TEST_F(Save, AcceptsPlainNames) {
+TEST_F(Save, AcceptsNamesThatAreSafeAsFileNames) {
   for (const char* name : {"main", "v1.2", "base-2", "a b", "größe", "a..b", "~x"})
     EXPECT_NO_THROW(check_name(name, "baseline name")) << name;
   EXPECT_NO_THROW(check_name(std::string(128, 'a'), "baseline name"));
@@ -270,7 +270,7 @@ TEST_F(Save, RefusesANameThatIsAlsoAPath) {
   EXPECT_NE(refusal.find("./main"), std::string::npos) << refusal;
 }
 
-TEST_F(Save, ANameMeansAnUnsavedBaselineOnlyIfItIsPlainAndNoBaselineRunOrFileHasIt) {
+TEST_F(Save, ANameIsTakenForABaselineNotYetSavedOnlyIfNoBaselineRunOrFileHasIt) {
   save_baseline(report("one"), results_, "main");
   RunDirectory(results_, id).save(report(id), true);
   EXPECT_TRUE(is_unsaved_baseline("next", results_));

@@ -25,7 +25,7 @@ TEST(Stats, QuantilesAgreeWithNumpy) {
   EXPECT_EQ(quantile(values, 1), 20);
 }
 
-// The distances |v - 12| are 2, 1, 1, 8 and 0. scipy.stats.median_abs_deviation gives 1.0, too.
+// The distances from the median 12 are 2, 1, 1, 8 and 0. scipy.stats.median_abs_deviation gives 1.0, too.
 TEST(Stats, MedianAbsoluteDeviationIsTheMedianDistanceFromTheMedian) { EXPECT_EQ(mad(values), 1); }
 
 // The factor for a normal distribution is 1 / scipy.stats.norm.ppf(0.75), with ppf(0.75) = 0.6744897501960817.

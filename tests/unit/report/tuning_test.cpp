@@ -1,4 +1,4 @@
-// Tests the successive halving of tuning candidates, and the verdict on the last candidate.
+// Tests the search of `dpbench tune`: successive halving of the candidates, and the verdict on the last one.
 #include <gtest/gtest.h>
 
 #include "harness/report/judge/tuning.h"
@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a case of ddp. Its blocks of 10 steps take blocks_ns[i] ns in launch i (start of the processes). The
-// reference, the case to which its speed is compared, takes 1,000 ns per step.
+// Returns a case of ddp, a candidate value of bucket_mb. Its blocks of 10 steps take blocks_ns[i] ns in launch i (start
+// of the processes). The reference, the case to which its speed is compared, takes 1,000 ns per step.
 CaseRecord candidate(const std::string& bucket, const std::vector<int64_t>& blocks_ns) {
   CaseRecord record = test::measured("ddp", 2, Scaling::weak, 64, blocks_ns);
   if (!bucket.empty()) record.spec.params = {{"bucket_mb", bucket}};
@@ -32,7 +32,7 @@ Report five_cases() {
                candidate("4", {12000})});
 }
 
-TEST(Tuning, KeepsTheDefaultAndTheFasterHalf) {
+TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   const Report report = five_cases();
   const auto kept = faster_half(report, {0, 1, 2, 3, 4});
   EXPECT_EQ(kept, (std::vector<size_t>{0, 1, 3}));
@@ -59,7 +59,7 @@ TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterItsSelection) {
   expect_contains(tuned_text(found[0]), {"keep the default", "ddp.bucket_mb=1"});
 }
 
-TEST(Tuning, NamesTheFlagsOfAFasterCandidate) {
+TEST(Tuning, TextOnAFasterCandidateNamesItsFlags) {
   const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("5", {9000, 8000, 8010, 7990})});
   const auto found = tuned(report, 1);
   ASSERT_EQ(found.size(), 1u);
@@ -68,7 +68,7 @@ TEST(Tuning, NamesTheFlagsOfAFasterCandidate) {
   expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "3 launches"});
 }
 
-TEST(Tuning, GivesNoVerdictAfterTwoLaunches) {
+TEST(Tuning, GivesNoVerdictOnACandidateThatWasMeasuredInTwoLaunches) {
   const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
   EXPECT_TRUE(tuned(report, 0).empty());
 }

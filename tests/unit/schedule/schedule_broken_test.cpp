@@ -17,7 +17,7 @@ namespace {
 Schedule made(const std::string& name, const Request& request) { return make_schedule(*find_family(name), request); }
 Schedule lowered(const std::string& name, const Request& request) { return lower(made(name, request)); }
 
-// Returns the names of the rules that a schedule breaks; empty if the schedule is right.
+// Returns the names of the rules that a schedule breaks; empty if the schedule breaks none.
 std::string broken_rules(const Schedule& schedule) {
   std::set<std::string> names;
   for (const Fault& fault : verify(schedule)) names.insert(name_of(fault.rule));
@@ -275,7 +275,8 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
 }
 
-// Every schedule with one action dropped, doubled, or moved to the next stage breaks a rule that the test names.
+// Drops, doubles, or moves to the next stage each action of each schedule. Every such mutant breaks a rule that the
+// test names.
 class EveryMutatedSchedule : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }
@@ -323,7 +324,7 @@ TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsRight) {
   int accepted = 0, refused = 0;
   for (const Request& request : {Request{2, family.least_chunks, 4}, Request{4, family.least_chunks, 8}}) {
     Schedule compute = make_schedule(family, request);
-    compute.ties.clear();  // the symbolic execution has no reductions
+    compute.ties.clear();  // the symbolic execution does not model the reduction of tied gradients
     const Schedule right = lower(compute);
     ASSERT_TRUE(SymbolicRun(right, true).is_right() && SymbolicRun(right, false).is_right());
     for (int i = 0; i < 600; ++i) {

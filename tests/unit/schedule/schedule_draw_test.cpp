@@ -42,14 +42,15 @@ TEST(DrawText, UsesOneLetterForABoxIfThePictureIsTooWide) {
             "one letter is one unit of time\n");
 }
 
-// A width of 31 leaves 24 columns for 12 units of time. Boxes of 2 columns have no space for the micro-batch.
-TEST(DrawText, AGivenTimeSpanSetsTheScaleAndNarrowBoxesShowLettersOnly) {
+// A width of 31 leaves 24 columns for 12 units of time. Boxes of 2 columns have no space for the number of the
+// micro-batch.
+TEST(DrawText, AGivenTimeSpanSetsTheScaleAndNarrowBoxesShowOnlyTheLetterOfTheirAction) {
   EXPECT_EQ(picture("1f1b", {2, 1, 2}, {.width = 31, .span = 12}),
             "rank 0 FFFF    B0-   B1-\n"
             "rank 1   FFB0- FFB1-\n");
 }
 
-TEST(DrawText, CutsAPictureThatIsStillTooWide) {
+TEST(DrawText, CutsAPictureThatIsTooWideEvenWithOneLetterPerBox) {
   const std::string text = picture("1f1b", {2, 1, 32}, {.width = 40});
   EXPECT_TRUE(mentions_in_order(text, {" 66 columns", "-o svg"}));
   EXPECT_EQ(text.find('\n'), 40U);
@@ -57,7 +58,7 @@ TEST(DrawText, CutsAPictureThatIsStillTooWide) {
 
 TEST(DrawText, ColoursMicroBatchesDifferently) {
   const std::string text = picture("1f1b", {1, 1, 2}, {.colour = true});
-  EXPECT_EQ(count_of(text, "\x1B[30;48;5;117m"), 2U);  // F0 and B0 have one background colour
+  EXPECT_EQ(count_of(text, "\x1B[30;48;5;117m"), 2U);  // F0 and B0 have the same background colour
   EXPECT_EQ(count_of(text, "\x1B[30;48;5;215m"), 2U);
   EXPECT_EQ(count_of(text, "\x1B[0m"), 4U);
   EXPECT_EQ(text.find('-'), std::string::npos);
@@ -79,7 +80,8 @@ TEST(DrawSvg, DrawsTheScheduleAsItRanBeneathThePlanOnOneScale) {
   const std::string svg = draw_svg(schedule, planned, "both", &ran);
   EXPECT_EQ(count_of(svg, "<rect"), 1 + 2 * 2 * 2 * 2U);
   for (const char* lane : {"plan 0", "plan 1", "ran 0", "ran 1"}) EXPECT_EQ(count_of(svg, lane), 1U) << lane;
-  EXPECT_NE(svg.find(">12</text>"), std::string::npos) << svg;  // the axis ends at 12: the plan takes 9, the run 12
+  // the axis ends at 12: the plan takes 9 units of time, the run 12
+  EXPECT_NE(svg.find(">12</text>"), std::string::npos) << svg;
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ double worst_bubble(const Simulation& simulation, BubbleOf of) {
 
 class BubbleFormula : public testing::TestWithParam<Family> {};
 
-TEST_P(BubbleFormula, EqualsTheSimulation) {
+TEST_P(BubbleFormula, OfAScheduleFamilyEqualsTheSimulatedBubble) {
   const Family& family = GetParam();
   int compared = 0;
   for (const Costs& costs : cost_triples())
@@ -43,7 +43,7 @@ TEST_P(BubbleFormula, EqualsTheSimulation) {
 }
 
 // Transfers that take no time must change neither the end of the step nor the end of the last computation of any rank.
-TEST_P(BubbleFormula, TransfersThatTakeNoTimeDoNotChangeTheEndTimesOfRanks) {
+TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTimeBecauseTheyChangeNoEndTimeOfARank) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -143,8 +143,8 @@ TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
   EXPECT_NEAR(rate("zb-h2", 64), 0.0444, 6e-3);
 }
 
-// Stage 1 takes three times as long: 3 per F and 6 per B. Rank 0 computes F0 and F1 from 0 to 2; rank 1 computes F0 B0
-// F1 B1 from 1 to 19; then rank 0 computes B1 for 2 more.
+// Stage 1 takes three times as long as stage 0: 3 per F and 6 per B. Rank 0 computes F0 and F1 from 0 to 2; rank 1
+// computes F0 B0 F1 B1 from 1 to 19; then rank 0 computes B1 for 2 more.
 TEST(Simulation, StagesMayTakeDifferentTimes) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 2});
   const Simulation simulation = simulate(schedule, {.stage_factors = {1, 3}});
@@ -162,7 +162,7 @@ TEST(Simulation, TimesGivenForOneStageReplaceThoseOfAllStages) {
   EXPECT_EQ(simulation.ranks[1].busy, 7);
 }
 
-TEST(Simulation, HasTheTimesOfTransfersOnBothRanks) {
+TEST(Simulation, HasTheTimesOfTransfersOnTheSendingAndTheReceivingRank) {
   const Simulation simulation = simulated("1f1b", {2, 1, 1}, {.link = {.latency = 0.5}});
   for (const auto& [rank, name] : {std::pair{0, "0SEND_F0"}, {1, "1RECV_F0"}}) {
     const Timed& first = simulation.ranks[rank].transfers.at(0);

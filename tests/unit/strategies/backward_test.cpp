@@ -140,7 +140,7 @@ TEST(Backward, StartsFromAGivenGradient) {
   x.mutable_grad().reset();
   backward(x.tanh(), gradient);
   EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
-  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // gradient of 4 elements, output of 12
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // the gradient has 4 elements, the output 12
 }
 
 // Returns a log of all hook calls on tensors and nodes, with the sum of the gradient that each hook receives.
@@ -208,7 +208,8 @@ TEST(Backward, MakesLeafGradientsReadyInTheOrderOfTorchsEngine) {
   EXPECT_EQ(leaves_in_order(backward_with_callbacks), expected);
 }
 
-// A post hook reads a saved tensor of its node, so the pass must release saved tensors only after the hooks.
+// A post hook of a node reads a tensor that the node saved, so the pass must release saved tensors only after the
+// hooks.
 TEST(Backward, KeepsSavedTensorsUntilThePostHooksHaveRun) {
   for (const Pass pass : {Pass(backward_of_torch), Pass(backward), Pass(backward_with_callbacks)}) {
     const at::Tensor x = random_leaf({4}, 1);

@@ -1,4 +1,5 @@
-// Tests that naming an error keeps its kind.
+// Tests that an out-of-memory error stays recognisable when a place (such as a layer of the model) is added to its
+// message.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -10,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Calls `fail`. Checks the message of its named error and whether it is an out-of-memory error.
+// Calls `fail` with "the place" added to its error. Checks the message, and whether the error counts as out of memory.
 template <class Fail>
 void expect_named(const Fail& fail, const std::vector<std::string>& parts, bool memory) {
   try {

@@ -54,8 +54,8 @@ const OptimizerSpec adamw_spec{.kind = OptimizerSpec::Kind::adam,
 
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:
-  // Returns the largest difference between `found` and `expected`, in ulps (units in the last place) of |expected| +
-  // `added`, where `added` is the size of the term that a step adds.
+  // Returns the largest difference between elements of `found` and `expected`, in ulps (units in the last place) of
+  // |expected| + `added`, where `added` is the size of the term that a step adds.
   double difference_in_ulps(const at::Tensor& found, const at::Tensor& expected, double added) const {
     const double unit =
         GetParam() == at::kFloat ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
@@ -100,7 +100,6 @@ TEST_P(Fused, AdamDiffersFromItsFormulaByAtMostOneUlpPerStep) {
   for (int step = 1; step <= steps; ++step) {
     give_gradients(parameters, step);
     optimizer.step(step);
-    // Divisors of Adam's bias correction.
     const double first = 1 - std::pow(spec.beta1, step), second = 1 - std::pow(spec.beta2, step);
     for (size_t i = 0; i < plain.size(); ++i) {
       const at::Tensor gradient = parameters[i].tensor.grad();
@@ -248,8 +247,6 @@ TEST(LearningRate, IsConstantByDefaultAndAfterAWarmUpWithoutDecay) {
   for (const int64_t step : {2, 3, 1000}) EXPECT_EQ(learning_rate(spec, step), 0.3);
 }
 
-// --- optimizer step split into shares, one per thread
-
 // Runs the shares (parts of an optimizer step) one after the other in reverse order, because no share may depend on an
 // earlier one.
 Optimizer::RunParallel reverse_order(int parts, int* calls) {
@@ -259,7 +256,7 @@ Optimizer::RunParallel reverse_order(int parts, int* calls) {
   };
 }
 
-TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStep) {
+TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAStepOfOneThread) {
   const std::pair<const char*, OptimizerSpec> specs[] = {
       {"sgd", spec_of("mnist-mlp")}, {"momentum", momentum_spec}, {"adam", spec_of("convnet")}, {"adamw", adamw_spec}};
   for (const auto& [kind, spec] : specs)
@@ -286,7 +283,7 @@ TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStep) {
       }
 }
 
-TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
+TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAStepOfOneThreadAlsoIfThreadsRunConcurrently) {
   for (const char* workload : {"mnist-mlp", "convnet"}) {
     const auto whole = large_parameters(at::kFloat), shared = large_parameters(at::kFloat);
     Optimizer whole_step(spec_of(workload), whole), in_shares(spec_of(workload), shared);
@@ -304,7 +301,7 @@ TEST(OptimizerStepSharedAmongThreads, GivesTheBitsOfAWholeStepWithConcurrentThre
   }
 }
 
-TEST(OptimizerStepSharedAmongThreads, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
+TEST(OptimizerStepSharedAmongThreads, IsTakenByOneThreadForSmallModelsOrMissingGradients) {
   const auto stepped = [](const std::vector<Parameter>& parameters) {
     std::vector<at::Tensor> before;
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
@@ -355,7 +352,7 @@ TEST(OptimizerStepSharedAmongThreads, KeepsNoReferenceToGradients) {
   for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 1u) << name;
 }
 
-TEST(Shares, CoverEveryElementOnceAndStartAtMultiplesOf64) {
+TEST(Shares, OfAnOptimizerStepCoverEveryElementOnceAndStartAtMultiplesOf64) {
   const std::vector<std::vector<int64_t>> lists{
       {1}, {63, 1, 64}, {100'352, 128, 1280, 10}, {0, 5, 0}, {200, 200, 200, 200, 200}, {}};
   for (const auto& sizes : lists)

@@ -41,7 +41,7 @@ class TwoLayers : public Model {
   }
 
  private:
-  int64_t writes_from_;  // first step in which the model writes to its own parameter
+  int64_t writes_from_;  // number of the first step in which the model writes to its own parameter
   at::Tensor hidden_, out_, unused_;
 };
 
@@ -249,7 +249,7 @@ void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uin
 
 class Loaded : public testing::TestWithParam<std::string> {};
 
-TEST_P(Loaded, ALoadedSnapshotContinuesWithTheSameBits) {
+TEST_P(Loaded, TrainingContinuesFromALoadedSnapshotWithTheSameBits) {
   for (const OptimizerSpec& spec : optimizers()) {
     const Toy toy(spec);
     const size_t devices = GetParam() == "cpu" ? 1 : 3;
@@ -259,7 +259,7 @@ TEST_P(Loaded, ALoadedSnapshotContinuesWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Loaded, testing::Values("cpu", "dp", "dp-upstream"));
 
-TEST(Loading, DdpContinuesWithTheSameBitsOnAllRanks) {
+TEST(Loading, DdpContinuesFromASnapshotWithTheSameBitsOnAllRanks) {
   const auto dense = workload_registry().at("convnet").make({});
   constexpr int world = 2;
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -383,7 +383,8 @@ TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
   }
 }
 
-// Callers of ReplicaThreads tell errors apart by their type, for example std::bad_alloc (out of memory).
+// ReplicaThreads rethrows an error of a thread with its type, because callers tell errors apart by type, for example
+// std::bad_alloc (out of memory).
 TEST(ReplicaThreads, KeepTheTypeOfAnError) {
   ReplicaThreads threads(3);
   const auto run_with_error = [&](const std::function<void()>& one) {

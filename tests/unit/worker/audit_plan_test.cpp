@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t seeds = 200;
 
-// A launch of blocks, in which an audit of n steps takes first_step_s + (n - 1) * more_step_s.
+// A launch of timed blocks, in which an audit of n steps takes first_step_s + (n - 1) * more_step_s.
 struct Simulated {
   int64_t blocks = 10, block_steps = 100;
   double step_s = 1e-3, first_step_s = 20e-3, more_step_s = 5e-3;
@@ -20,8 +20,8 @@ struct Simulated {
 };
 
 struct Ended {
-  std::vector<int64_t> between;  // of each audit between two blocks: the number of its steps
-  std::vector<int64_t> before;   // of each of these audits: the number of the block that follows
+  std::vector<int64_t> between;  // number of steps of each audit between two blocks
+  std::vector<int64_t> before;   // for each audit between two blocks: the number of the block that follows
   int64_t last = 0;              // number of steps of the last audit
   double share = 0;              // share of the launch's time that its audits took
 };
@@ -55,7 +55,7 @@ TEST(AuditsOfALaunch, TakeAtMostATenthOfTheLaunchsTime) {
     for (const int64_t blocks : {10, 100, 1000}) EXPECT_LE(launched({.blocks = blocks}, seed).share, 0.101) << seed;
 }
 
-TEST(AuditsOfALaunch, AreAtLeastTwoIfATenthOfTheExpectedTimeAllows) {
+TEST(AuditsOfALaunch, AreAtLeastTwoIfTheyFitIntoATenthOfTheExpectedTime) {
   std::set<int64_t> first;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended = launched({.blocks = 4, .first_step_s = 10e-3, .more_step_s = 1e-3}, seed);
@@ -66,7 +66,7 @@ TEST(AuditsOfALaunch, AreAtLeastTwoIfATenthOfTheExpectedTimeAllows) {
   EXPECT_GE(first.size(), 3U) << "the block is drawn at random";
 }
 
-TEST(AuditsOfALaunch, ConsistOfTheLastOneAloneIfStepsTakeLong) {
+TEST(AuditsOfALaunch, AreReducedToTheOneAtTheEndIfStepsTakeLong) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended =
         launched({.blocks = 4, .block_steps = 1, .step_s = 1, .first_step_s = 7, .more_step_s = 7}, seed);
@@ -87,7 +87,7 @@ TEST(AuditsOfALaunch, EndWithAnAuditOfARandomNumberOfSteps) {
   EXPECT_GT(*cheap.rbegin(), 20);
 }
 
-TEST(AuditsOfALaunch, AreLongEnoughToShowMistakesThatBeginStepsAfterAReadOfTheTensors) {
+TEST(AuditsOfALaunch, HaveEnoughStepsToShowMistakesThatBeginSomeStepsAfterTheTensorsWereRead) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended = launched({.blocks = 100, .first_step_s = 5e-3, .more_step_s = 1e-3}, seed);
     EXPECT_GE(ended.last, 3) << "a strategy may be right in the first two steps after a call of an accessor";

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// The workload random-linear, which counts its computed losses: one per forward pass.
+// The workload random-linear, which counts how often its loss is computed: once per forward pass.
 class CountedLosses : public WrappedWorkload {
  public:
   static inline int64_t in_float32 = 0, in_float64 = 0;
@@ -60,7 +60,7 @@ const RegisterStrategy loses_patience{{.name = "loses-patience",
                                        .params = {{"honest", "1000", "number of right steps after a call"}},
                                        .make = make<LosesPatience>}};
 
-// Audits the end of a launch of 25 steps. Returns the audit's row.
+// Audits the end of a launch of 25 steps. Returns the result of the audit.
 CheckRow last_audit(int64_t honest) {
   CaseSpec spec;
   spec.strategy = "loses-patience";
@@ -88,7 +88,7 @@ CheckRow last_audit(int64_t honest) {
   return audit.rows().at(0);
 }
 
-TEST(TheLastAudit, ComputesEachStepOnceAndOnlyInFloat64) {
+TEST(TheLastAudit, ComputesTheExpectedResultsOfEachStepOnceAndOnlyInFloat64) {
   const CheckRow row = last_audit(1000);
   EXPECT_EQ(row.status, CheckStatus::passed) << row.detail;
   EXPECT_GE(CountedLosses::in_float64, AuditPlan::least_last);
@@ -98,7 +98,7 @@ TEST(TheLastAudit, ComputesEachStepOnceAndOnlyInFloat64) {
       << row.compared;
 }
 
-TEST(TheLastAudit, DetectsAStrategyThatStopsUpdatingAtMostTwoStepsAfterARead) {
+TEST(TheLastAudit, DetectsAStrategyThatStopsUpdatingAtMostTwoStepsAfterItsParametersWereRead) {
   for (const int64_t honest : {0, 1, 2}) {
     const CheckRow row = last_audit(honest);
     EXPECT_EQ(row.status, CheckStatus::failed) << honest;

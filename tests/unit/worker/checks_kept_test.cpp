@@ -19,7 +19,7 @@ using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 struct Result {
   std::vector<CheckRow> rows;
-  // Bytes of the results that the checks keep, by scenario (a training run that the checks compare).
+  // Bytes of the results that the checks keep of each scenario (a training run that the checks compare).
   std::map<std::string, size_t> bytes;
   // True if the tensors of scenario `even` were freed before the end of scenario `unwatched`.
   bool even_was_released = false;
@@ -59,7 +59,8 @@ constexpr size_t parameter_bytes = 400000;
 TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheScenarioUnwatched) {
   const Result result = run_before_timing();
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
-  // Kept: parameters at the start, and parameters and gradients at the end, all in float64.
+  // Of the scenario `unwatched`, the checks keep the parameters at the start, and the parameters and gradients at the
+  // end, all in float64.
   EXPECT_LT(result.bytes.at("unwatched"), 4 * 2 * parameter_bytes);
   const auto course = std::find_if(result.rows.begin(), result.rows.end(),
                                    [](const CheckRow& row) { return row.name == "trajectory"; });
@@ -89,7 +90,7 @@ TEST(ChecksBeforeTiming, IncludeAllChecksOfTheirScenariosExceptThoseThatNeedASec
   for (const char* name : {"run-to-run", "world-1-bits"}) EXPECT_FALSE(rows.contains(name)) << name;
 }
 
-TEST(ChecksBeforeTiming, NameScenariosThatExist) {
+TEST(ChecksBeforeTiming, SelectOnlyScenariosThatExist) {
   CaseSpec spec;
   spec.world = 2, spec.accumulate = 2, spec.clip_norm = 1;
   std::set<std::string> all;
@@ -98,7 +99,7 @@ TEST(ChecksBeforeTiming, NameScenariosThatExist) {
   for (const std::string& name : scenarios_before_timing(spec)) EXPECT_TRUE(all.contains(name)) << name;
 }
 
-TEST(ChecksBeforeTiming, TakeTheCasesOwnNumberOfMicroBatches) {
+TEST(ChecksBeforeTiming, UseTheCasesNumberOfMicroBatches) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   const Bench bench{strategy_registry().at("cpu"),
                     *workload,

@@ -20,9 +20,9 @@ TEST(CollectiveLedger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
     call(calls, "allreduce", "dp", Phase::backward, 20);
     call(calls, "allreduce", "tp", Phase::forward, 8);
   }
-  call(calls, "allreduce", "dp", Phase::optimizer, 6);  // called in only one of the two steps
+  call(calls, "allreduce", "dp", Phase::optimizer, 6);  // this allreduce is called in only one of the two steps
   calls.emplace_back().op = "broadcast";
-  calls.back().axis = "dp";  // called on the strategy's own thread, outside any phase
+  calls.back().axis = "dp";  // this broadcast is called on the strategy's own thread, outside any phase
   calls.back().bytes = 4;
   const auto ledger = ledger_of(calls, std::nullopt, 2);
   ASSERT_EQ(ledger.size(), 3U);
@@ -54,7 +54,7 @@ TEST(CollectiveLedger, ListsOperationsThatOccurOnlyInTheTrafficFormulaOrOnlyInTh
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
-TEST(CollectiveLedger, FormulaCallsAreKnownOnlyIfEveryFormulaEntryOfTheOperationHasThem) {
+TEST(CollectiveLedger, CallsByTheFormulaAreKnownOnlyIfEachOfItsEntriesForTheOperationHasTheNumberOfCalls) {
   const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
                                                {"dp", "allgather", 6, 3},
                                                {"dp", "allreduce", 10, 1},

@@ -1,4 +1,5 @@
-// The division of a strategy's memory into parts.
+// Tests how the memory of a strategy's tensors is divided into parts: parameters, gradients, state, activations,
+// buffers, temporary.
 #include "harness/worker/measure/memory_watch.h"
 
 #include <gtest/gtest.h>
@@ -38,8 +39,8 @@ class MemoryByPart : public testing::Test {
   void begin() { watch_.begin(strategy_); }
   void enter(Phase phase) { watch_.entered(phase, {}); }
 
-  // Expects these parts of the peak, in MiB: parameters, gradients, state, activations, buffers, temporary. A block may
-  // be a page larger than its tensor.
+  // Expects that these parts, in MiB, were in use at the peak: parameters, gradients, state, activations, buffers,
+  // temporary. An allocated block may be a page larger than its tensor.
   void expect(const std::vector<double>& wanted) {
     const auto peak = watch_.end(strategy_);
     ASSERT_TRUE(peak);
@@ -74,7 +75,7 @@ TEST_F(MemoryByPart, ATensorBelongsToThePartOfThePhaseThatAllocatedIt) {
   expect({2, 0, 4, 5, 2, 4});
 }
 
-TEST_F(MemoryByPart, IsTakenAtTheMomentOfThePeak) {
+TEST_F(MemoryByPart, DescribesTheMomentOfThePeak) {
   begin();
   enter(Phase::forward);
   at::Tensor first = of_mebibytes(5);
@@ -114,14 +115,14 @@ TEST_F(MemoryByPart, GradientsThatTheStrategyReportsAsCopiesAreTemporary) {
   expect({2, 0, 4, 1, 0, 2});
 }
 
-TEST_F(MemoryByPart, AGradientOutsideTheTensorAllocatorIsInTheGradients) {
+TEST_F(MemoryByPart, AGradientInMemoryThatTorchDidNotAllocateIsInTheGradients) {
   std::vector<char> shared(2 * mebibyte);
   strategy_.gradient = at::from_blob(shared.data(), {2 * mebibyte}, at::kByte);
   begin();
   expect({2, 2, 4, 0, 0, 0});
 }
 
-TEST_F(MemoryByPart, AGradientThatIsAViewOfTheStateCountsTheAllocationOnce) {
+TEST_F(MemoryByPart, AGradientThatIsAViewOfTheOptimizerStateAndTheStateCountTheirMemoryOnce) {
   strategy_.gradient = strategy_.moment.narrow(0, 0, 10);
   begin();
   expect({2, 4, 0, 0, 0, 0});
@@ -142,7 +143,7 @@ TEST_F(MemoryByPart, IsUnknownIfTheStrategyReportsCopiesOfItsParameters) {
   EXPECT_FALSE(watch_.end(strategy_));
 }
 
-// Counts the calls that it receives.
+// A tensor watcher that counts the allocations and frees of which it is told.
 struct Counting : TensorWatcher {
   void allocated(const void*, int64_t) override { ++calls; }
   void freed(const void*, int64_t) override { ++calls; }

@@ -24,7 +24,8 @@ Evidence audited(double before, double after, double count) {
 
 class ChangeBetweenAudits : public testing::Test {
  protected:
-  // Judges a second audit, which begins at step 20. The first audit ended before step 10, with parameters of 1.01.
+  // Judges a second audit, which begins at step 20, on the change since the first audit, which ended before step 10
+  // with parameters of 1.01.
   Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
     Motion motion({.kind = kind, .learning_rate = rate}, steps_per_epoch);
     EXPECT_EQ(motion.since_last(9, audited(1, 1.01, 10)).error, 0);
@@ -64,7 +65,7 @@ TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
   EXPECT_NE(far.likely.find("learning rate"), std::string::npos);
 }
 
-// Gradients that grow from step to step move an element by more than the learning rate.
+// Gradients that grow from step to step let Adam move an element by more than the learning rate.
 TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   const OptimizerSpec spec{.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .beta2 = 0.95};
   double mean = 0, square = 0, value = 0, gradient = 1, before = 0;
@@ -88,7 +89,7 @@ TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   EXPECT_NE(where_of(1.05 * moved), "");
 }
 
-TEST_F(ChangeBetweenAudits, SgdStepsAreBoundedByTheFastestAuditedStep) {
+TEST_F(ChangeBetweenAudits, TheBoundOfSgdFollowsFromTheLargestChangeInAnAuditedStep) {
   EXPECT_EQ(next(audited(90, 91, 21), OptimizerSpec::Kind::sgd).where, "");
   EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
 }
@@ -163,7 +164,7 @@ TEST(ChangeSinceTheWarmUp, IsBoundedForTheFirstAudit) {
   }
 }
 
-TEST(ChangeSinceTheWarmUp, HasNoBoundUnderSgdIfNothingMovedInTheWarmUp) {
+TEST(ChangeSinceTheWarmUp, HasNoBoundUnderSgdIfNoParameterMovedInTheWarmUp) {
   Motion motion({.learning_rate = rate}, steps_per_epoch);
   for (const int64_t step : {5, 10}) motion.look(step, {{"w", at::ones({4})}}, {});
   EXPECT_EQ(motion.since_last(20, audited(200, 200.01, 21)).where, "");

@@ -23,7 +23,7 @@ struct Call {
 // steps.
 class FakeRecorder : public Around {
  public:
-  static inline std::vector<Call> calls;  // steps taken by the newest FakeRecorder
+  static inline std::vector<Call> calls;  // steps that the newest FakeRecorder has taken
 
   explicit FakeRecorder(const Setup& setup)
       : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {
@@ -117,7 +117,7 @@ TEST_F(RecordingSteps, CoverEachBatchSizeWithoutRunningAWholeEpoch) {
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 4 + 2 * (2 + 4)) << "all batches have the same size";
 }
 
-TEST_F(RecordingSteps, AreSkippedIfTheStrategyDoesNotRecord) {
+TEST_F(RecordingSteps, AreSkippedIfTheStrategyDoesNotRecordItsSteps) {
   timed(case_of(30, "off"));
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * (2 + 4));
 }

@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-// Enables the cache for the rest of the program, as dpbench's worker does.
+// Enables the cache of small blocks for the rest of the program, as dpbench's worker does.
 class SmallBlocks : public testing::Test {
  protected:
   SmallBlocks() { cache_small_blocks(); }
@@ -57,8 +57,7 @@ TEST_F(SmallBlocks, EmptyAndLargeBlocksComeFromTorchsAllocator) {
   EXPECT_NE(block(4096).get_deleter(), torchs);
 }
 
-// Several threads allocate, fill and free blocks in random order. A block whose content changes has been handed out
-// twice.
+// Several threads allocate, fill and free blocks in random order. A block whose content changes has two owners.
 TEST_F(SmallBlocks, AreNeverHandedOutToTwoOwners) {
   struct Owned {
     c10::DataPtr data;
@@ -122,7 +121,8 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      thread_local std::vector<c10::DataPtr> last;  // outlives the thread's cache, which is constructed later
+      // destroyed after the thread's cache of blocks, because that cache is constructed later
+      thread_local std::vector<c10::DataPtr> last;
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));
     });

@@ -32,7 +32,7 @@ TEST_F(TensorMemory, CountsLargeTensorsUntilTheyAreFreed) {
   EXPECT_EQ(tensor_bytes(), before);
 }
 
-TEST_F(TensorMemory, ThePeakIsTheMostSinceItsRestart) {
+TEST_F(TensorMemory, ThePeakIsTheMostMemoryInUseSinceThePeakWasReset) {
   of_bytes(16 * mebibyte);
   restart_tensor_peak();
   const int64_t before = tensor_bytes();

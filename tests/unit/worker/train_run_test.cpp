@@ -158,8 +158,7 @@ TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   EXPECT_TRUE(trained(spec, epochs(2)).checks.empty());
 }
 
-// Takes one step of SGD with the learning rate of the memo, the training program that mnist-mlp follows. Returns the
-// loss.
+// Takes one step of SGD with the learning rate of the training program that mnist-mlp follows. Returns the loss.
 double plain_step(Model& model, const at::Tensor& loss) {
   model.zero_grad();
   loss.backward();
@@ -168,8 +167,7 @@ double plain_step(Model& model, const at::Tensor& loss) {
   return loss.item<double>();
 }
 
-// The expected loss of every step comes from the training loop of the memo (the program that mnist-mlp follows),
-// written out here.
+// The expected loss of every step comes from the training loop of the program that mnist-mlp follows, written out here.
 TEST(Train, LossesMatchAPlainTrainingLoopOverTwoShuffledEpochs) {
   const Mnist files;
   const CaseSpec spec = case_of("cpu", "mnist-mlp", 1, files);
@@ -214,7 +212,7 @@ TEST(Train, LossOfAShortStepIsTheMeanOverTheSamplesOfAllRanks) {
   const TrainingRecord training = trained(spec, epochs(2)).training;
   ASSERT_EQ(training.loss_curve.size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
-  for (size_t e = 0; e < 2; ++e)  // the memo, the program that mnist-mlp follows, sums the loss over steps and ranks
+  for (size_t e = 0; e < 2; ++e)  // the training program that mnist-mlp follows sums the loss over steps and ranks
     EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
 }
 
@@ -227,7 +225,7 @@ TEST(Train, EpochLossOfConvnetIsTheMeanOverSteps) {
                    (training.loss_curve[0] + training.loss_curve[1] + training.loss_curve[2]) / 3);
 }
 
-TEST(Train, RecipesShuffleMnistMlpButNotConvnet) {
+TEST(Train, ShufflesTheSamplesOfMnistMlpButNotThoseOfConvnet) {
   EXPECT_TRUE(workload_registry().at("mnist-mlp").recipe.shuffle);
   EXPECT_FALSE(workload_registry().at("convnet").recipe.shuffle);
 }

@@ -317,7 +317,7 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
 
 // LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
 TEST(Cuda, LoadedCudaAndNcclHaveTheVersionsOfTheBuild) {
-  const Json built = catalogue();  // loads the CUDA and NCCL libraries if there are any
+  const Json built = catalogue();  // as a side effect, loads the CUDA and NCCL libraries if there are any
   const auto loaded = loaded_versions();
   if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
   EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));

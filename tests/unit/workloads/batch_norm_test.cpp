@@ -25,8 +25,6 @@
 namespace dpbench {
 namespace {
 
-// --- mean and variance of each channel
-
 // Returns values for which the order of addition changes the sum of a channel: pairs of large values that cancel, and
 // small values that a large partial sum absorbs.
 at::Tensor order_sensitive(at::IntArrayRef sizes) {
@@ -44,7 +42,8 @@ struct Moments {
   bool operator==(const Moments&) const = default;
 };
 
-// Returns the moments computed by adding one value after the other, as torch does.
+// Returns each channel's mean and sum of squared deviations, computed by adding one value after the other, as torch
+// does.
 Moments sequential_moments(const Images& images) {
   Moments found;
   const auto sum_of = [&](int64_t channel, const auto& term) {
@@ -82,8 +81,6 @@ TEST(ChannelMoments, EqualSequentialSumsForEveryImplementationAndSplitOfChannels
       }
   }
 }
-
-// --- a training step, compared with torch
 
 constexpr double epsilon = 1e-3, momentum = 0.01;
 
@@ -209,8 +206,6 @@ TEST(TrainedNorm, RefusesDoubleBackwardLikeLinearAndCrossEntropy) {
                            linear(rows, weight, bias).sum(), cross_entropy(rows * 2, at::zeros({4}, at::kLong))})
     EXPECT_THROW(loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true), c10::Error);
 }
-
-// --- the BatchNorm layer
 
 torch::nn::BatchNorm2d reference_norm(int64_t channels) {
   torch::nn::BatchNorm2d norm(torch::nn::BatchNorm2dOptions(channels).eps(epsilon).momentum(momentum));

@@ -126,7 +126,7 @@ class FirstTokens : public SequenceSplit {
 const std::map<Precision, at::ScalarType> dtypes = {
     {Precision::float32, at::kFloat}, {Precision::float64, at::kDouble}, {Precision::bfloat16, at::kBFloat16}};
 
-// A rank's part of a model.
+// The part of a model that one rank computes, and one micro-batch.
 struct Rank {
   Rank(const std::string& text, const Cut& cut, Precision precision, int64_t rows)
       : shape(parse_shape(text)),
@@ -186,7 +186,7 @@ TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheMemoryForecast) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
-  // This pass allocates the rotary tables before the count begins.
+  // Run all blocks once, so that the rotary tables are allocated before the count begins.
   rank.run(0, rank.model->blocks().size(), rank.batch.input);
   at::Tensor x = rank.batch.input;
   for (size_t i = 0; i < rank.model->blocks().size(); ++i) {

@@ -57,7 +57,7 @@ TEST(GptShape, SettingsAfterAModelNameOverrideThoseOfTheModel) {
   EXPECT_EQ(parse_shape("hidden=64,style=llama").mlp, 171);
 }
 
-TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
+TEST(GptShape, RefusalsOfTheFlagModelNameTheValueAndWhatIsAllowed) {
   const auto refused = [](const std::string& model, std::initializer_list<std::string_view> words) {
     return mentions_in_order(refusal(model), words);
   };
@@ -184,7 +184,7 @@ TEST(GptExperts, OutputEqualsALoopOverTokensAndTheirExperts) {
   }
 }
 
-TEST(GptExperts, BalanceIsOneWithEvenRoutingAndTheExpertCountIfOneExpertGetsAllTokens) {
+TEST(GptExperts, BalanceLossIsOneWithEvenRoutingAndTheExpertCountIfOneExpertGetsAllTokens) {
   const Shape shape = parse_shape("tiny-experts,experts=4,top_k=1,hidden=4,heads=1,seq=8");
   Experts layer(shape, InitialWeights(3, false));
   const at::NoGradGuard no_grad;
@@ -195,7 +195,7 @@ TEST(GptExperts, BalanceIsOneWithEvenRoutingAndTheExpertCountIfOneExpertGetsAllT
   EXPECT_NEAR(layer.forward(one, nullptr).balance.item<double>(), 4, 1e-6);
 }
 
-TEST(GptExperts, TheLossAddsTheMeanBalanceOfTheTokensThatHaveATarget) {
+TEST(GptExperts, TheLossIncludesTheMeanBalanceLossOfTheTokensThatHaveATarget) {
   const auto loss_of = [](const std::string& balance) {
     const Gpt workload(parse_shape("tiny-experts,balance=" + balance), "");
     const auto model = workload.model(1);
@@ -268,7 +268,7 @@ TEST(Gpt, TargetsAreTheNextTokensAndSamplesAreConsecutivePiecesOfTheText) {
   EXPECT_EQ(workload.loss_terms(batch), 32);
 }
 
-TEST(Gpt, TheLossIgnoresPaddedTargetsAndEverySampleHasAnUnpaddedOne) {
+TEST(Gpt, TheLossIgnoresPaddedTargetsAndEverySampleHasAnUnpaddedTarget) {
   const Gpt workload(parse_shape("tiny,dropout=0"), "");
   const auto model = workload.model(1);
   std::set<int64_t> lengths;
@@ -397,12 +397,12 @@ TEST_F(TokenFiles, MayHoldBytesUint16OrSafetensors) {
   EXPECT_TRUE(at::equal(Tokens(stored, 65536).at(first), at::tensor({7, 8, 65535}, at::kLong)));
 }
 
-TEST_F(TokenFiles, ContinuedUint16TokensArePrintedAsNumbers) {
+TEST_F(TokenFiles, OfUint16TokensAreContinuedByTokensPrintedAsNumbers) {
   const Gpt workload(parse_shape("tiny,vocab=300"), write("ids.bin", std::string(800, '\1')));
   EXPECT_TRUE(workload.continued(always(256, 300), 2, 1).ends_with(" 257 256 256"));
 }
 
-TEST_F(TokenFiles, InvalidOnesAreRefusedWithTheReason) {
+TEST_F(TokenFiles, AreRefusedWithTheReasonIfInvalid) {
   EXPECT_NE(refusal(folder_ / "none", 256).find("not a readable file"), std::string::npos);
   EXPECT_NE(refusal(folder_, 256).find("not a readable file"), std::string::npos);
   EXPECT_NE(refusal(write("empty", ""), 256).find("or empty"), std::string::npos);

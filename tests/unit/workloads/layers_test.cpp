@@ -100,9 +100,9 @@ struct LinearGradients {
   bool delayed = false;  // true: the last backward pass did not change the weight's gradient
 };
 
-// Runs a model that uses one weight three times, in two micro-batches. Returns the gradients of the second one's input,
-// of the weight and of the bias. delayed: where the layers leave the weight's gradient; null: their backward pass
-// computes it.
+// Runs a model that uses one weight three times, in two micro-batches. Returns the gradients of the second
+// micro-batch's input, of the weight and of the bias. delayed: where the layers leave the weight's gradient; null:
+// their backward pass computes it.
 LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, bool bf16) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_(),
                    bias = at::randn({6}, own_generator(2)).requires_grad_();
@@ -139,7 +139,7 @@ TEST(DelayedWeightGradients, HaveTheBitsOfAnUndelayedBackwardPass) {
   }
 }
 
-TEST(DelayedWeightGradients, AreNotAddedAgainByASecondCompute) {
+TEST(DelayedWeightGradients, AreNotAddedAgainIfComputeIsCalledTwice) {
   const auto delayed = std::make_shared<DelayedWeights>();
   const at::Tensor weight = gradients_of(delayed, false).weight, before = weight.clone();
   delayed->compute();

@@ -94,7 +94,8 @@ TEST(OneDnn, BackwardPassUsesOneDnnExactlyIfTheForwardPassDid) {
     const at::Tensor output = linear(x, weight, bias);
     products.emplace(!forward_on);
     output.sum().backward();
-    EXPECT_EQ(calls.count(), forward_on ? 2 : 0);  // one product for the output and one for the gradient of the weight
+    // one matrix product for the output and one for the gradient of the weight
+    EXPECT_EQ(calls.count(), forward_on ? 2 : 0);
   }
 }
 

@@ -19,7 +19,7 @@ TensorPart block(const std::string& name, const at::Tensor& whole, std::vector<i
   return {name, values, std::move(first), whole.sizes().vec()};
 }
 
-// Returns the parts that two ranks store.
+// Returns the parts of tensors that each of two ranks stores in a checkpoint.
 std::vector<std::vector<TensorPart>> two_parts() {
   return {
       {block("m", matrix, {0, 0}, {3, 1}), whole_part("n", number), whole_part("none", at::empty({0, 2}))},

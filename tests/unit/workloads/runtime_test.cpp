@@ -42,7 +42,7 @@ TEST_F(RuntimeTest, TheLossHasTorchsAutogradNodeWithRuntimeTorchAndDpbenchsWithF
   EXPECT_EQ(loss().grad_fn()->name(), "CrossEntropyBackward");
 }
 
-TEST_F(RuntimeTest, TorchAndFastGiveTheSameWeightGradientBits) {
+TEST_F(RuntimeTest, RuntimesTorchAndFastGiveTheSameWeightGradientBits) {
   const auto by_dpbench = [](const at::Tensor& loss) { backward(loss); };
   EXPECT_TRUE(at::equal(gradient(Runtime::torch, by_dpbench), gradient(Runtime::fast, by_dpbench)));
 }

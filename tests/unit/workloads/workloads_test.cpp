@@ -75,7 +75,7 @@ TEST(Workloads, HaveTheDocumentedBatchScalingAndOptimizer) {
   for (const auto& name : names) EXPECT_EQ(make_workload(name)->optimizer().learning_rate, 1e-3);
 }
 
-TEST(Workloads, InitialisationDoesNotDependOnTheGlobalGenerator) {
+TEST(Workloads, InitialisationDoesNotDependOnTorchsGlobalRandomGenerator) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto first = workload->model(5);
@@ -87,7 +87,7 @@ TEST(Workloads, InitialisationDoesNotDependOnTheGlobalGenerator) {
   }
 }
 
-TEST(Workloads, DoNotUseTheGlobalGenerator) {
+TEST(Workloads, DoNotUseTorchsGlobalRandomGenerator) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     torch::manual_seed(4);
@@ -249,7 +249,7 @@ TEST(Workloads, RefuseAScaleOutOfRange) {
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothVersion, OfAModelHasTheSameParametersAndAnotherOutput) {
+TEST(SmoothVersion, WithSoftplusForReluHasTheSameParametersAndAnotherOutput) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;

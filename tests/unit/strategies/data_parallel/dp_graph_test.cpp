@@ -66,7 +66,7 @@ class CpuGraphRecorder : public StepRecorder {
 struct Plan {
   std::string workload = "convnet";
   size_t replicas = 3;
-  std::vector<int64_t> rows = {12};  // samples in step 0, 1, ..., after which the list repeats
+  std::vector<int64_t> rows = {12};  // samples in step 0, 1, ...; after the last number, the list repeats
   std::string link = "auto";
   at::ScalarType dtype = at::kDouble;
   int64_t accumulate = 1;
@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndLink) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
@@ -200,7 +200,7 @@ TEST(DpGraph, RecordsOneReplicaAtATime) {
   EXPECT_EQ(pair.counts.overlaps, 0);
 }
 
-// A model that notes on which threads its forward passes run.
+// A model that notes the threads on which its forward passes run.
 class ThreadRecorder : public Model {
  public:
   static inline std::mutex lock;
@@ -267,7 +267,7 @@ TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, IsDeclaredAsOneGraphForAllStepsAndAsUnavailableOnCpus) {
+TEST(DpGraph, IsDeclaredToKeepOneGraphInAllStepsAndToBeUnavailableOnCpus) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));
@@ -275,8 +275,8 @@ TEST(DpGraph, IsDeclaredAsOneGraphForAllStepsAndAsUnavailableOnCpus) {
   EXPECT_TRUE(!plain.same_graph && plain.cpu);
 }
 
-// A recorded step cannot take another branch later, so the checks leave out models that branch. Models with an unused
-// parameter keep the same graph.
+// A recorded step cannot take another branch of the model later, so the checks leave out models that branch. Models
+// with an unused parameter keep the same graph.
 TEST(DpGraph, ChecksSkipModelsWhoseGraphChangesBetweenSteps) {
   for (const char* name : {"dp", "cpu"}) {
     StrategyInfo info = strategy_registry().at(name);

@@ -48,8 +48,8 @@ class Writing : public Model {
     if (how_ == How::moves || (how_ == How::moves_later && step >= 2)) weight_.set_data(weight_ * 0.5);
   }
 
-  // Writes the mark of this replica's model into the parameter. If the mark of an earlier pass is still there, dp has
-  // not overwritten the parameter; kept_ counts these passes.
+  // Writes a mark, a number of this replica's model, into the parameter. If the mark of an earlier pass is still there,
+  // dp has not overwritten the parameter; kept_ counts these passes.
   void mark() {
     double& first = *weight_.data_ptr<double>();
     if (first == mark_) ++kept_;
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));
 
 // Batches of 30 and 10 samples as in the DataParallel tutorials, split over 1 to 8 devices. A batch of 10 samples
 // reaches only five of 8 devices.
-TEST(Pieces, OfABatchHaveTheSizesShownInTheDataParallelTutorials) {
+TEST(Pieces, OfABatchForReplicasHaveTheSizesShownInTheDataParallelTutorials) {
   struct Row {
     int64_t batch, replicas;
     std::vector<int64_t> rows;
@@ -192,7 +192,7 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   }
 }
 
-TEST(Flat, TailFromATensorHoldsThatTensorAndAllLaterOnes) {
+TEST(Flat, TailOfTheBuffersFromATensorOnHoldsThatTensorAndAllLaterOnes) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat),
                                            at::full({0}, 0.0, at::kDouble), at::full({4}, 3.0, at::kDouble),
                                            at::full({2}, 4, at::kLong)};

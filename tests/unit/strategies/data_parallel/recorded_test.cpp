@@ -12,7 +12,7 @@ namespace {
 
 struct Plan {
   std::string workload;
-  std::vector<int64_t> rows;  // samples in step 0, 1, ..., after which the list repeats
+  std::vector<int64_t> rows;  // samples in step 0, 1, ...; after the last number, the list repeats
   at::ScalarType dtype = at::kFloat;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};

@@ -31,7 +31,7 @@ class ReplayedMemory {
     c10::DataPtr allocate(size_t bytes) override {
       if (!current()) return c10::GetDefaultCPUAllocator()->allocate(bytes);
       void* const place = current()->take(bytes);
-      // The memory is freed together with the recorded graph.
+      // The blocks are freed together with the recorded graph.
       return {place, place, [](void*) {}, c10::DeviceType::CPU};
     }
     c10::DeleterFnPtr raw_deleter() const override { return c10::GetDefaultCPUAllocator()->raw_deleter(); }

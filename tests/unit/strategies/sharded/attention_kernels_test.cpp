@@ -36,7 +36,7 @@ Inputs whole_numbers(int64_t shared) {
 at::Tensor part(const at::Tensor& tensor, int64_t first, int64_t count) { return tensor.narrow(2, first, count); }
 
 // The last three queries attend to all of the first four keys, and causally to the last three keys.
-TEST(AttentionKernels, BlockResultsMergeToTheAttentionOfTheWhole) {
+TEST(AttentionKernels, ResultsForBlocksOfKeysMergeToTheAttentionOverAllKeys) {
   for (const int64_t shared : {int64_t{6}, int64_t{2}, int64_t{1}})
     for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {
       const auto [query, key, value, slope] = drawn(shared);
@@ -55,7 +55,7 @@ TEST(AttentionKernels, BlockResultsMergeToTheAttentionOfTheWhole) {
   EXPECT_EQ(distance(early.output + late.output, part(exact->whole(query, key, value), 4, 3)), 0);
 }
 
-TEST(AttentionKernels, GradientsOfBlocksAddUpToTheGradientOfTheWhole) {
+TEST(AttentionKernels, GradientsForBlocksOfKeysAddUpToTheGradientsForAllKeys) {
   struct Case {
     Kernel kernel;
     double limit;
@@ -91,7 +91,7 @@ TEST(AttentionKernels, GradientsOfBlocksAddUpToTheGradientOfTheWhole) {
     }
 }
 
-TEST(AttentionKernels, BlocksOfBfloat16TensorsGiveFloat32ResultsEvenUnderAutocast) {
+TEST(AttentionKernels, ResultsForBlocksOfBfloat16KeysAreFloat32EvenUnderAutocast) {
   const auto [query, key, value, slope] = drawn(2);
   const auto narrow = [](const at::Tensor& x) { return x.to(at::kBFloat16); };
   for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {

@@ -89,7 +89,7 @@ TEST(ExpertParallel, DroplessExpertsHaveTheBitsOfOneDevice) {
       if (one.key().find("router") != std::string::npos) one.value().detach().mul_(64).round_();
     return layer;
   };
-  // Returns the output, the gradient of x, and the gradients of the experts.
+  // Returns the output of a layer of experts, the gradient of its input, and the gradients of the experts.
   const auto pass = [&](const gpt::Experts& layer, const at::Tensor& own, const at::Tensor& its_slope,
                         const ExpertSplit* split) {
     const at::Tensor x = own.clone().requires_grad_();

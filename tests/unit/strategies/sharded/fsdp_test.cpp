@@ -73,7 +73,7 @@ TEST(ParameterTable, RefusesALayerThatIsNotRegisteredInItsModel) {
   EXPECT_THROW(parameter_table(Loose()), std::runtime_error);
 }
 
-TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {
+TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRootUnit) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
   EXPECT_EQ(plan.units.size(), 3U);  // units: embedding with a layer; two layers; norm with head
@@ -84,7 +84,7 @@ TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRoot) {
   EXPECT_TRUE(one.root.parameters.empty()) << "a single span uses the tied embedding";
 }
 
-TEST(UnitPlan, HasEveryParameterOnce) {
+TEST(UnitPlan, PutsEveryParameterIntoExactlyOneUnit) {
   for (const char* name : {"gpt", "convnet", "mnist-mlp", "random-linear", "probe-tied", "probe-frozen"}) {
     const auto model = workload_registry().at(name).make({})->model(0);
     std::set<const void*> expected, found;
@@ -251,8 +251,8 @@ TEST(Fsdp, PeakOfGatheredParametersIncludesThePartsKeptBetweenThePasses) {
   for (const auto& [reshard, mesh] : {std::pair{"shard", "dp=2,shard=2"}, {"2", ""}, {"2", "shard=4"}}) {
     const Outcome found =
         trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", reshard}}, .mesh = mesh}, *workload);
-    // The peak is in the backward pass of the last layer: this layer is whole, the layer before it is being gathered,
-    // and the embedding and five layers are kept by half.
+    // The peak is in the backward pass of the last layer: this layer is gathered, the layer before it is being
+    // gathered, and a rank keeps half of the embedding and of the other five layers.
     EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2)) << mesh;
   }
 }
@@ -315,9 +315,9 @@ int64_t memory_of_all(const NamedTensors& named) {
   return memory_of(tensors);
 }
 
-TEST(ShardedStrategies, KeepOnlyTheirRowsOfGradientsAndStateAfterAStep) {
+TEST(ShardedStrategies, KeepOnEachRankOnlyItsRowsOfGradientsAndStateAfterAStep) {
   constexpr int ranks = 3;
-  const auto workload = gpt();  // trained by Adam: two tensors of state and a step count for each parameter
+  const auto workload = gpt();  // gpt is trained by Adam: two tensors of state and a step count for each parameter
   int64_t rows = 0, counts = 0;
   for (const at::Tensor& one : workload->model(0)->parameters()) {
     rows += RowCut({one}, ranks).shard_elements() * static_cast<int64_t>(one.itemsize());
@@ -403,7 +403,7 @@ std::string refusal(const std::string& strategy, const Given& params, at::Scalar
   return errors[0].empty() ? "nothing was refused" : errors[0];
 }
 
-TEST(ShardedStrategies, TheRefusalOfAWrongValueNamesTheParameter) {
+TEST(ShardedStrategies, NameTheParameterWhoseValueTheyRefuse) {
   EXPECT_EQ(refusal("fsdp", {}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal("fsdp", {{"unit", "0"}}), {"fsdp.unit=0", "1 or more"}));
   EXPECT_TRUE(mentions(refusal("fsdp", {{"prefetch", "-1"}}), {"fsdp.prefetch=-1", "0 or more"}));

@@ -18,7 +18,8 @@ struct Setting {
   std::string strategy, mesh, workload, model = {};
   Given params = {};
   std::optional<double> clip_norm = {};
-  double limit = 1e-10;  // largest allowed difference in float64; models in whole numbers must agree exactly
+  // largest allowed difference between results in float64; results of models in whole numbers must agree exactly
+  double limit = 1e-10;
 };
 
 inline std::string text_of(const Setting& one) {

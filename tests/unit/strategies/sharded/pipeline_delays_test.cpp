@@ -20,8 +20,8 @@ struct LateGradient : torch::autograd::PostAccumulateGradHook {
   std::shared_ptr<RandomSleep> sleep;
 };
 
-// The blocks of another model, with random delays of their forward and backward passes and after each gradient of a
-// parameter.
+// A model with the blocks of another model, but random delays of their forward and backward passes and after each
+// gradient of a parameter.
 class LateModel : public Model {
  public:
   LateModel(std::shared_ptr<Model> inner, const std::shared_ptr<RandomSleep>& sleep) : inner_(std::move(inner)) {

@@ -1,4 +1,4 @@
-// Takes the same steps on a pipeline and, as accumulation of the same micro-batches, on one device.
+// Takes the same steps on a pipeline and on one device, which accumulates the gradients of the same micro-batches.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct Setting {
 
 inline void PrintTo(const Setting& one, std::ostream* out) { *out << one.name; }
 
-// Returns micro-batches of different samples and different numbers of samples.
+// Returns `count` micro-batches with different samples; their numbers of samples differ too.
 inline std::vector<Batch> micro_batches(const Workload& workload, int64_t count, int64_t step) {
   std::vector<Batch> all;
   for (int64_t k = 0; k < count; ++k) {

@@ -85,8 +85,8 @@ TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
   }
 }
 
-// The blocks are the embedding, four layers, the last norm and the head. Cut by number, the first of two stages would
-// have three of the layers.
+// The blocks are the embedding, four layers, the last norm and the head. If stages had equally many blocks, the first
+// of two stages would have three of the layers.
 TEST(Stages, AreBalancedByTheFlopOfTheirBlocks) {
   const auto workload = gpt("layers=4,hidden=32,heads=2,mlp=128,seq=8,vocab=123");
   const Replica replica(*workload, at::kCPU, at::kFloat, 1, 1);
@@ -113,8 +113,8 @@ TEST(Stages, ATiedParameterBelongsToBothStages) {
   EXPECT_EQ(tied, 1u);
 }
 
-// The bytes and calls of rank 0 of two. Between the stages travel 11 tokens of 18 features for each sample. The tied
-// embedding has 257 rows.
+// The expected traffic is that of rank 0 of two ranks. Between the stages travel 11 tokens of 18 features for each
+// sample. The tied embedding has 257 rows.
 TEST(PipelineTraffic, FormulaCountsActivationsTheirGradientsTheTiedEmbeddingAndTheLoss) {
   const auto workload = gpt("tiny");
   const auto model = workload->model(1);
@@ -179,7 +179,7 @@ TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
   expect_same_bits(outcomes.at("schedule"), outcomes.at("file"), "gpipe and the file");
 }
 
-// Shortens all sequences of a batch by 0, 1 or 2 tokens, by the id of its first sample.
+// Shortens all sequences of a batch by 0, 1 or 2 tokens; the id of the first sample decides.
 class DifferentLengths : public WrappedWorkload {
  public:
   using WrappedWorkload::WrappedWorkload;
@@ -324,7 +324,7 @@ class LostSend : public c10d::Work {
   c10::intrusive_ptr<c10d::Work> sent_;
 };
 
-// Loses each send that starts while `lost` is true.
+// A backend in which each send that starts while `lost` is true fails.
 class LosingBackend : public ForwardingBackend {
  public:
   LosingBackend(c10::intrusive_ptr<c10d::Backend> inner, const bool& lost)
@@ -340,7 +340,7 @@ class LosingBackend : public ForwardingBackend {
   const bool& lost_;
 };
 
-// Ends each send at once, but reads its tensor later.
+// A backend that reports each send as done at once, but reads the sent tensor later.
 class HastyBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -386,7 +386,7 @@ TEST(Pipeline, TheSettingPoisonMakesGradientsNanIfASendEndsBeforeItsTensorIsRead
   }
 }
 
-TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
+TEST(Pipeline, NamesASendThatFailsAfterTheActionThatStartedIt) {
   const auto workload = gpt("tiny-llama");
   const auto errors = on_ranks(2, [&](Rank& me) {
     bool lost = false;
@@ -406,7 +406,7 @@ TEST(Pipeline, NamesTheSendThatFailedAfterItsAction) {
   expect_contains(errors.at(0), {"pp: rank 0 ", "action 0SEND_F0 ", "is gone"});
 }
 
-TEST(Pipeline, NamesTheTiedGradientAndTheBroadcastThatFailed) {
+TEST(Pipeline, NamesTheTiedParameterWhoseGradientFailedToArriveAndAFailedBroadcastOfTheLoss) {
   // The calls of rank 1 in a step: it receives the shape of an activation, then the activation, and sends its gradient.
   // It receives and sends the gradient of the tied embedding, and broadcasts the shape of the loss and the loss.
   expect_contains(error_of_call("pp", "pp=2", 3), {"pp: rank 1 ", "gradient of model.embed_tokens.weight", "is gone"});

@@ -27,7 +27,7 @@ class RandomSleep {
   std::mt19937_64 drawn_;
 };
 
-// Delays its rank before collectives.
+// A backend that delays its rank before collectives.
 class LateRank : public ForwardingBackend {
  public:
   LateRank(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed)
@@ -78,7 +78,7 @@ inline NamedTensors copies(const NamedTensors& tensors) {
   return all;
 }
 
-// Returns the mesh on which the strategy runs.
+// Returns the mesh on which a training run's strategy works.
 inline Mesh mesh_of(const Training& run, const Rank& me) {
   const StrategyInfo& info = strategy_registry().at(run.strategy);
   return me.mesh(effective_mesh(info, Params(info.params, run.params, run.strategy), run.mesh, run.world));
@@ -107,7 +107,7 @@ inline Outcome trained(const std::string& strategy, int world, const Workload& w
                  workload);
 }
 
-// Counts `calls_left` down in each call, and throws in the call that finds it at 0.
+// A backend that counts `calls_left` down in each collective, and throws in the collective that finds it at 0.
 class FailingBackend : public ForwardingBackend {
  public:
   FailingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::atomic<int>& calls_left)

@@ -7,7 +7,7 @@ namespace {
 
 using namespace sharded_runs;
 
-constexpr int64_t samples_of_a_step = 12;  // every world of layouts() divides this number
+constexpr int64_t samples_of_a_step = 12;  // the world of every training run in layouts() divides this number
 
 std::vector<Training> layouts() {
   std::vector<Training> all;

@@ -83,7 +83,7 @@ TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
   const auto workload = gpt("tiny");
   for (const int ranks : {2, 3, 4}) {
     const std::vector<int64_t> sizes = even_pieces(257, ranks);
-    std::vector<int64_t> labels = {-100};  // the label of padding
+    std::vector<int64_t> labels = {-100};  // -100 is the label of padding
     for (int rank = 0; rank < ranks; ++rank) {
       const Piece piece = piece_of(sizes, rank);
       labels.insert(labels.end(), {piece.first, piece.first + piece.size - 1});
