@@ -428,7 +428,7 @@ TEST(Pipeline, RefusesAScheduleFileThatCannotRun) {
   }
   {
     const ScheduleFile three("0F0,0B0\n1F0,1B0\n2F0,2B0\n");
-    expect_contains(refusal({{"file", three.path()}}), {"3 lines", "pp has 2 ranks"});
+    expect_contains(refusal({{"file", three.path()}}), {"3 lines", "2 ranks"});
   }
   {
     const ScheduleFile idle("0F0,0B0\n,\n");
