@@ -267,8 +267,8 @@ std::string refusal_of(const Case& one, const std::string& mesh) {
   if (!workload.probe && std::ssize(model->blocks()) < stages) return "too few";
   if (!cuts && size_of(shape, "ep") == 1) return "";
   const bool experts = !model->expert_plan(1).cuts.empty();
-  if (!cuts) return experts ? "" : "has no experts";
-  if (experts) return "model with experts";
+  if (!cuts) return experts ? "" : "no experts";
+  if (experts) return "with experts";
   if (ranks > 1 && model->tensor_plan(ranks).cuts.empty()) return "no layers";
   return size_of(shape, "cp") > 1 && model->sequence_plan().tokens == 0 ? "no sequence" : "";
 }
@@ -319,7 +319,7 @@ TEST_P(Conformance, NoCheckFailsForAStrategyOnAWorkloadAndEveryRefusalHasTheExpe
   }
   const bool skipped = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
   const bool varies = GetParam().workload == "probe-branch" || GetParam().workload == "probe-optional";
-  if (skipped && varies && rows[0].detail.find("use different parameters") != std::string::npos) return;
+  if (skipped && varies && rows[0].detail.find("different parameters") != std::string::npos) return;
   if (const std::string due = refusal_of(GetParam(), mesh); !due.empty()) {
     EXPECT_TRUE(std::ranges::any_of(rows, [&](const CheckRow& row) {
       return row.status == CheckStatus::skipped && row.detail.find(due) != std::string::npos;
@@ -465,7 +465,7 @@ TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
   for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
     const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
     EXPECT_EQ(row.status, CheckStatus::failed);
-    EXPECT_NE(row.likely.find("too far ahead"), std::string::npos) << message_of(row);
+    EXPECT_NE(row.likely.find("ahead"), std::string::npos) << message_of(row);
   }
 }
 

@@ -84,7 +84,7 @@ class Faults(FaultyRuns):
     def test_differing_collectives_over_gloo_are_named_and_no_rank_is_blamed(self):
         """If ranks call different collectives, Gloo itself returns wrong numbers, aborts, or waits. The ranks' own call
         logs show the difference."""
-        usual, more = r"allreduce of 12 Float \(sum\)", r"broadcast of 3 Float with root 0"
+        usual, more = r"allreduce of 12 Float \(sum\)", r"broadcast of 3 Float[^,;]*\broot 0"
         # With --check auto the fault occurs at step 80, after the checks: at an earlier step, they would detect it.
         for check, step in (("off", 7), ("auto", 80)):
             for fault, rank, calls in (("other-collective", 1, rf"rank 0 {usual}, rank 1 {more}"),
@@ -196,10 +196,10 @@ class Faults(FaultyRuns):
 
     def test_a_rank_of_pp_that_fails_in_the_middle_of_a_schedule_is_named_with_its_action(self):
         """Rank 0 fails in its second receive, that of the gradient of micro-batch 1."""
-        where = r"pp: rank 0 of the axis pp, action 0RECV_B1 \(stage 0, micro-batch 1\): "
-        waits = r"rank 1 [^;]*pp: rank 1 of the axis pp, action 1\w+ \(stage 1, micro-batch \d\): "
+        where = r"pp: rank 0\b[^:]*\b0RECV_B1 \(stage 0, micro-batch 1\): "
+        waits = r"rank 1 [^;]*pp: rank 1\b[^:]*\b1\w+ \(stage 1, micro-batch \d\): "
         for fault, words in (("throw", rf"^rank 0 [^;]*{where}the strategy's own words"),
-                             ("memory", rf"^out of memory: rank 0 [^;]*{where}out of host memory"),
+                             ("memory", rf"^out of memory: rank 0 [^;]*{where}[^;]*\bhost memory"),
                              ("kill", rf"^rank 0 [^;]*signal 9[^;]*step 7; {waits}")):
             self.on_gpt(self.over_both, "faulty-pp", fault, words, "--accumulate", "4",
                         "--param", "rank=0", "--param", "in=recv", "--param", "after=1")
@@ -210,29 +210,29 @@ class Faults(FaultyRuns):
 
     def test_a_rank_of_pp_that_fails_after_its_schedule_is_named_with_the_tied_gradient_or_the_loss(self):
         """In a step of one micro-batch, rank 1's second receive is that of the gradient of the tied embedding."""
-        for collective, after, where in (("recv", 1, "sum of the gradient of model.embed_tokens.weight"),
-                                         ("broadcast", 0, "broadcast of the loss")):
-            words = rf"^rank 1 [^;]*pp: rank 1 of the axis pp, {where}: the strategy's own words"
+        for collective, after, where in (("recv", 1, r"gradient\b[^:]*\bmodel\.embed_tokens\.weight"),
+                                         ("broadcast", 0, r"broadcast\b[^:]*\bloss")):
+            words = rf"^rank 1 [^;]*pp: rank 1\b[^:]*\b{where}: the strategy's own words"
             self.on_gpt(self.over_both, "faulty-pp", "throw", words,
                         "--param", f"in={collective}", "--param", f"after={after}")
 
     def test_a_rank_of_pp_with_another_schedule_is_named_with_the_first_action_that_differs(self):
-        words = (r'^rank 1 [^;]*pp: rank 1 of the axis pp has "rank 0, action 2, 0F2 \(stage 0, micro-batch 2\)" '
-                 r'in its schedule, and rank 0 has "rank 0, action 2, 0B0 \(stage 0, micro-batch 0\)"')
+        words = (r'^rank 1 [^;]*pp: rank 1\b[^"]* "rank 0, action 2, 0F2 \(stage 0, micro-batch 2\)"'
+                 r'[^"]*\brank 0\b[^"]* "rank 0, action 2, 0B0 \(stage 0, micro-batch 0\)"')
         self.on_gpt(self.over_both, "faulty-pp", "other-schedule", words, step=-1, within=DIFFERS)
 
     def test_a_rank_of_tp_that_fails_in_an_allreduce_is_named_with_the_layer(self):
         """In a forward pass, the embedding calls the first allreduce, and each layer the next two."""
-        where = r"tp: sum of a product in model\.layers\.1: "
+        where = r"tp: [^:]*\bmodel\.layers\.1: "
         for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
-                             ("memory", rf"^out of memory: rank 1 [^;]*{where}out of host memory"),
+                             ("memory", rf"^out of memory: rank 1 [^;]*{where}[^;]*\bhost memory"),
                              ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*in model\.layers\.\d: ")):
             self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", "in=allreduce", "--param", "after=3")
 
     def test_a_rank_of_a_layout_that_fails_in_an_allreduce_is_named_with_its_action_and_the_layer(self):
         """Rank 1 is on the first stage of pp. Its first allreduce in a step is that of the embedding."""
         self.cpus = 4
-        where = r"layout: rank 0 of the axis pp, action 0F0 \(stage 0, micro-batch 0\): layout: sum of a product in model\.embed_tokens: "
+        where = r"layout: rank 0\b[^:]*\b0F0 \(stage 0, micro-batch 0\): layout: [^:]*\bmodel\.embed_tokens: "
         for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
                              ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7")):
             self.on_gpt(self.over_both, "faulty-layout", fault, words, "--mesh", "pp=2,tp=2", "--param", "in=allreduce")

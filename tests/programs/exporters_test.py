@@ -128,8 +128,8 @@ class Exporters(unittest.TestCase):
         del torn["cases"][1]["status"]
         duel = json.loads((ROOT / "tests/golden/duel-1.1.json").read_text(encoding="utf-8"))
         whole = json.dumps(sample_runs.usual())
-        for content, why in ((whole[:len(whole) // 2], "not JSON"), ("[" * 99999, "not JSON"), ("[]", "not the report"),
-                             (duel, "not the report of a run"), (newer, "major version 1"), (elsewhere, "<UTC time>"),
+        for content, why in ((whole[:len(whole) // 2], "not JSON"), ("[" * 99999, "not JSON"), ("[]", "dpbench.run"),
+                             (duel, "dpbench.run"), (newer, "major version 1"), (elsewhere, "<UTC time>"),
                              (torn, "'status'"), (sample_runs.conformance(), "<UTC time>")):
             with self.subTest(why=why):
                 code, said = self.export("wandb", content, {"wandb": Recorder()})

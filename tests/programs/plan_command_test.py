@@ -38,7 +38,7 @@ class PlanCommand(unittest.TestCase):
     def test_plan_says_in_every_output_format_that_nothing_was_measured(self):
         for form in ("table", "markdown"):
             text = self.plan(*USUAL, "--memory", "80GB", "-o", form).stdout
-            self.assertIn("PLAN, not measured", text)
+            self.assertRegex(text, r"\bPLAN\b.*\bnot measured\b")
             self.assertIn("--rate 400TF,", text)
             self.assertEqual(text.count(" check --workload gpt "), 3)
         document = self.document(*USUAL)
@@ -55,7 +55,7 @@ class PlanCommand(unittest.TestCase):
         folded = self.plan(*USUAL, "--memory", "80GB", columns="80").stdout
         lines = [line for line in folded.splitlines() if " --workload gpt " not in line]
         self.assertLessEqual(max(map(len, lines)), 80, folded)
-        self.assertIn(" ".join(whole.partition("Predicted, not measured.")[2].split()), " ".join(folded.split()))
+        self.assertIn(" ".join(whole.partition("Predicted,")[2].split()), " ".join(folded.split()))
         markdown = self.plan(*USUAL, "-o", "markdown", columns="80").stdout
         self.assertNotIn("\n  ", markdown.partition("\n- ")[2], "Markdown stays whole")
 

@@ -185,7 +185,7 @@ class ScheduleCommand(unittest.TestCase):
         self.put("bad.csv", "0F0,0B0\n1F0,1X0\n")
         for words, part in ((["1f1c"], "mean '1f1b'"),
                             ([], "dpbench schedule 1f1b"),
-                            (["."], "is a directory"),
+                            (["."], "directory"),
                             (["bad.csv"], "bad.csv, line 2, cell 2: '1X0'"),
                             (["bad.csv", "--stages", "3"], "bad.csv"),
                             (["zbv", "--chunks", "3"], "2 chunks"),

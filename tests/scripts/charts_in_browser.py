@@ -250,12 +250,12 @@ class Charts(unittest.TestCase):
         with self.open("troubled") as page:
             self.assertIn("other programs took 0.6 of 2 cores", page.run("document.querySelector('header .amber').innerText"))
             captions = page.run("[...document.querySelectorAll('figcaption')].map((node) => node.textContent)")
-            self.assertEqual(sum("1 disturbed, not drawn: dp × 1." in caption for caption in captions), 6)
+            self.assertEqual(len([text for text in captions if re.search(r"\b1 disturbed\b[^.]*: dp × 1\.", text)]), 6)
 
     def test_the_charts_of_replicas_that_share_cores_draw_the_ceiling_of_the_cores(self):
         with self.open("usual") as page:
             drawn = page.run("[...document.querySelectorAll('figure svg')].map((svg) => svg.textContent)")
-            self.assertEqual(["ceiling of the cores" in text for text in drawn], [True] * 2 + [False] * 5)
+            self.assertEqual(["ceiling" in text for text in drawn], [True] * 2 + [False] * 5)
 
     def test_clicking_a_failed_check_in_the_matrix_shows_or_hides_its_evidence(self):
         with self.open("everything") as page:
@@ -293,12 +293,11 @@ class Charts(unittest.TestCase):
         for name in ("wide", "troubled", "everything"):
             with self.open(name) as page:
                 for axis in page.run(AXES):
-                    self.assertEqual(axis["log"], "log scale" in axis["label"], axis)
+                    self.assertEqual(axis["log"], bool(re.search(r"\blog", axis["label"])), axis)
                     logarithmic |= {axis["label"]} if axis["log"] else set()
-        self.assertEqual(logarithmic, {
-            "world (model replicas), log scale", "thousand samples/s, log scale", "size of the tensor, log scale",
-            "µs, log scale", "GB/s (size / time), log scale", "memory of a device, GB, log scale",
-            "time of a step, log scale", "relative to the median, %, log scale beyond 10"})
+        self.assertEqual(len(logarithmic), 8, logarithmic)
+        for name in ("world", "samples/s", "tensor", "µs", "GB/s", "memory", "step", "%"):
+            self.assertTrue(any(name in label for label in logarithmic), name)
 
     def test_a_strategy_has_one_colour_in_all_charts(self):
         colours = {}
@@ -316,13 +315,15 @@ class Charts(unittest.TestCase):
     def test_a_chart_is_headed_by_its_message(self):
         with self.open("usual") as page:
             heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
-        self.assertEqual(heads, [
-            "dp is fastest at world 4: 158,000 samples/s", "dp and ddp keep 67 to 84 % of linear at world 2",
-            "dp, dp-upstream and ddp faster than cpu at world 4",
-            "Exposed communication takes 10 % of a step at world 4",
-            "Half of each case's samples are within 5 % of its median", "Peak memory", "Memory by part"])
+        messages = (r"^dp\b.*\bfastest\b.*\bworld 4\b.*\b158,000 samples/s",
+                    r"^dp and ddp\b.*\b67 to 84 %.*\bworld 2\b",
+                    r"^dp, dp-upstream and ddp\b.*\bfaster\b.*\bcpu\b.*\bworld 4\b",
+                    r"\bcommunication\b.*\b10 %.*\bworld 4\b",
+                    r"\b5 %", "^Peak memory$", "^Memory by part$")
+        for head, message in zip(heads, messages, strict=True):
+            self.assertRegex(head, message)
         signed = (self.folder / "charts/plan.svg").read_text(encoding="utf-8")
-        self.assertRegex(signed, r"is fastest: llama-1b, 64 GPUs<")
+        self.assertRegex(signed, r"fastest\b.*\bllama-1b, 64 GPUs<")
 
     def test_the_legends_entry_of_a_series_hides_it_by_mouse_and_by_keyboard(self):
         entry = "figure [data-key='1'][role=button]"  # the legend's entry of dp in the throughput chart
@@ -388,11 +389,13 @@ class Charts(unittest.TestCase):
     def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:
             shown = page.run("[...document.querySelectorAll('figure')].map((each) => each.outerHTML).join()")
-        for said in ("dp × 2: loss 2.5 at first, 0.2823 after 1,000 steps", "ddp × 2: loss 2.5 at first, 0.2823 after 1,000 steps",
-                     "accuracy 0.7 at first, 0.9 after 12 s", "dp × 2: 0.88 not reached.", "ddp × 2: 0.88 reached after 12 s.",
-                     "n = 1 training a line, so no error bars", "commit a1b2c3d", "ddp (projection), world 64",
-                     "a projection fitted to worlds 1, 2 and 4, not measured"):
-            self.assertTrue(said in shown, said)
+        for said in (r"\bdp × 2: loss 2\.5\b[^<]*\b0\.2823\b[^<]*\b1,000 steps\b",
+                     r"\bddp × 2: loss 2\.5\b[^<]*\b0\.2823\b[^<]*\b1,000 steps\b",
+                     r"\baccuracy 0\.7\b[^<]*\b0\.9\b[^<]*\b12 s\b",
+                     r"\bdp × 2: 0\.88 not\b", r"\bddp × 2: 0\.88\b[^.]*\b12 s\b",
+                     r"\bn = 1 training\b", r"\bcommit a1b2c3d\b", r"\bddp \(projection\), world 64\b",
+                     r"\bprojection\b[^<]*\bworlds 1, 2 and 4\b"):
+            self.assertTrue(re.search(said, shown), said)
 
     def test_a_case_named_like_a_script_is_shown_and_not_run(self):
         with self.open("hostile") as page:
@@ -444,8 +447,8 @@ class Charts(unittest.TestCase):
         for path in (self.folder / "charts").iterdir():
             if path.suffix == ".svg":
                 said = " ".join(" ".join(xml.parse(path).getroot().itertext()).split())
-                measured = (r"\bn = \d", r"\bcommits? \w{7}\b", "2 cores of AMD EPYC|2xEPYC")
-                for word in ("Predicted, nothing measured", "400TF") if path.name == "plan.svg" else measured:
+                measured = (r"\bn = \d", r"\bcommits? \w{7}\b", r"\b2 cores\b.*\bAMD EPYC|2xEPYC")
+                for word in ("Predicted", "400TF") if path.name == "plan.svg" else measured:
                     self.assertRegex(said, word, path.name)
                 if path.name.startswith(("throughput", "efficiency", "strategies", "memory-mnist", "history")):
                     self.assertIn("LineCollection", path.read_text(encoding="utf-8"), f"{path.name}: no error bars")

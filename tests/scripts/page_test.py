@@ -115,9 +115,9 @@ class Data(unittest.TestCase):
         cases = data.newest([data.Run(old), data.Run(new)])
         data.label(cases)
         words.note_absences(cases)
-        self.assertEqual({case.absences for case in cases}, {
-            " 5 disturbed, not drawn: dp × 1, dp × 2, dp × 4 and 2 more."
-            " From an older run, as the newest has no figure: dp-upstream × 4."})
+        (absences,) = {case.absences for case in cases}
+        self.assertRegex(absences, r"\b5 disturbed\b[^.]*: dp × 1, dp × 2, dp × 4 and 2 more\.")
+        self.assertRegex(absences, r"\bolder\b[^.]*: dp-upstream × 4\.")
 
     def test_series_names_in_charts_have_backend_and_parameters_only_if_they_differ(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
@@ -145,7 +145,7 @@ class Data(unittest.TestCase):
     def test_the_report_page_describes_a_run_by_its_gpus_cores_and_utc_start_time(self):
         report = sample_runs.usual()
         report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
-        self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
+        self.assertRegex(data.Run(report).machine, r"\A2 × H200\b.*\b2 cores\b.*\bAMD EPYC\Z")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
     def test_charts_group_cases_by_the_settings_by_which_the_command_line_compares_cases(self):
@@ -282,8 +282,9 @@ class Page(unittest.TestCase):
 
     def test_the_report_page_counts_every_case_status_and_gives_the_reasons(self):
         texts = " ".join(Reader(page_of(sample_runs.troubled())).texts)
-        for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
+        for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "outliers"):
             self.assertIn(said, texts)
+        self.assertRegex(page_of(sample_runs.troubled()), r'>Problems</h2><p class="lead">[^<]*\binterrupted\b')
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "3"), ("wrong", "1"), ("failed", "1"), ("disturbed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
 
@@ -291,7 +292,7 @@ class Page(unittest.TestCase):
         made = page_of(sample_runs.troubled())
         head = '<p class="amber">1 of 8 cases disturbed: their replicas did not have their cores; other programs took 0.6 of 2 cores'
         self.assertIn(head, made[:made.index("<main")])
-        self.assertIn("1 case disturbed by other programs", made)
+        self.assertRegex(made, r"<summary>1 case disturbed\b")
         self.assertEqual([row for row in re.findall("<tr data-status.*?</tr>", made) if "! busy" in row],
                          re.findall('<tr data-status="ok"><th scope="row" title="ddp/.*?</tr>', made))
         self.assertNotIn('class="amber"', page_of(sample_runs.usual()))
@@ -360,7 +361,7 @@ class Page(unittest.TestCase):
             {"axis": "dp", "op": op, "calls": calls, "bytes": bytes_, "phase_bytes": {}, "formula_bytes": formula,
              "formula_calls": formula_calls} for op, calls, bytes_, formula, formula_calls in entries]}
         made = page_of(sample_runs.report([case]))
-        table = made[made.index("<table", made.index(">Collectives of a step</h2>")):]
+        table = made[made.index("<table", made.index('aria-label="Collectives"')):]
         rows = re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]
         cells = [re.findall(">([^<]*)</td>", row)[2:] for row in rows]  # leave out the cells with workload and world
         self.assertEqual(cells, [["dp", "allreduce", "2", "1", "3,000", "2,000", "1.500"], ["dp", "broadcast", "1", "0", "40", "0", "-"],
@@ -372,7 +373,7 @@ class Page(unittest.TestCase):
             "parameters": 4000, "gradients": 4000, "state": 8000, "activations": 10 << 20, "buffers": 0, "temporary": 10 << 20}
         case["memory_formula"] = {"parameters": 2000, "gradients": 4000, "state": 8000, "activations": 10 << 20, "buffers": 0}
         made = page_of(sample_runs.report([case]))
-        table = made[made.index("<table", made.index(">Memory of tensors</h2>")):]
+        table = made[made.index("<table", made.index('aria-label="Memory"')):]
         cells = [re.findall(">([^<]*)</td>", row)[2:] for row in re.findall("<tr><th.*?</tr>", table[:table.index("</table>")])[1:]]
         self.assertEqual(cells[0], ["parameters", "4,000", "2,000", "2.000"])
         self.assertEqual(cells[3], ["activations", "20,971,520", "10,485,760", "2.000"])
@@ -381,8 +382,8 @@ class Page(unittest.TestCase):
 
     def test_the_report_page_omits_empty_sections(self):
         made = page_of(sample_runs.usual())
-        self.assertNotIn(">Collectives of a step<", made)
-        self.assertNotIn(">Memory of tensors<", made)
+        self.assertNotIn('aria-label="Collectives"', made)
+        self.assertNotIn('aria-label="Memory"', made)
         self.assertNotIn(">Conformance<", made)
         self.assertNotIn(">Problems<", made)
 

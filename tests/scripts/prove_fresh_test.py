@@ -38,7 +38,7 @@ class ProveFresh(unittest.TestCase):
                 subprocess.run(["git", *words], cwd=root, check=True)
             done = subprocess.run([root / "scripts/studies/prove-fresh", "bookworm"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": folder})
-            if "names no Debian mirror" in done.stderr:
+            if done.returncode == 2 and "mirror" in done.stderr:
                 self.skipTest("apt has no Debian mirror on this machine")
             self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()), ["programs", "tree"], "temporary files were not removed")
             return done, (root / "results/fresh/bookworm.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ class ProveFresh(unittest.TestCase):
         self.assertEqual([command for command, _ in rows if "torch" not in command],
                          ["scripts/dpbench", "scripts/dpbench report results/a --html report.html", "scripts/test"])
         self.assertRegex(rows[3][0], r"^scripts/dpbench check --python torch/bin/python .*plain_average\.py")
-        self.assertRegex(page, r"(?m)^.*\b\d+\.\d of the cores .*\b10 s\b")
+        self.assertRegex(page, r"(?m)^.*\b\d+\.\d of .*\bcores\b.*\b10 s\b")
         self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
     def test_prove_fresh_fails_if_dpbench_prints_no_command_for_charts_or_it_makes_none(self):

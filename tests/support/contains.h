@@ -1,7 +1,6 @@
 // Assertions that a message contains certain values, names or flags, regardless of the message's wording.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +14,7 @@ inline void expect_contains(const std::string& text, const std::vector<std::stri
 }
 
 // Succeeds if `message` contains every word; otherwise the failure shows the missing word.
-inline ::testing::AssertionResult mentions(std::string_view message, std::initializer_list<std::string_view> words) {
+inline ::testing::AssertionResult mentions(std::string_view message, const std::vector<std::string_view>& words) {
   for (const std::string_view word : words)
     if (message.find(word) == std::string_view::npos)
       return ::testing::AssertionFailure() << '"' << word << "\" is missing in: " << message;
@@ -24,7 +23,7 @@ inline ::testing::AssertionResult mentions(std::string_view message, std::initia
 
 // Succeeds if `message` contains the words in this order, with any text between them.
 inline ::testing::AssertionResult mentions_in_order(std::string_view message,
-                                                    std::initializer_list<std::string_view> words) {
+                                                    const std::vector<std::string_view>& words) {
   size_t from = 0;
   for (const std::string_view word : words) {
     const size_t at = message.find(word, from);

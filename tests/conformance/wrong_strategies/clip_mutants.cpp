@@ -114,7 +114,7 @@ std::vector<Mutant> clip_mutants() {
       {"squares-added-over-ranks-that-have-the-same", "clip", "added once", clipping_by(squares_of_all_ranks)},
       {"squares-of-a-tied-parameter-added-twice", "clip", "encoder|2 times", clipping_by(squares_of_all_names),
        "probe-tied"},
-      {"clipped-by-the-norm-of-the-sum", "clip", "norm of the sum",
+      {"clipped-by-the-norm-of-the-sum", "clip", "norm|sum",
        clipping_by([](Run& run) { return squares_of(run.gradients) * run.world * run.world; })},
       {"clipped-by-the-largest-element", "clip", "largest element", clipping_by([](Run& run) {
          double largest = 0;

@@ -160,7 +160,7 @@ std::vector<Mutant> optimizer_mutants() {
          };
        }),
        "probe-mlp-sgd"},
-      {"resumed-without-its-momentum-buffer", "optimizer-replay", "fresh optimizer state", with([](Parts& parts) {
+      {"resumed-without-its-momentum-buffer", "optimizer-replay", "fresh", with([](Parts& parts) {
          parts.before_load = [](Run&, Snapshot& snapshot) {
            for (auto& [name, tensor] : snapshot.state) tensor = at::zeros_like(tensor);
          };
@@ -179,7 +179,7 @@ std::vector<Mutant> optimizer_mutants() {
        }),
        zero_model},
       {"no-decay-where-the-gradient-is-zero", "optimizer-replay", "aside", with(decay_where_gradients_are), zero_model},
-      {"gradients-of-zero-reported-as-none", "gradient-meaning", "nothing was reported", with([](Parts& parts) {
+      {"gradients-of-zero-reported-as-none", "gradient-meaning", "nothing", with([](Parts& parts) {
          parts.before_reduce = [right = parts.before_reduce](Run& run) {
            right(run);
            for (auto& gradient : run.gradients)
@@ -187,7 +187,7 @@ std::vector<Mutant> optimizer_mutants() {
          };
        }),
        zero_model},
-      {"momentum-dampened", "optimizer-replay", "0.25 times as far", with([](Parts& parts) {
+      {"momentum-dampened", "optimizer-replay", "0.25 times", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            const auto gradients = run.gradients;
            for (auto& gradient : run.gradients) gradient = gradient * (1 - run.workload.optimizer().momentum);

@@ -226,7 +226,7 @@ std::vector<Mutant> reduction_mutants() {
        "probe-large"},
       {"sum-of-exact-gradients", "gradient-exact", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }), "probe-exact"},
-      {"global-mean-instead-of-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
+      {"global-mean-instead-of-mean-of-means", "gradient-uneven", "over all", with([](Parts& parts) {
          parts.micro_scale = [](Run& run) {  // only unequal sample counts reveal this mistake
            return 1.0 / static_cast<double>(run.micros);
          };

@@ -245,7 +245,7 @@ std::vector<Mutant> replica_mutants() {
       {"replicas-never-zeroed", "gradient-meaning", "zeroed", replicas([](auto& p) { p.zero_replicas = false; })},
       {"buffers-of-the-last-replica", "buffers", "replica",
        replicas([](auto& p) { p.keep_buffers = buffers_of_the_last; }), norm},
-      {"buffers-never-written-back", "buffers", "not written back", replicas([](auto& p) {
+      {"buffers-never-written-back", "buffers", "written back", replicas([](auto& p) {
          p.keep_buffers = [](Replicas& r) {
            for (auto& item : r.models[0]->named_buffers()) item.value().zero_();
          };

@@ -58,7 +58,7 @@ std::vector<WrongSampler> wrong_samplers() {
          return at::randint(samples, {34}, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch * world + rank)),
                             at::kLong);
        })},
-      {"counted-from-one", "data-each-once", "does not exist",
+      {"counted-from-one", "data-each-once", "not exist",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch)), rank) + 1; })},
   };
 }

@@ -85,8 +85,7 @@ std::vector<Mutant> state_mutants() {
   return {
       {"resumed-without-its-weights", "reload-midway", "scenario reload", resuming_without(&Snapshot::parameters)},
       {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
-      {"resumed-without-its-optimizer-state", "optimizer-replay", "fresh optimizer state",
-       resuming_without(&Snapshot::state), adam},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "fresh", resuming_without(&Snapshot::state), adam},
       {"weights-not-broadcast", "initial-broadcast", "broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2",
        with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
@@ -100,7 +99,7 @@ std::vector<Mutant> state_mutants() {
          p.after_reduce = broadcast_buffers;
        }),
        norm},
-      {"statistics-lost", "buffers", "not written back", with([](Parts& p) {
+      {"statistics-lost", "buffers", "written back", with([](Parts& p) {
          p.after_reduce = [](Run& run) { run.model->named_buffers()["norm.running_mean"].zero_(); };
        }),
        norm},
@@ -120,7 +119,7 @@ std::vector<Mutant> state_mutants() {
          run.gradients = now;
          run.kept = copies(now);
        })},
-      {"stepped-with-its-own-gradient", "optimizer-replay", "this rank's samples", with([](Parts& p) {
+      {"stepped-with-its-own-gradient", "optimizer-replay", "this rank's", with([](Parts& p) {
          p.before_reduce = [right = p.before_reduce](Run& run) {
            right(run);
            run.kept = copies(run.gradients);
@@ -133,9 +132,9 @@ std::vector<Mutant> state_mutants() {
        })},
       {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
-      {"rate-times-world", "optimizer-replay", "3 times as far",
+      {"rate-times-world", "optimizer-replay", "3 times",
        updating([](Run& run, const auto&) { plain_sgd(run, rate_of(run) * run.world); })},
-      {"rate-halved-from-step-4-on", "optimizer-replay", "0.5 times as far", updating([](Run& run, const auto& right) {
+      {"rate-halved-from-step-4-on", "optimizer-replay", "0.5 times", updating([](Run& run, const auto& right) {
          if (run.step < 4) return right(run);
          plain_sgd(run, rate_of(run) / 2);
        })},
@@ -162,7 +161,7 @@ std::vector<Mutant> state_mutants() {
          right(run);
        }),
        adam},
-      {"adam-without-bias-correction", "optimizer-replay", "times as far", updating([](Run& run, const auto& right) {
+      {"adam-without-bias-correction", "optimizer-replay", " times ", updating([](Run& run, const auto& right) {
          for (auto& count : run.counts) count.add_(1000);
          right(run);
          for (auto& count : run.counts) count.sub_(1000);
@@ -179,7 +178,7 @@ std::vector<Mutant> state_mutants() {
          right(run);
        }),
        "probe-tied"},
-      {"unused-parameter-stepped", "optimizer-replay", "without a gradient", updating([](Run& run, const auto& right) {
+      {"unused-parameter-stepped", "optimizer-replay", "without|gradient", updating([](Run& run, const auto& right) {
          right(run);
          for (size_t i = 0; i < run.leaves.size(); ++i)
            if (!run.gradients[i].defined()) run.leaves[i].add_(0.01);

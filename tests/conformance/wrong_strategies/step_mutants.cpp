@@ -197,7 +197,7 @@ std::vector<Mutant> step_mutants() {
       {"divided-by-the-ranks-with-rows", "empty-shard", "too few", with(divide_by_ranks_with_rows)},
       {"tied-parameter-counted-twice", "gradient-meaning", "counted twice",
        with([](Parts& p) { p.after_reduce = count_tied_twice; }), "probe-tied"},
-      {"tied-parameter-partly-reduced", "gradient-meaning", "only a part", with(reduce_tied_partly), "probe-tied"},
+      {"tied-parameter-partly-reduced", "gradient-meaning", "only|part", with(reduce_tied_partly), "probe-tied"},
       {"unused-parameter-hangs", "run-completes", "collectives", with(reduce_only_used), "probe-branch"},
       {"a-rank-skips-a-collective", "run-completes", "collectives",
        with([](Parts& p) { p.after_reduce = skip_a_collective; })},

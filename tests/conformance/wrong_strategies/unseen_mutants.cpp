@@ -126,27 +126,25 @@ void clip_by_the_first_bucket(Run& run) {
 
 std::vector<Mutant> unseen_mutants() {
   return {
-      {"reduced-in-the-first-24-steps", "trajectory", "losses are right",
-       reducing_while([](Run& run) { return run.step < 24; })},
+      {"reduced-in-the-first-24-steps", "trajectory", "losses", reducing_while([](Run& run) { return run.step < 24; })},
       {"reduced-in-all-steps-but-the-fortieth", "trajectory", "up to step 40",
        reducing_while([](Run& run) { return run.step != 40; })},
-      {"reduced-only-after-a-look", "trajectory", "losses are right", with(reduce_after_a_look)},
-      {"not-updated-from-the-third-step-after-a-look", "trajectory", "losses are right",
-       with(update_twice_after_a_look)},
-      {"rate-halved-from-step-30-on", "trajectory", "losses are right", with([](Parts& parts) {
+      {"reduced-only-after-a-look", "trajectory", "losses", with(reduce_after_a_look)},
+      {"not-updated-from-the-third-step-after-a-look", "trajectory", "losses", with(update_twice_after_a_look)},
+      {"rate-halved-from-step-30-on", "trajectory", "losses", with([](Parts& parts) {
          parts.after_reduce = [right = parts.after_reduce](Run& run) {
            right(run);
            if (run.step >= 30)
              for (auto& gradient : run.gradients) gradient.mul_(0.5);
          };
        })},
-      {"gradients-rounded-to-bfloat16-from-step-30-on", "trajectory", "losses are right", with([](Parts& parts) {
+      {"gradients-rounded-to-bfloat16-from-step-30-on", "trajectory", "losses", with([](Parts& parts) {
          parts.after_reduce = [](Run& run) {
            if (run.step >= 30)
              for (auto& gradient : run.gradients) gradient.copy_(gradient.to(at::kBFloat16));
          };
        })},
-      {"short-batches-weigh-less", "trajectory", "losses are right", with(weigh_short_batches)},
+      {"short-batches-weigh-less", "trajectory", "losses", with(weigh_short_batches)},
       {"momentum-and-variance-reported-under-each-others-name", "optimizer-state", "swapped", with([](Parts& parts) {
          parts.reported_state = [](Run&, NamedTensors& state) {
            for (auto& [name, tensor] : state) {
@@ -157,7 +155,7 @@ std::vector<Mutant> unseen_mutants() {
          };
        }),
        adam_model},
-      {"steps-counted-without-a-gradient", "optimizer-state", "had no gradient", with([](Parts& parts) {
+      {"steps-counted-without-a-gradient", "optimizer-state", "no gradient", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            right(run);
            for (size_t i = 0; i < run.leaves.size(); ++i)

@@ -130,15 +130,15 @@ std::vector<Mutant> weight_mutants() {
        weighted([](Run&, double own, double) { return own; }), text_model},
       {"tokens-of-micro-batches-not-weighted", "accumulation", "micro-batches' means",
        weighted(share_of_terms, terms_in, [](const Run&, const Batch&) { return 1.0; }), text_model},
-      {"divided-after-each-micro-batch", "accumulation", "after each micro-batch", divided_each_time},
-      {"divided-after-each-micro-batch-of-gpt", "accumulation", "after each micro-batch", divided_each_time,
+      {"divided-after-each-micro-batch", "accumulation", "divided|each micro-batch", divided_each_time},
+      {"divided-after-each-micro-batch-of-gpt", "accumulation", "divided|each micro-batch", divided_each_time,
        text_model},
       {"accumulated-gradient-added-in-each-micro-batch", "accumulation", "added again",
        changed(add_what_has_accumulated)},
       {"first-micro-batch-not-reduced", "accumulation", "first micro-batch|not reduced", without_the_first},
       {"first-micro-batch-of-gpt-not-reduced", "accumulation", "first micro-batch|not reduced", without_the_first,
        text_model},
-      {"last-micro-batch-alone-reduced", "accumulation", "last micro-batch alone",
+      {"last-micro-batch-alone-reduced", "accumulation", "last micro-batch|reduced",
        changed([](Parts& parts) { not_reducing_the_first(parts, [](const Run& run) { return run.micros - 1; }); })},
   };
 }

@@ -20,23 +20,23 @@ FOUND = {
     "m-calls-the-module": ("gradient-meaning", "not reduced"),
     "m-no-buffers": ("buffers", "rank 0's"),
     "m-no-initial-broadcast": ("initial-broadcast", "not broadcast"),
-    "m-clips-after-the-step": ("optimizer-replay", "the reported gradient"),
+    "m-clips-after-the-step": ("optimizer-replay", "reported gradient"),
     "m-clips-values": ("clip", "each element"),
     "m-hook-doubles": ("gradient-meaning", "2 times"),
     "m-leaves-out-a-parameter": ("optimizer-replay", "not updated"),
     "m-other-learning-rate": ("optimizer-replay", "3 times"),
     "m-decays-in-place": ("optimizer-replay", ""),
-    "m-stale": ("gradient-meaning", "one step late"),
+    "m-stale": ("gradient-meaning", "step late"),
     "m-first-output": ("output-shape", ""),
     "m-sum-of-loss": ("loss-value", "another rank"),
     "m-evaluates-in-training-mode": ("evaluation", "training mode"),
-    "m-clips-before-the-reduction": ("clip", "before the reduction"),
+    "m-clips-before-the-reduction": ("clip", "the reduction"),
     "m-reduces-half": ("gradient-meaning", "not reduced"),
     "m-forgets-to-divide": ("gradient-meaning", "3 ranks"),
     "m-sends-bfloat16": ("gradient-meaning", "bfloat16"),
     "m-divides-twice": ("gradient-meaning", ""),
     "m-reduces-twice": ("gradient-meaning", "3 times"),
-    "m-no-set-epoch": ("output-value", "samples of another"),
+    "m-no-set-epoch": ("output-value", "another rank"),
     "m-no-sync-around-backward": ("collective-count", "every micro-batch"),
     "m-no-sync-for-the-last-pass": ("ranks-agree-gradients", "every rank"),
     "m-zeroes-in-each-micro-batch": ("accumulation", "overwrote"),
@@ -56,7 +56,7 @@ FOUND = {
     "m-clips-matrices-and-vectors-apart": ("clip", ""),
     "m-waits-for-the-first-reduction": ("late-collectives", ""),
     "m-load-keeps-the-given-tensors": ("reload-midway", ""),
-    "m-skips-each-fiftieth-update": ("trajectory", "did not update"),
+    "m-skips-each-fiftieth-update": ("trajectory", "not update"),
     "m-reduces-if-asked-each-step": ("trajectory", ""),
 }
 
@@ -84,7 +84,7 @@ class Wrong(unittest.TestCase):
 
     def test_every_faulty_strategy_fails_its_check_and_the_correct_ones_pass(self):
         failures = {**self.failures("random-linear", {"plain-sum", *FOUND} - BUFFERS), **self.failures("convnet", BUFFERS)}
-        self.assertRegex(failures.pop("plain-sum")["gradient-meaning"], r"\b3 times\b.*\bsummed over 3 ranks\b")
+        self.assertRegex(failures.pop("plain-sum")["gradient-meaning"], r"\b3 times\b.*\bsummed\b.*\b3 ranks\b")
         self.assertEqual(set(failures), set(FOUND))
         for strategy, (check, words) in FOUND.items():
             with self.subTest(strategy):
@@ -94,7 +94,7 @@ class Wrong(unittest.TestCase):
 
 class OwnOptimizer(unittest.TestCase):
     def test_wrong_steps_of_a_models_own_optimizer_fail_the_replay(self):
-        expected = {"m-other-learning-rate": "times as far", "m-steps-twice": "updated twice",
+        expected = {"m-other-learning-rate": " times ", "m-steps-twice": "updated twice",
                     "m-never-steps": "not updated"}
         code, report, errors = call("check", "--plugin", MISTAKES, "--plugin", MODELS,
                                     "--strategy", ",".join([*expected, "m-none"]), "--workload", "py-adagrad",
@@ -111,7 +111,7 @@ class Faults(unittest.TestCase):
     def test_a_rank_that_raises_ends_hangs_or_runs_out_of_memory_in_a_step_fails_its_case_with_the_reason(self):
         expected = {"raises-on-rank-1": "ValueError: only here (faulty.py:", "exits": "SystemExit: 5",
                     "exits-at-once": "exit code 7", "crashes": "signal 11", "hangs": "progress",
-                    "out-of-memory": "out of host memory"}
+                    "out-of-memory": "host memory"}
         code, report, errors = call("run", "--plugin", FAULTY, "--strategy", ",".join(expected), "--workload", "random-linear", "--cpus", "2",
                                     *BRIEF, "--timeout", "8")
         self.assertEqual(code, 3, errors)
@@ -131,7 +131,7 @@ class Faults(unittest.TestCase):
                     "returns-three": ("run-completes", "not (int, int, int)"), "returns-nothing": ("run-completes", "not NoneType"),
                     "returns-a-list": ("run-completes", "not list"), "returns-the-loss-as-a-number": ("run-completes", "not (Tensor, float)"),
                     "one-row-short": ("output-shape", "expected ["), "output-in-float16": ("output-dtype", "found Half"),
-                    "output-of-integers": ("output-dtype", "found Long"), "a-loss-per-sample": ("loss-finite", "no single number"),
+                    "output-of-integers": ("output-dtype", "found Long"), "a-loss-per-sample": ("loss-finite", "single number"),
                     "a-loss-of-integers": ("loss-replay", "found ")}
         code, report = checked(FAULTY, ",".join(expected), "--workload", "random-linear", "--cpus", "1", "--backend", "shm", "--filter",
                                "^(run-completes|output-.*|loss-.*)$", "--timeout", "10")

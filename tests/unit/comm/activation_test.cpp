@@ -28,8 +28,6 @@ std::string met(Rule rule, Spreads... spreads) {
   }
 }
 
-bool refused(const std::string& text, const std::string& why) { return text.find(why) != std::string::npos; }
-
 TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
   for (const Spread spread : {invariant, replicated, varying})
     for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
@@ -38,25 +36,25 @@ TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
 }
 
 TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndNeedsLinearOperations) {
-  EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial"));
+  EXPECT_TRUE(mentions_in_order(met(Rule::nonlinear, partial), {"f ", "partial", "linear"}));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
-  EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
-  EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
+  EXPECT_TRUE(mentions_in_order(met(Rule::product, partial, partial), {"f ", "two partial"}));
+  EXPECT_TRUE(mentions_in_order(met(Rule::product, partial, varying), {"f ", "partial", "varying"}));
 }
 
 TEST(ActivationDistribution, AddingAReplicatedBiasToAPartialTensorIsRefused) {
-  EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "adds a partial"));
+  EXPECT_TRUE(mentions_in_order(met(Rule::sum, partial, replicated), {"f ", "adds", "partial"}));
   EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
 }
 
 TEST(ActivationDistribution, AProductOfAnInvariantTensorAndOneOfAnotherDistributionIsRefused) {
   for (const Spread other : {replicated, varying, partial})
-    EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
+    EXPECT_TRUE(mentions_in_order(met(Rule::product, invariant, other), {"f ", "invariant_to_replicate"}));
 }
 
 TEST(ActivationDistribution, AContractionOverAShardedDimensionGivesAPartialSum) {
   EXPECT_EQ(met(Rule::contraction, varying, varying), text_of(partial));
-  EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
+  EXPECT_TRUE(mentions_in_order(met(Rule::contraction, varying, replicated), {"f ", "varying"}));
 }
 
 TEST(ActivationDistribution, EachCollectiveAcceptsOnlyTensorsOfOneDistribution) {

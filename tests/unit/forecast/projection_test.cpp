@@ -265,7 +265,7 @@ TEST(Projection, LeavesOutGlooWorldsWithThreeRanksPerCoreUnlessALinkIsGiven) {
   ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
   EXPECT_EQ(projection.series[0].worlds[0].spec.world, 5);
   ASSERT_EQ(projection.left_out.size(), 1u);
-  expect_contains(projection.left_out[0], {"6 ranks over gloo", "2 cores", "--link"});
+  expect_contains(projection.left_out[0], {"6 ranks", "gloo", "2 cores", "--link"});
   EXPECT_EQ(project(report, {.to = {6}, .network = Network{{1e9, 1e-6}, {1e9, 1e-6}, 0}}).left_out.size(), 0u);
 }
 

@@ -315,7 +315,7 @@ TEST(Options, RefusesInvalidRangesAndSequencesOfWorlds) {
   expect_contains(refusal({"--cpus", "8-1"}), {"--cpus", "'8-1'", "1-8"});
   expect_contains(refusal({"--cpus", "1-5000"}), {"'1-5000'"});
   for (const std::string list : {"1,2,..,8", "..,8", "1,2,4,..", "1,2,4,..,x"})
-    expect_contains(refusal({"--cpus", list}), {"--cpus", "'" + list + "'", "three numbers before"});
+    expect_contains(refusal({"--cpus", list}), {"--cpus", "'" + list + "'", "three"});
   expect_contains(refusal({"--cpus", "1,2,5,..,8"}), {"'1,2,5,..,8'", "step", "factor"});
   expect_contains(refusal({"--cpus", "1,2,4,..,60"}), {"reach 60", "32", "64"});
   for (const std::string list : {"1-", "-3", "1--3", "0-2", "1-2-3", "1-2000"})
@@ -428,7 +428,7 @@ TEST_F(Config, AValueOfAnotherTypeThanTheFlagsIsRefused) {
                                                          {"seed = { a = 1 }", "N", "table"},
                                                          {"cpus = [[1], [2]]", "N,..", "array"},
                                                          {"seed = [1, 2]", "N", "list of 2"},
-                                                         {"strategy = []", "NAME,..", "list is empty"},
+                                                         {"strategy = []", "NAME,..", "empty"},
                                                          {"launches = 7.0", "1 to 1000", "7.0"},
                                                          {"launches = \"many\"", "1 to 1000", "'many'"}};
   for (const auto& [line, allowed, found] : wrong)
@@ -482,19 +482,26 @@ TEST(Text, SuggestsForPartOfANameTheWholeNameIgnoringCase) {
 
 TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
   const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
-  for (const auto& [typed, meant] :
-       std::vector<std::pair<std::string, std::string>>{{"tensor-parallel", "'tp'"},
-                                                        {"pipeline", "'pp'"},
-                                                        {"deepspeed", "'zero1' or 'zero2'"},
-                                                        {"zero", "'zero1' or 'zero2'"},
-                                                        {"fsdp2", "'fsdp'"},
-                                                        {"DistributedDataParallel", "'ddp'"},
-                                                        {"data_parallel", "'dp'"},
-                                                        {"context-parallel", "'cp'"},
-                                                        {"moe", "'ep'"},
-                                                        {"expert", "'ep'"}})
-    EXPECT_EQ(did_you_mean(typed, strategies), " (did you mean " + meant + "?)");
-  EXPECT_EQ(did_you_mean("deepspeed", {"zero2", "ddp"}), " (did you mean 'zero2'?)");
+  using Names = std::vector<std::string>;
+  const auto suggested = [&](const std::string& typed, const Names& known) {
+    const std::string text = did_you_mean(typed, known);
+    Names names;
+    for (const std::string& name : strategies)
+      if (text.find("'" + name + "'") != std::string::npos) names.push_back(name);
+    return names;
+  };
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, Names>>{{"tensor-parallel", {"tp"}},
+                                                                               {"pipeline", {"pp"}},
+                                                                               {"deepspeed", Names{"zero1", "zero2"}},
+                                                                               {"zero", Names{"zero1", "zero2"}},
+                                                                               {"fsdp2", {"fsdp"}},
+                                                                               {"DistributedDataParallel", {"ddp"}},
+                                                                               {"data_parallel", {"dp"}},
+                                                                               {"context-parallel", {"cp"}},
+                                                                               {"moe", {"ep"}},
+                                                                               {"expert", {"ep"}}})
+    EXPECT_EQ(suggested(typed, strategies), meant) << typed;
+  EXPECT_EQ(suggested("deepspeed", {"zero2", "ddp"}), Names{"zero2"});
   EXPECT_EQ(did_you_mean("moe", {"ddp"}), "") << "no strategy ep in this catalogue";
   for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"float32", "f32"},
                                                                                      {"float", "f32"},
@@ -502,7 +509,7 @@ TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
                                                                                      {"float64", "f64"},
                                                                                      {"double", "f64"},
                                                                                      {"bfloat16", "bf16"}})
-    expect_contains(refusal({"--dtype", typed}), {"--dtype", "did you mean '" + meant + "'?"});
+    expect_contains(refusal({"--dtype", typed}), {"--dtype", "'" + meant + "'"});
 }
 
 TEST(Training, HasOneLaunchNoBaselineAndTheValuesOfItsFlags) {

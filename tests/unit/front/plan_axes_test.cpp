@@ -95,7 +95,7 @@ TEST(Plan, SkipsADefaultBatchThatIsTooSmallAndSuggestsOne) {
   what.cpus = {64};
   const Plan plan = make_plan(what, catalogue(), machine(2));
   ASSERT_EQ(plan.skipped.size(), 1u);
-  expect_contains(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
+  expect_contains(plan.skipped[0].reason, {"ddp", "random-linear", "--batch 64"});
   what.strategies = {"ddp"};
   what.workloads = {"random-linear"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"random-linear", "30", "64", "--batch 64"});

@@ -1,5 +1,5 @@
 // Tests the answer of a run (a text that ranks the strategies) on hand-made runs: which cases are ranked, which
-// differences are reported, and the sentence of each rule.
+// differences are reported, and the values in the sentence of each rule.
 #include "harness/report/answer/answer.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <string_view>
+#include <vector>
 
 #include "harness/report/answer/answer_output.h"
 #include "harness/report/answer/members.h"
@@ -233,9 +235,10 @@ TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), changed(timed("ddp", 2, 1.6, 0.01), over_gloo),
                                           changed(timed("ddp", 2, 1.5, 0.01), buckets)}));
   const auto& choices = group_of_world(answer, 2).choices;
-  EXPECT_EQ(choices[0].label, "ddp over shm");
-  EXPECT_EQ(choices[1].label, "ddp over gloo");
-  EXPECT_EQ(choices[2].label, "ddp bucket_mb=1 over shm");
+  EXPECT_TRUE(mentions_in_order(choices[0].label, {"ddp", "shm"}));
+  EXPECT_TRUE(mentions_in_order(choices[1].label, {"ddp", "gloo"}));
+  EXPECT_TRUE(mentions_in_order(choices[2].label, {"ddp", "bucket_mb=1", "shm"}));
+  for (const size_t i : {0u, 1u}) EXPECT_EQ(choices[i].label.find("bucket_mb"), std::string::npos) << choices[i].label;
 }
 
 TEST(Answer, ComparesOnlyCasesWithEqualSamplesPerStepAndStatesThemInTheHeading) {
@@ -251,8 +254,8 @@ TEST(Answer, ComparesOnlyCasesWithEqualSamplesPerStepAndStatesThemInTheHeading) 
   };
   const std::string plain = setting_with("cpu");
   EXPECT_EQ(plain.find("per step"), std::string::npos) << plain;
-  EXPECT_EQ(setting_with("ddp"), plain + " · 128 samples per step");
-  EXPECT_EQ(setting_with("tp"), plain + " · 64 samples per step");
+  EXPECT_TRUE(setting_with("ddp").starts_with(plain + " · 128 samples")) << setting_with("ddp");
+  EXPECT_TRUE(setting_with("tp").starts_with(plain + " · 64 samples")) << setting_with("tp");
 }
 
 // dp is fastest but noisy, so only ddp is reported as faster than zero1.
@@ -261,7 +264,7 @@ TEST(Answer, ASlowerCaseIsComparedWithOneThatIsReliablyFaster) {
       answer_of(run_of({timed("dp", 2, 1.7, 0.3), timed("ddp", 2, 1.65, 0.02), timed("zero1", 2, 1.5, 0.02)}));
   const auto texts = texts_by(answer, "slower");
   ASSERT_EQ(texts.size(), 1u);
-  EXPECT_TRUE(texts[0].starts_with("zero1 takes 10 % more time (7 to 13 %) than ddp: ")) << texts[0];
+  EXPECT_TRUE(mentions_in_order(texts[0], {"zero1", "10 %", "7 to 13 %", "ddp"}));
 }
 
 TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
@@ -276,7 +279,7 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::string text;  // the first sentence that the rule writes for this run, or a part of the sentence
+  std::vector<std::string_view> parts;  // names and values in the rule's first sentence, in this order
 };
 
 std::vector<RuleCase> rule_cases() {
@@ -299,99 +302,116 @@ std::vector<RuleCase> rule_cases() {
       run_of({changed(timed("ddp", 4, 1.6, 0.01), [](CaseRecord& record) { record.derived.efficiency = 0.4; })});
   crowded.env = {{"cpu", {{"usable", 2}}}};
   Report busy = run_of({fast});
-  busy.disturbance = "other programs took 1.0 of 2 cores in 1 of 3 cases";
+  constexpr std::string_view busy_text = "other programs took 1.0 of 2 cores in 1 of 3 cases";
+  busy.disturbance = busy_text;
+  constexpr std::string_view left_out = "zero1/toy/cpu:2/shm/weak/b64/f32";
   return {
-      {"alone", run_of({timed("ddp", 2, 1.66, 0.05)}),
-       "ddp has nothing to be compared with: 1.66x (1.61 to 1.71) of one device in a world of 2."},
-      {"undecided", run_of({changed(timed("ddp", 2, 1.7, 0.01), unpaired), changed(slow, unpaired)}),
-       "1 launch, and no blocks paired with those of a reference: too little to rank 2 cases."},
-      {"fastest", run_of({timed("ddp", 2, 1.68, 0.05), timed("zero1", 2, 1.5, 0.02)}),
-       "ddp is fastest: 1.68x (1.63 to 1.73) of one device in a world of 2. zero1 takes 12 % more time (7 to 17 %): "
-       "the "
-       "parts of its steps are unknown."},
-      {"tied", run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.68, 0.05)}),
-       "dp is 1.68x (1.63 to 1.73) of one device in a world of 2 and ddp 1.66x (1.61 to 1.71): no "
-       "difference that this run can tell "
-       "(at most 7 %)."},
-      {"below-one-device", run_of({timed("ddp", 2, 0.5, 0.01), timed("zero1", 2, 0.4, 0.01)}),
-       "Nothing here is as fast as one device."},
+      {"alone", run_of({timed("ddp", 2, 1.66, 0.05)}), {"ddp", "1.66x (1.61 to 1.71)", "one device", "world of 2"}},
+      {"undecided",
+       run_of({changed(timed("ddp", 2, 1.7, 0.01), unpaired), changed(slow, unpaired)}),
+       {"1 launch", "2 cases"}},
+      {"fastest",
+       run_of({timed("ddp", 2, 1.68, 0.05), timed("zero1", 2, 1.5, 0.02)}),
+       {"ddp", "fastest", "1.68x (1.63 to 1.73)", "one device", "world of 2", "zero1", "12 %", "7 to 17 %"}},
+      {"tied",
+       run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.68, 0.05)}),
+       {"dp", "1.68x (1.63 to 1.73)", "one device", "world of 2", "ddp", "1.66x (1.61 to 1.71)", " 7 %"}},
+      {"below-one-device", run_of({timed("ddp", 2, 0.5, 0.01), timed("zero1", 2, 0.4, 0.01)}), {"one device"}},
       {"less-memory",
        run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
-       "fsdp needs 41 % of ddp's memory (40 to 42 %) and takes 12 % more time (11 to 14 %)."},
+       {"fsdp", "41 %", " ddp", "40 to 42 %", "12 %", "11 to 14 %"}},
       {"least-memory",
        run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 100), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
-       "ddp also needs the least memory."},
+       {"ddp"}},
       {"tied-memory",
        run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 100), with_memory(timed("fsdp", 2, 1.6, 0.01), 101)}),
-       "Nothing needs less memory than ddp that this run can tell."},
-      {"slower", run_of({timed("ddp", 2, 1.8, 0.01), slow, timed("dp", 2, 0.6, 0.01)}),
-       "dp takes 3.0x the time (2.9 to 3.1x): the parts of its steps are unknown."},
-      {"loss", run_of({by_shares(timed("ddp", 2, 1.6, 0.01), 8, 2)}),
-       "ddp loses 20 % of its step against ideal scaling: 40 % of that is communication that nothing hides, 10 % "
-       "waiting for other ranks and 50 % "
-       "computation that takes longer than on one device."},
-      {"no-loss", run_of({timed("ddp", 2, 1.99, 0.05)}),
-       "ddp loses nothing against ideal scaling that this run can tell."},
-      {"ceiling", crowded, "4 replicas share 2 cores, so 2.00x is the ceiling; ddp reaches 80 % of it."},
-      {"front", run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
-       "Choose between ddp and fsdp: nothing is better than these in both time and memory."},
-      {"few-launches", run_of({changed(timed("ddp", 2, 1.8, 0.01), one_launch), slow}),
-       "This holds within 1 launch; another one may differ by more."},
-      {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}),
-       "Noise widens the intervals of ddp (17 %)."},
-      {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), "To decide more: --max-noise 5."},
-      // rules of the answer that explain why one case is slower than another
-      {"straggler", slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
-       "rank 3 is slower than the others"},
-      {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)),
-       "zero1 takes 12 % more time (11 to 14 %): its allgather is not hidden."},
-      {"exposed-communication", slower_than_fast(by_shares(slow, 14, 1, 0.5)),
-       "communication that nothing hides is 14 % of its step, against 4 %."},
-      {"waiting", slower_than_fast(by_shares(slow, 4, 12)),
-       "waiting for other ranks is 12 % of its step, against 1.0 %."},
-      {"computation", slower_than_fast(by_shares(slow, 4, 1)), "its computation takes longer."},
-      {"several-parts", slower_than_fast(by_shares(slow, 7.6, 4.4)),
-       "zero1 takes 12 % more time (11 to 14 %): 36 % of that is communication that nothing hides, 32 % computation "
-       "and "
-       "32 % waiting for other ranks."},
-      {"no-parts", slower_than_fast(slow), "the parts of its steps are unknown."},
-      // rules of the answer about the whole run
-      {"nothing-compares", run_of({fast}), "No two cases of this run can be compared."},
-      {"busy", busy, "other programs took 1.0 of 2 cores in 1 of 3 cases. Measure again on an idle machine."},
-      {"wrong", run_of({with_status(CaseStatus::wrong)}),
-       "Not compared: zero1/toy/cpu:2/shm/weak/b64/f32: a check failed."},
-      {"failed", run_of({with_status(CaseStatus::failed)}), "Not compared: zero1/toy/cpu:2/shm/weak/b64/f32: failed."},
-      {"disturbed", run_of({with_status(CaseStatus::disturbed)}), "disturbed. Stop other programs and measure again."},
-      {"unproven", run_of({with_status(CaseStatus::unproven)}), "no gradient could be judged."},
-      {"interrupted", run_of({with_status(CaseStatus::interrupted)}), "the run ended first."},
-      {"unchecked", run_of({changed(slow, [](CaseRecord& record) { record.checks.clear(); })}),
-       "not checked. Measure without --check off."},
-      {"other-mathematics", run_of({changed(slow, [](CaseRecord& record) { record.means = "local steps"; })}),
-       "a step computes something else"},
+       {" ddp"}},
+      {"slower", run_of({timed("ddp", 2, 1.8, 0.01), slow, timed("dp", 2, 0.6, 0.01)}), {"dp", "3.0x", "2.9 to 3.1x"}},
+      {"loss",
+       run_of({by_shares(timed("ddp", 2, 1.6, 0.01), 8, 2)}),
+       {"ddp", "20 %", "40 %", "communication", "10 %", "waiting", "50 %", "computation"}},
+      {"no-loss", run_of({timed("ddp", 2, 1.99, 0.05)}), {"ddp"}},
+      {"ceiling", crowded, {"4 replicas", "2 cores", "2.00x", "ddp", "80 %"}},
+      {"front",
+       run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 400), with_memory(timed("fsdp", 2, 1.6, 0.01), 164)}),
+       {"ddp and fsdp"}},
+      {"few-launches", run_of({changed(timed("ddp", 2, 1.8, 0.01), one_launch), slow}), {"1 launch"}},
+      {"noisy", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), {"ddp", "17 %"}},
+      {"decide", run_of({changed(timed("ddp", 2, 1.8, 0.01), noisy), slow}), {"--max-noise 5"}},
+      // rules that explain why one case is slower than another
+      {"straggler",
+       slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
+       {"zero1", "rank 3"}},
+      {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)), {"zero1", "12 %", "11 to 14 %", "allgather"}},
+      {"exposed-communication",
+       slower_than_fast(by_shares(slow, 14, 1, 0.5)),
+       {"zero1", "12 %", "11 to 14 %", "communication", "14 %", " 4 %"}},
+      {"waiting",
+       slower_than_fast(by_shares(slow, 4, 12)),
+       {"zero1", "12 %", "11 to 14 %", "waiting", "12 %", "1.0 %"}},
+      {"computation", slower_than_fast(by_shares(slow, 4, 1)), {"zero1", "12 %", "11 to 14 %", "computation"}},
+      {"several-parts",
+       slower_than_fast(by_shares(slow, 7.6, 4.4)),
+       {"zero1", "12 %", "11 to 14 %", "36 %", "communication", "32 %", "computation", "32 %", "waiting"}},
+      {"no-parts", slower_than_fast(slow), {"zero1", "12 %", "11 to 14 %"}},
+      // rules about the whole run
+      {"nothing-compares", run_of({fast}), {}},
+      {"busy", busy, {busy_text}},
+      {"wrong", run_of({with_status(CaseStatus::wrong)}), {left_out}},
+      {"failed", run_of({with_status(CaseStatus::failed)}), {left_out}},
+      {"disturbed", run_of({with_status(CaseStatus::disturbed)}), {left_out}},
+      {"unproven", run_of({with_status(CaseStatus::unproven)}), {left_out}},
+      {"interrupted", run_of({with_status(CaseStatus::interrupted)}), {left_out}},
+      {"unchecked",
+       run_of({changed(slow, [](CaseRecord& record) { record.checks.clear(); })}),
+       {left_out, "--check off"}},
+      {"other-mathematics",
+       run_of({changed(slow, [](CaseRecord& record) { record.means = "local steps"; })}),
+       {left_out}},
       {"unknown-mathematics",
        run_of({changed(
            slow, [](CaseRecord& record) { record.means.clear(), record.checks[0].status = CheckStatus::skipped; })}),
-       "no check compared its gradient with one device's"},
-      {"skipped", run_of({with_status(CaseStatus::skipped)}), "skipped: the notes of the table say why."},
+       {left_out}},
+      {"skipped", run_of({with_status(CaseStatus::skipped)}), {left_out}},
   };
 }
 
 TEST(AnswerRules, EachRuleOfTheAnswerWritesItsSentenceForARunToWhichItApplies) {
-  std::set<std::string> reasons;
+  std::set<std::string> reasons, sentences;
   for (const AnswerRule& rule : reason_rules()) reasons.insert(rule.name);
   for (const RuleCase& one : rule_cases()) {
     const auto texts = texts_by(answer_of(one.report), reasons.contains(one.rule) ? "fastest" : one.rule);
     ASSERT_FALSE(texts.empty()) << one.rule;
-    EXPECT_NE(texts[0].find(one.text), std::string::npos) << one.rule << ": " << texts[0] << "\n  not: " << one.text;
+    EXPECT_TRUE(mentions_in_order(texts[0], one.parts)) << one.rule;
+    EXPECT_TRUE(sentences.insert(texts[0]).second) << one.rule << " writes what another rule writes: " << texts[0];
+  }
+}
+
+// The sentence about the fastest case holds the text of the reason rule that applies to the slower case.
+TEST(AnswerRules, TheReasonForASlowerCaseIsThatOfTheRule) {
+  for (const RuleCase& one : rule_cases()) {
+    const auto rule = std::ranges::find_if(
+        reason_rules(), [&](const AnswerRule& each) { return std::string_view(each.name) == one.rule; });
+    if (rule == reason_rules().end()) continue;
+    const CaseGroups groups = groups_of(one.report);
+    const auto group = std::ranges::find(groups.groups, 2u, [](const CaseGroup& each) { return each.members.size(); });
+    ASSERT_NE(group, groups.groups.end()) << one.rule;
+    const Answer answer = answer_of(one.report);
+    const GroupFacts facts{one.report, group->members, group_of_world(answer, 2).choices, group->paired,
+                           group->launches};
+    const RankedCase& slower = group->members.back();
+    ASSERT_TRUE(rule->holds(facts, slower)) << one.rule;
+    EXPECT_TRUE(mentions(texts_by(answer, "fastest").at(0), {rule->text(facts, slower)})) << one.rule;
   }
 }
 
 // Speed-ups over different references do not rank cases; the throughputs of the cases do.
 TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   const Report run = without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)}));
-  EXPECT_EQ(texts_by(answer_of(run), "tied"),
-            std::vector<std::string>{"dp is 106560 samples/s in a world of 2 and ddp 106240 samples/s: no difference "
-                                     "that this run can tell (at most 2 %)."});
+  const auto texts = texts_by(answer_of(run), "tied");
+  ASSERT_EQ(texts.size(), 1u);
+  EXPECT_TRUE(mentions_in_order(texts[0], {"dp", "106560 samples/s", "world of 2", "ddp", "106240 samples/s", " 2 %"}));
+  EXPECT_EQ(texts[0].find("one device"), std::string::npos) << texts[0];
 }
 
 TEST(AnswerRules, TheReferenceIsNamedInsteadOfASpeedupOverItself) {
@@ -399,16 +419,14 @@ TEST(AnswerRules, TheReferenceIsNamedInsteadOfASpeedupOverItself) {
   const auto fastest_in = [](const Report& report, int world) {
     return group_of_world(answer_of(report), world).sentences.at(0).text;
   };
-  EXPECT_EQ(fastest_in(run, 1), "cpu has nothing to be compared with: the baseline (64000 samples/s).");
+  EXPECT_TRUE(mentions_in_order(fastest_in(run, 1), {"cpu", "baseline", "64000 samples/s"}));
   run.config["reference"] = "ddp";
-  EXPECT_TRUE(fastest_in(run, 2).starts_with(
-      "ddp is fastest: the reference (115200 samples/s) in a world of 2. zero1 takes 20 % more time"))
-      << fastest_in(run, 2);
+  EXPECT_TRUE(mentions_in_order(fastest_in(run, 2),
+                                {"ddp", "fastest", "reference", "115200 samples/s", "world of 2", "zero1", "20 %"}));
   run = run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.02, 0.05)});
   run.config["reference"] = "ddp";
-  EXPECT_TRUE(fastest_in(run, 2).starts_with(
-      "zero1 is 1.02x (0.97 to 1.07) of ddp in a world of 2 and ddp the reference (115200 samples/s): no difference"))
-      << fastest_in(run, 2);
+  EXPECT_TRUE(mentions_in_order(fastest_in(run, 2), {"zero1", "1.02x (0.97 to 1.07)", "ddp", "world of 2", "ddp",
+                                                     "reference", "115200 samples/s"}));
 }
 
 TEST(AnswerRules, EachRuleOfTheAnswerHasExactlyOneTestCase) {
@@ -434,12 +452,15 @@ TEST(AnswerRules, NameThePartOfMemoryInWhichTwoStrategiesDifferMost) {
     return texts_by(answer_of(report), "less-memory").at(0);
   };
   // ddp needs 400 MiB in all and fsdp 164 MiB, a difference of 236 MiB.
-  EXPECT_TRUE(text({.state = 300 * mib, .activations = 80 * mib}, {.gradients = mib, .state = 100 * mib})
-                  .ends_with("Most of the difference is in its state: 100.0 MiB instead of 300.0 MiB."));
-  const std::string without = "more time (11 to 14 %).";
-  EXPECT_TRUE(text({.state = 110 * mib, .activations = 110 * mib}, {}).ends_with(without)) << "two parts share it";
-  EXPECT_TRUE(text({.state = 8 * mib}, {}).ends_with(without)) << "most of it is not in tensors";
-  EXPECT_TRUE(text({.state = 300 * mib}, {.buffers = 310 * mib}).ends_with(without)) << "the tensors need more";
+  EXPECT_TRUE(
+      mentions_in_order(text({.state = 300 * mib, .activations = 80 * mib}, {.gradients = mib, .state = 100 * mib}),
+                        {"fsdp", "11 to 14 %", "state", "100.0 MiB", "300.0 MiB"}));
+  const auto names_a_part = [&](const MemoryParts& of_ddp, const MemoryParts& of_fsdp) {
+    return text(of_ddp, of_fsdp).find("MiB") != std::string::npos;
+  };
+  EXPECT_FALSE(names_a_part({.state = 110 * mib, .activations = 110 * mib}, {})) << "two parts share it";
+  EXPECT_FALSE(names_a_part({.state = 8 * mib}, {})) << "most of it is not in tensors";
+  EXPECT_FALSE(names_a_part({.state = 300 * mib}, {.buffers = 310 * mib})) << "the tensors need more";
 }
 
 // Rules of the answer that do not apply to a run must write no sentence.
@@ -457,10 +478,10 @@ TEST(AnswerSummary, StartsWithTheLargestWorldAndHasAtMostTheGivenNumberOfLines) 
                         timed("zero1", 2, 1.6, 0.01), with_status(CaseStatus::failed)}));
   const auto lines = brief_lines(answer, 4);
   ASSERT_EQ(lines.size(), 4u);
-  EXPECT_TRUE(lines[0].starts_with("toy, world 2: ddp is fastest: 1.80x")) << lines[0];
-  EXPECT_TRUE(lines[2].starts_with("toy, world 1: cpu is fastest")) << lines[2];
+  EXPECT_TRUE(mentions_in_order(lines[0], {"toy, world 2: ", "ddp", "fastest", "1.80x"}));
+  EXPECT_TRUE(mentions_in_order(lines[2], {"toy, world 1: ", "cpu", "fastest"}));
   EXPECT_EQ(brief_lines(answer, 1).size(), 1u);
-  EXPECT_TRUE(brief_lines(answer, 20).back().ends_with(": failed.")) << brief_lines(answer, 20).back();
+  EXPECT_TRUE(mentions_in_order(brief_lines(answer, 20).back(), {"zero1", "failed"}));
 }
 
 }  // namespace

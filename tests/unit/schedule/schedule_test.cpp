@@ -77,7 +77,7 @@ TEST(ScheduleFamilies, RefuseUnsupportedNumbersOfRanksChunksAndMicroBatches) {
     }
   };
   refused("1f1b", {4, 2, 8}, " 1 chunk ");
-  refused("interleaved", {4, 1, 8}, "2 chunks or more");
+  refused("interleaved", {4, 1, 8}, "2 chunks");
   refused("zbv", {4, 3, 8}, " 2 chunks ");
   refused("dualpipe", {3, 1, 8}, " of ranks");
   refused("dualpipe", {4, 1, 9}, " of micro-batches");

@@ -7,6 +7,8 @@
 
 #include <ATen/ATen.h>
 
+#include "tests/support/contains.h"
+
 namespace dpbench {
 namespace {
 
@@ -37,7 +39,7 @@ class ChangeBetweenAudits : public testing::Test {
 TEST_F(ChangeBetweenAudits, ACorrectOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
 TEST_F(ChangeBetweenAudits, UnchangedParametersFail) {
-  EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
+  EXPECT_TRUE(mentions(next(audited(1.01, 1.02, 21)).where, {"no parameter", "10 steps", "step 20"}));
 }
 
 TEST_F(ChangeBetweenAudits, ConvergedParametersMayStayUnchanged) {
@@ -61,7 +63,7 @@ TEST_F(ChangeBetweenAudits, ParametersMayBeUnchangedAfterWholeEpochs) {
 TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
   EXPECT_EQ(next(audited(1.70, 1.71, 21)).where, "");
   const Deviation far = next(audited(1.80, 1.81, 21));
-  EXPECT_NE(far.where.find("parameter w moved by 0.79"), std::string::npos) << far.where;
+  EXPECT_TRUE(mentions_in_order(far.where, {"parameter w", "0.79"}));
   EXPECT_NE(far.likely.find("learning rate"), std::string::npos);
 }
 
@@ -118,11 +120,12 @@ TEST_F(ChangeBetweenAudits, TheBoundShrinksWithTheLearningRateSchedule) {
 }
 
 TEST_F(ChangeBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
-  EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
+  EXPECT_TRUE(
+      mentions_in_order(next(audited(1.05, 1.06, 31)).where, {"optimizer", "20 steps", "parameter w", "10 steps"}));
 }
 
 TEST_F(ChangeBetweenAudits, AnOptimizerThatLeavesOutStepsFails) {
-  EXPECT_NE(next(audited(1.05, 1.06, 20)).where.find("counted only 9 steps in the 10 steps"), std::string::npos);
+  EXPECT_TRUE(mentions_in_order(next(audited(1.05, 1.06, 20)).where, {"optimizer", " 9 steps", "10 steps"}));
   Motion skips({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate}, steps_per_epoch, /*may_skip=*/true);
   skips.remember(10, 1, audited(1, 1.01, 10));
   EXPECT_EQ(skips.since_last(20, audited(1.05, 1.06, 20)).where, "") << "steps with a non-finite gradient";
@@ -158,9 +161,10 @@ Deviation since_the_warm_up(const Evidence& seen, OptimizerSpec::Kind kind) {
 TEST(ChangeSinceTheWarmUp, IsBoundedForTheFirstAudit) {
   for (const auto kind : {OptimizerSpec::Kind::adam, OptimizerSpec::Kind::sgd}) {
     EXPECT_EQ(since_the_warm_up(audited(1.1, 1.11, 21), kind).where, "");
-    EXPECT_NE(since_the_warm_up(audited(1.05, 1.06, 21), kind).where.find("no parameter moved"), std::string::npos);
-    EXPECT_NE(since_the_warm_up(audited(200, 200.01, 21), kind).where.find("can move it by"), std::string::npos);
-    EXPECT_NE(since_the_warm_up(audited(1.1, 1.11, 16), kind).where.find("counted only 5 steps"), std::string::npos);
+    EXPECT_TRUE(mentions(since_the_warm_up(audited(1.05, 1.06, 21), kind).where, {"no parameter", "10 steps"}));
+    EXPECT_TRUE(mentions(since_the_warm_up(audited(200, 200.01, 21), kind).where, {"parameter w", "10 steps"}));
+    EXPECT_TRUE(mentions_in_order(since_the_warm_up(audited(1.1, 1.11, 16), kind).where,
+                                  {"optimizer", " 5 steps", "10 steps"}));
   }
 }
 

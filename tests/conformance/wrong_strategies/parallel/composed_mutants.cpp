@@ -39,7 +39,7 @@ struct WrongLayoutPart {
 const std::vector<WrongLayoutPart>& wrong_parts() {
   using enum Mistake;
   static const std::vector<WrongLayoutPart> parts = {
-      {"summand-lost", summand_lost, "tp", "output-value", "samples of another rank"},
+      {"summand-lost", summand_lost, "tp", "output-value", "another rank"},
       {"input-gradient-not-summed", input_gradient_not_summed, "tp", "gradient-meaning", "parameter"},
       {"averaged-twice", averaged_twice, "dp", "gradient-meaning", "0.5 times"},
       {"rows-averaged-twice", rows_averaged_twice, "shard", "gradient-meaning", "0.5 times"},

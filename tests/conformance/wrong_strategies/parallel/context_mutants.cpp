@@ -259,7 +259,7 @@ std::vector<Mutant> context_mutants() {
   const Options ring, ulysses{.kind = Kind::ulysses};
   // With these sizes, the pieces of all ranks are equally large.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";
-  constexpr char wrong_model[] = "or the wrong model", backward[] = "the backward pass", grid[] = "dp=2,cp=2";
+  constexpr char wrong_model[] = "wrong model", backward[] = "backward pass", grid[] = "dp=2,cp=2";
   return {
       mutant("gradient-one-hop-short", gradient_one_hop_short, "gradient-meaning", backward, ring, "gpt", "cp=3", even),
       mutant("first-keys-in-the-backward-pass", first_keys_in_backward, "gradient-meaning", backward),
@@ -288,7 +288,7 @@ std::vector<Mutant> context_mutants() {
       mutant("summed-over-dp-too", summed_over_dp_too, "gradient-meaning", "2 times", ring, "gpt", grid),
       mutant("averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2", ring, "gpt",
              grid),
-      mutant("clips-with-cp", clipped_with_cp, "clip", "below the limit"),
+      mutant("clips-with-cp", clipped_with_cp, "clip", "clipped below"),
       mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       mutant("right", none, "", ""),
       mutant("right-ulysses", none, "", "", ulysses, "gpt", "cp=2", "tiny-llama"),

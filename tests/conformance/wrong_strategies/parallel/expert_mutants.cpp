@@ -196,14 +196,14 @@ std::vector<Mutant> expert_mutants() {
   using namespace expert_mistakes;
   using enum expert_mistakes::Mistake;
   // Six experts divide evenly among the ranks.
-  constexpr char even[] = "tiny-experts,experts=6", wrong_model[] = "or the wrong model",
-                 backward[] = "the backward pass", grid[] = "dp=2,ep=2";
+  constexpr char even[] = "tiny-experts,experts=6", wrong_model[] = "wrong model", backward[] = "backward pass",
+                 grid[] = "dp=2,ep=2";
   return {
       mutant("sent-to-the-next-rank", sent_to_the_next_rank, "output-value", wrong_model),
       mutant("returned-in-another-order", returned_in_another_order, "output-value", wrong_model),
       mutant("last-token-lost", last_token_lost, "output-value", wrong_model),
       mutant("sent-in-bfloat16", sent_in_bfloat16, "output-replay", "narrower dtype"),
-      mutant("sent-twice", sent_twice, "collective-bytes", "1.5 times the bytes"),
+      mutant("sent-twice", sent_twice, "collective-bytes", "1.5 times"),
       mutant("added-twice", added_twice, "output-value", wrong_model),
       mutant("gradient-of-inputs-lost", gradient_of_inputs_lost, "gradient-meaning", backward),
       mutant("gradient-of-outputs-lost", gradient_of_outputs_lost, "gradient-meaning", backward),
@@ -219,10 +219,10 @@ std::vector<Mutant> expert_mutants() {
       mutant("balance-without-gradient", balance_without_gradient, "gradient-meaning", backward),
       mutant("balance-divided-by-the-ranks", balance_divided_by_ranks, "loss-value", "wrong targets"),
       mutant("balance-left-out", balance_left_out, "loss-value", "wrong targets"),
-      mutant("experts-not-updated", experts_not_updated, "optimizer-replay", "does not see"),
+      mutant("experts-not-updated", experts_not_updated, "optimizer-replay", "not updated|optimizer"),
       mutant("norm-without-experts", norm_without_experts, "clip", "times what"),
-      mutant("norm-counts-all-ranks", norm_counts_all_ranks, "clip", "below the limit"),
-      mutant("norm-of-own-experts", norm_of_own_experts, "ranks-agree-gradients", "on every rank"),
+      mutant("norm-counts-all-ranks", norm_counts_all_ranks, "clip", "clipped below"),
+      mutant("norm-of-own-experts", norm_of_own_experts, "ranks-agree-gradients", "every rank"),
       mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       mutant("right", none, "", ""),
       mutant("right-grid", none, "", "", grid),

@@ -68,12 +68,12 @@ std::vector<Mutant> transformer_mutants() {
        with([](Parts& parts) { parts.batch = give_padding_a_target; }), gpt},
       {"recomputed-with-other-dropout-masks", "gradient-meaning", "recomputed differently", recomputing(1), gpt},
       {"recomputed-with-the-same-dropout-masks", "", "", recomputing(0), gpt},
-      {"half-of-the-loss-without-gradient", "gradient-meaning", "loss without gradient", halved, gpt},
-      {"half-of-the-loss-without-gradient-llama", "gradient-meaning", "loss without gradient", halved, llama},
-      {"half-of-the-loss-without-gradient-exact", "gradient-exact", "loss without gradient", halved, whole_numbers},
-      {"buckets-filled-in-another-order-on-one-rank", "gradient-meaning", "in another order",
-       filling_buckets(on_rank_1), gpt},
-      {"buckets-filled-in-another-order-on-one-rank-exact", "gradient-exact", "in another order",
+      {"half-of-the-loss-without-gradient", "gradient-meaning", "without gradient", halved, gpt},
+      {"half-of-the-loss-without-gradient-llama", "gradient-meaning", "without gradient", halved, llama},
+      {"half-of-the-loss-without-gradient-exact", "gradient-exact", "without gradient", halved, whole_numbers},
+      {"buckets-filled-in-another-order-on-one-rank", "gradient-meaning", "another order", filling_buckets(on_rank_1),
+       gpt},
+      {"buckets-filled-in-another-order-on-one-rank-exact", "gradient-exact", "another order",
        filling_buckets(on_rank_1), whole_numbers},
       {"tied-head-not-reduced", "gradient-exact", "reduced", with([](Parts& p) {
          p.reduce = [right = p.reduce](Run& run, at::Tensor& flat, size_t bucket) {

@@ -140,9 +140,9 @@ TEST(ContextParallel, EvaluatesShortAndUnevenSequencesLikeOneDevice) {
 TEST(ContextParallel, NamesTheLayerWhoseTransferFailed) {
   // In the forward pass, each layer passes keys and values to the next rank; the loss follows.
   const Given ulysses = {{"kind", "ulysses"}};
-  expect_contains(error_of_call("cp", "cp=2", 2), {"cp: ", "keys and values", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("cp", "cp=2", 2), {"cp: ", "keys", "model.layers.1", "is gone"});
   expect_contains(error_of_call("cp", "cp=2", 4), {"cp: ", "the loss", "lm_head", "is gone"});
-  expect_contains(error_of_call("cp", "cp=2", 5), {"cp: ", "keys and values", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("cp", "cp=2", 5), {"cp: ", "keys", "model.layers.1", "is gone"});
   expect_contains(error_of_call("cp", "cp=2", 0, ulysses), {"cp: ", "heads", "model.layers.0", "is gone"});
   expect_contains(error_of_call("cp", "cp=2", 3, ulysses), {"cp: ", "tokens", "model.layers.0", "is gone"});
 }

@@ -141,10 +141,10 @@ TEST(ExpertParallel, RefusesTheAxesTpAndCpNamingBothAxesAndTheReason) {
 }
 
 TEST(ExpertParallel, NamesTheLayerWhoseExchangeFailed) {
-  expect_contains(error_of_call("ep", "ep=2", 0, {}, "tiny-experts"),
-                  {"ep: ", "numbers of tokens", "model.layers.0", "is gone"});
-  expect_contains(error_of_call("ep", "ep=2", 1, {}, "tiny-experts"),
-                  {"ep: ", "exchange of tokens", "model.layers.0", "is gone"});
+  expect_contains(error_of_call("ep", "ep=2", 0, {}, "tiny-experts"), {"ep: ", "numbers", "model.layers.0", "is gone"});
+  const std::string of_tokens = error_of_call("ep", "ep=2", 1, {}, "tiny-experts");
+  expect_contains(of_tokens, {"ep: ", "tokens", "model.layers.0", "is gone"});
+  EXPECT_EQ(of_tokens.find("numbers"), std::string::npos) << of_tokens;
 }
 
 }  // namespace
