@@ -105,10 +105,12 @@ def conformance_of_shared_gpu(machine):
 def conformance_of_layouts(machine):
     """Yields the parts that check pipeline, tensor, context and expert parallelism and their combinations. Their
     commands run one after the other, because a GPU switches between the contexts of all processes at every collective.
+    The memory-efficient attention kernel needs heads of a multiple of 4 features, which the model tiny does not have.
     """
     for world, limit_s, meshes in ((2, 120, ("pp=2", "tp=2", "cp=2", "ep=2")), (4, 140, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
         yield Part(f"check-layouts-{world}", f"conformance of layouts of {world} ranks over shm on one device", limit_s, [
             (mesh, machine.check("--strategy", "layout" if "," in mesh else mesh.split("=", maxsplit=1)[0], *machine.devices(world), "--mesh", mesh,
+                                 *(["--model", "tiny,hidden=24"] if mesh == "cp=2" else []),
                                  "--backend", "shm", workloads=("probe-experts", "gpt-exact-experts") if "ep" in mesh else ("gpt",), dtypes="f64,f32"))
             for mesh in (meshes[:1] if machine.rehearse else meshes)])
 

@@ -40,6 +40,7 @@ enum class Mistake {
   mean_of_means,
   last_token_dropped,
   targets_of_another_piece,
+  second_term_divided_by_ranks,
   // mistakes in sums over ranks
   gradients_not_summed,
   gradients_averaged,
@@ -152,10 +153,13 @@ class WrongExchange : public Exchange {
     return Exchange::attend(query, key, value, std::make_shared<const WrongKernel>(kernel, mistake_));
   }
 
+  // A micro-batch calls total() for the cross-entropy and then, with the workload smoothed-gpt, for the second term.
   at::Tensor total(const at::Tensor& x) const override {
     if (is(Mistake::loss_of_own_tokens)) return x;
     const at::Tensor sum = Exchange::total(x);
-    return is(Mistake::loss_divided_by_ranks) ? sum / axis_.size : sum;
+    const bool second = totals_++ > 0;
+    const bool divided = is(Mistake::loss_divided_by_ranks) || (second && is(Mistake::second_term_divided_by_ranks));
+    return divided ? sum / axis_.size : sum;
   }
 
   at::Tensor join(const at::Tensor& own, int64_t dim) const override {
@@ -184,6 +188,7 @@ class WrongExchange : public Exchange {
   std::vector<Piece> from_zero_, contiguous_, others_;
   mutable int calls_ = 0;      // times that this block has asked for its tokens' positions
   mutable int exchanges_ = 0;  // all-to-alls to heads: of query, key, value in turn
+  mutable int totals_ = 0;     // times that this block has asked for a sum over the ranks
 };
 
 class WrongContextParallel : public layout::Layout {
@@ -281,6 +286,8 @@ std::vector<Mutant> context_mutants() {
       mutant("last-token-dropped", last_token_dropped, "loss-value", "wrong targets"),
       mutant("targets-of-another-piece", targets_of_another_piece, "loss-value", "wrong targets", ring, "gpt", "cp=3",
              even),
+      mutant("second-term-divided-by-the-ranks", second_term_divided_by_ranks, "loss-value", "not the mean", ring,
+             "smoothed-gpt"),
       mutant("gradients-not-summed", gradients_not_summed, "gradient-meaning", "not summed|axis cp"),
       mutant("gradients-averaged", gradients_averaged, "gradient-meaning", "0.333333 times"),
       mutant("loss-divided-by-the-ranks", loss_divided_by_ranks, "gradient-meaning", "0.333333 times"),
@@ -292,6 +299,7 @@ std::vector<Mutant> context_mutants() {
       mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       mutant("right", none, "", ""),
       mutant("right-ulysses", none, "", "", ulysses, "gpt", "cp=2", "tiny-llama"),
+      mutant("right-smoothed", none, "", "", ring, "smoothed-gpt"),
       mutant("right-integers", none, "", "", {.zigzag = false}, "gpt-exact"),
   };
 }

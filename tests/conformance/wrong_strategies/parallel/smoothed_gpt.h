@@ -1,4 +1,5 @@
-// The workload "smoothed-gpt", for wrong losses over a divided vocabulary: gpt with label smoothing.
+// The workload "smoothed-gpt": gpt with label smoothing, a second term of the loss, for mistakes in the losses of a
+// divided vocabulary or sequence.
 #pragma once
 
 #include <cstdint>

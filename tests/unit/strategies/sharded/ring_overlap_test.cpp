@@ -1,0 +1,114 @@
+// Tests that ring attention computes while keys, values and gradients travel: it starts a transfer before blocks of
+// attention and waits for it after them. The test counts blocks and reads no clock.
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include "strategies/context/ring.h"
+#include "strategies/parts/timed.h"
+#include "tests/unit/strategies/sharded/sharded_runs.h"
+#include "workloads/gpt/kernels.h"
+
+namespace dpbench {
+namespace {
+
+using namespace sharded_runs;
+
+// The blocks and transfers of a rank.
+struct Record {
+  struct Transfer {
+    int begun = 0, awaited = -1;  // numbers of blocks computed before the start, and before the wait; -1: no wait
+  };
+  int blocks = 0;  // computed so far
+  std::vector<Transfer> transfers = {};
+
+  // Returns the number of blocks computed during each send and receive, in the order of their starts.
+  std::vector<int> blocks_during_transfers() const {
+    std::vector<int> found;
+    for (const Transfer& one : transfers) found.push_back(one.awaited - one.begun);
+    return found;
+  }
+};
+
+class CountedKernel : public AttentionKernel {
+ public:
+  explicit CountedKernel(Record& record) : record_(record) {}
+
+  at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const override {
+    return right_->whole(query, key, value);
+  }
+  Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const override {
+    ++record_.blocks;
+    return right_->block(query, key, value, causal);
+  }
+  Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
+                           const at::Tensor& value, const Result& all, bool causal) const override {
+    ++record_.blocks;
+    return right_->block_backward(slope, query, key, value, all, causal);
+  }
+
+ private:
+  Record& record_;
+  std::shared_ptr<const AttentionKernel> right_ = gpt::softmax_attention();
+};
+
+class RecordedWork : public c10d::Work {
+ public:
+  RecordedWork(c10::intrusive_ptr<c10d::Work> inner, Record& record)
+      : inner_(std::move(inner)), record_(record), number_(record.transfers.size()) {
+    record.transfers.push_back({.begun = record.blocks});
+  }
+  bool isCompleted() override { return inner_->isCompleted(); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    record_.transfers.at(number_).awaited = record_.blocks;
+    return inner_->wait(timeout);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> inner_;
+  Record& record_;
+  size_t number_;
+};
+
+class RecordingTransfers : public ForwardingBackend {
+ public:
+  RecordingTransfers(c10::intrusive_ptr<c10d::Backend> inner, Record& record)
+      : ForwardingBackend(std::move(inner)), record_(record) {}
+
+ protected:
+  WorkPtr around(Call call) override { return c10::make_intrusive<RecordedWork>(call.run(), record_); }
+
+ private:
+  Record& record_;
+};
+
+// Each rank has two pieces of the sequence. It computes 3 blocks with its own keys, and then 2 with those of each other
+// rank.
+TEST(RingAttention, ComputesTheBlocksOfAHopWhileTheNextKeysTravel) {
+  constexpr int ranks = 3, tokens = 12;
+  expect_no_errors(on_ranks(ranks, [&](Rank& me) {
+    Record record;
+    const Mesh mesh = me.mesh("cp=3").with_groups([&](const std::string&, const auto& group) {
+      return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<RecordingTransfers>(inner, record));
+      });
+    });
+    const context::TokenCut cut(tokens, ranks, /*zigzag=*/true);
+    const context::Ring ring(mesh.axis("cp"), cut, timed(nullptr, "ring"), /*poison=*/false);
+    const CountedKernel kernel(record);
+    const at::Tensor x = at::ones({1, 2, tokens / ranks, 5}, at::kDouble);
+
+    const context::Ring::Result whole = ring.forward(x, x, x, kernel);
+    // A send and a receive in each of the two hops.
+    EXPECT_EQ(record.blocks_during_transfers(), (std::vector<int>{3, 3, 2, 2})) << "rank " << me.rank;
+
+    record = {};
+    ring.backward(whole.output, x, x, x, whole, kernel);
+    // Keys, their gradient, keys, gradient, gradient. A gradient travels during the blocks of the next hop; no blocks
+    // are left for the last one.
+    EXPECT_EQ(record.blocks_during_transfers(), (std::vector<int>{3, 3, 2, 2, 2, 2, 2, 2, 0, 0})) << "rank " << me.rank;
+  }));
+}
+
+}  // namespace
+}  // namespace dpbench
