@@ -309,6 +309,48 @@ TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
   }));
 }
 
+// Counts the all-gathers of a rank, and those with an output that holds only NaN when they begin.
+class OutputWatch : public ForwardingBackend {
+ public:
+  struct Gathers {
+    int all = 0, with_nan = 0;
+  };
+  OutputWatch(c10::intrusive_ptr<c10d::Backend> inner, Gathers& gathers)
+      : ForwardingBackend(std::move(inner)), gathers_(gathers) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op == CollectiveOp::allgather) {
+      ++gathers_.all;
+      gathers_.with_nan += call.output.at(0).isnan().all().item<bool>();
+    }
+    return call.run();
+  }
+
+ private:
+  Gathers& gathers_;
+};
+
+TEST(Fsdp, WithPoisonGathersIntoMemoryThatHoldsNanUntilThen) {
+  const auto workload = gpt();
+  const Training plain{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}}};
+  const Training in_pairs{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}, {"reshard", "2"}}};
+  for (const Training& run : {plain, in_pairs})
+    expect_no_errors(on_ranks(run.world, [&](Rank& me) {
+      OutputWatch::Gathers gathers;
+      const Mesh mesh = mesh_of(run, me).with_groups([&](const std::string&, const auto& group) {
+        return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+          return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<OutputWatch>(inner, gathers));
+        });
+      });
+      const auto strategy = made_on(mesh, run.strategy, *workload, run.params, at::kFloat);
+      gathers = {};
+      one_step(*strategy, *workload, me.rank, 0);
+      check(gathers.all > 0 && gathers.with_nan == gathers.all,
+            std::to_string(gathers.with_nan) + " of " + std::to_string(gathers.all) + " outputs hold NaN");
+    }));
+}
+
 int64_t memory_of_all(const NamedTensors& named) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : named) tensors.push_back(tensor);
