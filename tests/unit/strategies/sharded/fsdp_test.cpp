@@ -288,6 +288,8 @@ TEST(Fsdp, RefusesReshardGroupsThatTheRanksCannotForm) {
   EXPECT_TRUE(mentions(refusal_on("4", "dp=2,shard=2", 4), {"fsdp.reshard=4", "Use reshard=on"}));
   EXPECT_TRUE(mentions(refusal_on("3", "", 3), {"fsdp.reshard=3", "Use reshard=on"}));
   EXPECT_TRUE(mentions(refusal_on("3", "dp=2,shard=2", 4), {"fsdp.reshard=3", "3 ranks"}));
+  EXPECT_TRUE(mentions(refusal_on("2", "dp=2,shard=4", 8), {"fsdp.reshard=2", "an axis shard of 2 ranks"}))
+      << "no groups within the axis shard";
 }
 
 // Gives access to the model that a strategy trains.
