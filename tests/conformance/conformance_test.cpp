@@ -130,6 +130,8 @@ std::vector<Case> sharded() {
         on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
         for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-tied"})
           all.push_back({strategy.name, workload, 4, {"groups", {{"reshard", "2"}}}});
+        const Variant narrow{"groups_narrow", {{"reshard", "2"}, {"gather", "bf16"}}};
+        all.push_back({strategy.name, "gpt", 4, narrow, at::kBFloat16});
       }
     for (const Variant& variant : on_mesh)
       for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied", "probe-optional"})
