@@ -165,7 +165,8 @@ std::vector<ParamInfo> parameters(Stage stage) {
        "on|off|shard|integer"});
   all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
                  "own|bf16"});
-  all.push_back({"poison", "off", "fill freed parameters with NaN instead of returning their memory, for tests"});
+  all.push_back(
+      {"poison", "off", "for tests: NaN in freed parameters, which keep their memory, and in gathers until they end"});
   return all;
 }
 

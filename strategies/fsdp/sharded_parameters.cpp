@@ -18,6 +18,10 @@ void move_memory(const at::Tensor& from, const at::Tensor& to) {
   source->set_nbytes(0);
 }
 
+void fill_with_nan(const at::Tensor& tensor) {
+  if (tensor.is_floating_point()) tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+}
+
 }  // namespace
 
 ShardedParameters::ShardedParameters(const std::vector<at::Tensor>& tensors, const Storage& storage)
@@ -65,6 +69,7 @@ void ShardedParameters::start(const at::Tensor& shard, const RowCut& cut, const 
     return;
   }
   output_ = at::empty({cut.whole_elements()}, input_.options());
+  if (storage_.poison) fill_with_nan(output_);
   gathering_ = begin_allgather(*axis.group, output_, input_);
 }
 
@@ -122,10 +127,10 @@ void ShardedParameters::free() {
   if (!shard_.defined() || !whole_) return;
   whole_ = false;
   for (const at::Tensor& value : values_)
-    if (!storage_.poison)
+    if (storage_.poison)
+      fill_with_nan(value);
+    else
       move_memory(at::empty({0}, value.options()), value);
-    else if (value.is_floating_point())
-      at::Tensor(value).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::vector<at::Tensor> ShardedParameters::joined(const std::vector<at::Tensor>& rows) const {

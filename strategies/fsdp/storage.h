@@ -24,7 +24,9 @@ struct Storage {
   // Parameters with gradients that are also summed over other mesh axes, after the reduce-scatter. Their gradients are
   // reduced in their own dtype.
   std::vector<at::Tensor> parts = {};
-  bool poison = false;  // true: fill freed parameters with NaN instead of freeing memory, for tests
+  // true: fill freed parameters with NaN instead of freeing memory, and the output of a gather before it begins. For
+  // tests.
+  bool poison = false;
 
   bool is_part(const at::Tensor& parameter) const {
     return std::ranges::any_of(parts, [&](const at::Tensor& one) { return one.is_same(parameter); });

@@ -1,13 +1,16 @@
 // Runs the conformance suite on every registered strategy and workload, with their parameters, dtypes and meshes. New
-// registrations are tested automatically. A run tests a fifteenth of the cases, drawn with the seed DPBENCH_CASES.
+// registrations are tested automatically. A run tests a fifteenth of the cases, drawn with the seed DPBENCH_CASES. Of
+// zero2 and fsdp it tests at least one case with each number of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "tests/ranks/threads.h"
 #include "tests/support/draw.h"
@@ -36,13 +39,20 @@ std::string mesh_of(const StrategyInfo& strategy, int world) {
   return strategy.axes.front() + "=" + std::to_string(world);
 }
 
+bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
+  return std::ranges::count(strategy.axes, axis) > 0;
+}
+
+// True for zero2 and fsdp, which have cases of their own: sharded().
+bool is_sharded(const StrategyInfo& strategy) { return uses_axis(strategy, "shard") && strategy.name != "layout"; }
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
     for (const auto& workload : workload_registry().all())
       for (const int world : {1, 3}) {
         const bool fits = strategy.cpu && (world == 1 || strategy.parallelism != Parallelism::single);
-        if (fits) all.push_back({strategy.name, workload.name, world});
+        if (fits && !is_sharded(strategy)) all.push_back({strategy.name, workload.name, world});
       }
   return all;
 }
@@ -95,16 +105,14 @@ std::vector<Case> in_bfloat16() {
   return all;
 }
 
-bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
-  return std::ranges::count(strategy.axes, axis) > 0;
-}
-
-// Returns cases of sharded strategies (e.g. fsdp): on models made of blocks, which the strategies gather and free one
-// after the other, and on a mesh of two replicas with two shards each.
+// Returns cases of zero2 and fsdp: on each workload; on models made of blocks, which the strategies gather and free one
+// after the other; and on a mesh of two replicas with two shards each.
 std::vector<Case> sharded() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all()) {
-    if (!uses_axis(strategy, "shard") || strategy.name == "layout") continue;
+    if (!is_sharded(strategy)) continue;
+    for (const auto& workload : workload_registry().all())
+      for (const int world : {1, 3}) all.push_back({strategy.name, workload.name, world});
     for (const auto& variant : strategy.variants)
       for (const char* workload : {"gpt", "gpt-exact", "probe-optional"})
         all.push_back({strategy.name, workload, 3, variant});
@@ -112,22 +120,30 @@ std::vector<Case> sharded() {
       if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).used_in)
         all.push_back({strategy.name, "gpt", 3, {variant.name + "_autocast", variant.params}, at::kBFloat16});
     // With five ranks, parameter sizes do not divide evenly, and some parameters have fewer rows than there are ranks.
-    for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "probe-mlp", "probe-blocks", "probe-optional",
-                                 "probe-frozen", "probe-tied", "probe-reused"})
-      all.push_back({strategy.name, workload, 5});
-    for (const char* workload : {"gpt", "probe-mlp", "probe-blocks"}) all.push_back({strategy.name, workload, 2});
+    for (const int world : {2, 5})
+      for (const char* workload : {"gpt", "gpt-exact", "gpt-exact-llama", "probe-mlp", "probe-blocks", "probe-optional",
+                                   "probe-frozen", "probe-tied", "probe-reused"})
+        all.push_back({strategy.name, workload, world});
     std::vector<Variant> on_mesh = {{"mesh", {}}};
     for (const ParamInfo& param : strategy.params)
       if (param.name == "reshard") {
         on_mesh.push_back({"mesh_between", {{"reshard", "shard"}}});
         for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-tied"})
           all.push_back({strategy.name, workload, 4, {"groups", {{"reshard", "2"}}}});
+        const Variant narrow{"groups_narrow", {{"reshard", "2"}, {"gather", "bf16"}}};
+        all.push_back({strategy.name, "gpt", 4, narrow, at::kBFloat16});
       }
     for (const Variant& variant : on_mesh)
       for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied", "probe-optional"})
         all.push_back({strategy.name, workload, 4, variant, at::kFloat, "dp=2,shard=2"});
   }
   return all;
+}
+
+// Returns the cases of sharded() that this run tests: of each strategy and number of ranks at least one, and all
+// together at most a fifteenth.
+std::vector<Case> drawn_sharded() {
+  return drawn_of_each(sharded(), 30, [](const Case& one) { return std::pair(one.strategy, one.world); });
 }
 
 // Returns cases of pp (pipeline parallelism) with parameter `microbatches`, which cuts each micro-batch into parts.
@@ -341,7 +357,7 @@ INSTANTIATE_TEST_SUITE_P(Recomputing, Conformance, testing::ValuesIn(drawn(recom
 INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(drawn(in_tokens(), 15)), name_of);
 INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(drawn(with_experts(), 15)), name_of);
 INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(drawn(laid_out(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(drawn(sharded(), 15)), name_of);
+INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(drawn_sharded()), name_of);
 
 // Compares the chunks into which dp cuts a batch with the chunk sizes in the DataParallel tutorials, for the tutorials'
 // numbers of devices. With 8 devices, a batch of 10 samples leaves three replicas without samples.
@@ -467,6 +483,15 @@ TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
     EXPECT_EQ(row.status, CheckStatus::failed);
     EXPECT_NE(row.likely.find("ahead"), std::string::npos) << message_of(row);
   }
+}
+
+TEST(ConformanceCases, OfEachRunIncludeZero2AndFsdpInWorlds1To5) {
+  const std::vector<Case> all = sharded(), some = drawn_sharded();
+  std::set<std::pair<std::string, int>> found;
+  for (const Case& one : some) found.emplace(one.strategy, one.world);
+  EXPECT_TRUE(some.size() == all.size() || some.size() <= all.size() / 15) << some.size() << " of " << all.size();
+  for (const char* strategy : {"zero2", "fsdp"})
+    for (const int world : {1, 2, 3, 4, 5}) EXPECT_TRUE(found.contains({strategy, world})) << strategy << " " << world;
 }
 
 TEST(ConformanceCases, HaveAtLeastFiveStrategiesAndFourCasesPerWorkload) {

@@ -9,30 +9,36 @@
 namespace dpbench::wrong {
 namespace {
 
-using ChangeMesh = std::function<Mesh(const Mesh&)>;
+using ChangeSetup = std::function<void(Setup&)>;
 
-// Returns a factory of fsdp with reshard=2. Each rank gets change(mesh) in place of its mesh.
-std::function<StrategyInfo()> keeping_in_pairs(const ChangeMesh& change) {
+// Returns a factory of fsdp with reshard=2. Each rank makes its strategy from the changed setup.
+std::function<StrategyInfo()> keeping_in_pairs(const ChangeSetup& change) {
   return [=] {
     StrategyInfo info = strategy_registry().at("fsdp");
     std::ranges::find(info.params, "reshard", &ParamInfo::name)->fallback = "2";
     info.make = [change, make = info.make](const Setup& setup) {
       Setup own = setup;
-      own.mesh = change(setup.mesh);
+      change(own);
       return make(own);
     };
     return info;
   };
 }
 
-Mesh unchanged(const Mesh& mesh) { return mesh; }
-
 // A mistake: the backward pass gathers from a distant rank, which keeps the same part as this rank, instead of from the
 // neighbour, which keeps the other part.
-Mesh with_distant_ranks(const Mesh& mesh) {
-  return mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+void gather_from_distant_ranks(Setup& setup) {
+  const Mesh mesh = setup.mesh;
+  setup.mesh = mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
     return axis == "shard" ? mesh.axis("dp").group : group;
   });
+}
+
+// A mistake: cuts the parameters over the two ranks of a pair, as HSDP does, instead of over all ranks. The gradients
+// are right, but each rank stores twice as much.
+void shard_within_pairs(Setup& setup) {
+  setup.params = Params(strategy_registry().at("fsdp").params,
+                        {{"reshard", "on"}, {"poison", setup.params.text("poison")}}, setup.params.owner());
 }
 
 // A mistake: a gather sends the part of the previous gather if both parts have equally many elements.
@@ -54,8 +60,8 @@ class StalePartBackend : public ForwardingBackend {
   at::Tensor before_;
 };
 
-Mesh with_stale_parts(const Mesh& mesh) {
-  return mesh.with_groups([](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+void gather_stale_parts(Setup& setup) {
+  setup.mesh = setup.mesh.with_groups([](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
     if (axis != "shard") return group;
     return wrapped_group(group, at::kCPU, [](c10::intrusive_ptr<c10d::Backend> inner) {
       return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<StalePartBackend>(std::move(inner)));
@@ -67,10 +73,12 @@ Mesh with_stale_parts(const Mesh& mesh) {
 
 std::vector<Mutant> reshard_mutants() {
   return {
-      {"parts-gathered-from-distant-ranks", "gradient-meaning", "parameter", keeping_in_pairs(with_distant_ranks),
-       "gpt", 4},
-      {"stale-parts-gathered", "gradient-meaning", "parameter", keeping_in_pairs(with_stale_parts), "gpt", 4},
-      {"parts-kept-in-pairs", "", "", keeping_in_pairs(unchanged), "gpt", 4},
+      {"parts-gathered-from-distant-ranks", "gradient-meaning", "parameter",
+       keeping_in_pairs(gather_from_distant_ranks), "gpt", 4},
+      {"stale-parts-gathered", "gradient-meaning", "parameter", keeping_in_pairs(gather_stale_parts), "gpt", 4},
+      {"sharded-within-pairs-only", "collective-bytes", "allgather over world was not called|allreduce over dp",
+       keeping_in_pairs(shard_within_pairs), "gpt", 4},
+      {"parts-kept-in-pairs", "", "", keeping_in_pairs([](Setup&) {}), "gpt", 4},
   };
 }
 

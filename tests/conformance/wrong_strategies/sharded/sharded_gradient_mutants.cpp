@@ -31,6 +31,19 @@ void copy_shards_too_early(ShardedParts& parts) {
   };
 }
 
+// A mistake: copies the sums over replicas before the allreduce has ended.
+void copy_sums_over_replicas_too_early(ShardedParts& parts) {
+  parts.over_replicas = [](ShardedRun& run) {
+    for (ShardedParameter& parameter : run.parameters) {
+      if (!parameter.gradient.defined()) continue;
+      std::vector<at::Tensor> sums = {parameter.gradient};
+      const WorkPtr work = run.replica.group->allreduce(sums);
+      parameter.gradient = sums[0].clone();
+      work->wait();
+    }
+  };
+}
+
 // A mistake: waits for the previous reduction instead of the current one.
 void wait_on_another_handle(ShardedParts& parts) {
   parts.end_reduce = [](ShardedRun& run, ShardedUnit& unit) {
@@ -267,6 +280,8 @@ std::vector<Mutant> sharded_gradient_mutants() {
   };
   return {
       {"shard-copied-out-before-the-reduction-is-done", "late-collectives", "has ended", made(copy_shards_too_early)},
+      on_mesh({"copied-out-before-the-sum-over-replicas-is-done", "late-collectives", "has ended",
+               made(copy_sums_over_replicas_too_early)}),
       {"wait-on-the-handle-of-another-reduction", "late-collectives", "has ended", made(wait_on_another_handle)},
       {"reduced-before-the-buffer-is-filled", "gradient-meaning", "written back", made(reduce_before_filling), "gpt",
        2},

@@ -288,6 +288,8 @@ TEST(Fsdp, RefusesReshardGroupsThatTheRanksCannotForm) {
   EXPECT_TRUE(mentions(refusal_on("4", "dp=2,shard=2", 4), {"fsdp.reshard=4", "Use reshard=on"}));
   EXPECT_TRUE(mentions(refusal_on("3", "", 3), {"fsdp.reshard=3", "Use reshard=on"}));
   EXPECT_TRUE(mentions(refusal_on("3", "dp=2,shard=2", 4), {"fsdp.reshard=3", "3 ranks"}));
+  EXPECT_TRUE(mentions(refusal_on("2", "dp=2,shard=4", 8), {"fsdp.reshard=2", "an axis shard of 2 ranks"}))
+      << "no groups within the axis shard";
 }
 
 // Gives access to the model that a strategy trains.
@@ -307,6 +309,48 @@ TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
     for (const auto& item : model->named_parameters())
       check(item.value().storage().nbytes() == 0, item.key() + " still has memory after a step");
   }));
+}
+
+// Counts the all-gathers of a rank, and those with an output that holds only NaN when they begin.
+class OutputWatch : public ForwardingBackend {
+ public:
+  struct Gathers {
+    int all = 0, with_nan = 0;
+  };
+  OutputWatch(c10::intrusive_ptr<c10d::Backend> inner, Gathers& gathers)
+      : ForwardingBackend(std::move(inner)), gathers_(gathers) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op == CollectiveOp::allgather) {
+      ++gathers_.all;
+      gathers_.with_nan += call.output.at(0).isnan().all().item<bool>();
+    }
+    return call.run();
+  }
+
+ private:
+  Gathers& gathers_;
+};
+
+TEST(Fsdp, WithPoisonGathersIntoMemoryThatHoldsNanUntilThen) {
+  const auto workload = gpt();
+  const Training plain{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}}};
+  const Training in_pairs{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}, {"reshard", "2"}}};
+  for (const Training& run : {plain, in_pairs})
+    expect_no_errors(on_ranks(run.world, [&](Rank& me) {
+      OutputWatch::Gathers gathers;
+      const Mesh mesh = mesh_of(run, me).with_groups([&](const std::string&, const auto& group) {
+        return wrapped_group(group, at::kCPU, [&](const c10::intrusive_ptr<c10d::Backend>& inner) {
+          return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<OutputWatch>(inner, gathers));
+        });
+      });
+      const auto strategy = made_on(mesh, run.strategy, *workload, run.params, at::kFloat);
+      gathers = {};
+      one_step(*strategy, *workload, me.rank, 0);
+      check(gathers.all > 0 && gathers.with_nan == gathers.all,
+            std::to_string(gathers.with_nan) + " of " + std::to_string(gathers.all) + " outputs hold NaN");
+    }));
 }
 
 int64_t memory_of_all(const NamedTensors& named) {
