@@ -2,6 +2,7 @@
 fails the part it belongs to)."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -110,7 +111,7 @@ class RunTests(unittest.TestCase):
 class Test(unittest.TestCase):
     """Tests scripts/test in a temporary tree with stand-ins for all commands."""
 
-    def run_with(self, failing, cuda="not built, no CUDA toolkit was found", toolkit="", gpu=False, checked=0):
+    def run_with(self, failing, cuda="not built, no CUDA toolkit was found", toolkit="", gpu=False, checked=0, flags=("--all",), day="1"):
         codes = {name: int(name == failing) for name in ("check.sh", "build", "run-tests", "soak", "ci/gate", "parts/more")}
         with tempfile.TemporaryDirectory() as folder:
             scripts, build = pathlib.Path(folder, "scripts"), pathlib.Path(folder, "build/release")
@@ -123,8 +124,8 @@ class Test(unittest.TestCase):
             (build / "configure.log").write_text(f"-- LibTorch\n-- CUDA library: {cuda}\n-- Configuring done\n", encoding="utf-8")
             (build / "asked").write_text(f"DPBENCH_TORCH= CUDA={toolkit}\n", encoding="utf-8")
             shutil.copy(SCRIPT.parent / "test", scripts)
-            return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
+            return subprocess.run([scripts / "test", *flags], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "DPBENCH_CASES": day, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
     def test_scripts_test_passes_if_every_command_passes(self):
         done = self.run_with("none")
@@ -139,6 +140,10 @@ class Test(unittest.TestCase):
                 self.assertRegex(done.stderr, rf"(?m)^== .* {part}$")
                 self.assertIn(f"{failing} was here", done.stderr)
                 self.assertRegex(done.stderr.splitlines()[-1], f"^scripts/test: failed:.* {part}\\b")
+
+    def test_scripts_test_runs_the_sanitizers_on_even_days_only(self):
+        for day, parts in (("331", ["check", "core"]), ("332", ["check", "core", "sanitizers"])):
+            self.assertEqual(re.findall(r"(?m)^== (\w+)$", self.run_with("none", flags=(), day=day).stdout), parts)
 
     COMPILED = "toolkit 13.0.88, NCCL 2.28"
 
