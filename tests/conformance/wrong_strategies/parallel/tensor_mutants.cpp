@@ -48,6 +48,7 @@ enum class Mistake {
   // mistakes in gradients
   shared_heads_not_summed,
   shared_keys_not_summed,
+  shared_biases_not_summed,
   whole_gradients_summed,
   replicas_not_averaged,
   averaged_over_all_ranks,
@@ -215,6 +216,7 @@ class WrongTensorParallel : public layout::Layout {
       if (is(Mistake::norms_not_summed)) return has("norm");
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
       if (is(Mistake::shared_keys_not_summed)) return has("k_proj");
+      if (is(Mistake::shared_biases_not_summed)) return has("k_proj.bias") || has("v_proj.bias");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
     const auto summed = model_.own_if([&](const Held& one) {
@@ -352,6 +354,8 @@ std::vector<Mutant> tensor_mutants() {
              "gpt", "tp=3", "tiny-llama"),
       mutant("tensor-shared-keys-not-summed", shared_keys_not_summed, "gradient-meaning", "not summed|axis tp", {},
              "gpt", "tp=3", "tiny-llama"),
+      mutant("tensor-shared-biases-not-summed", shared_biases_not_summed, "gradient-meaning", "not summed|axis tp", {},
+             "gpt", "tp=3", "tiny,kv_heads=1"),
       mutant("tensor-whole-gradients-summed", whole_gradients_summed, "gradient-meaning", "3 times"),
       mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip", "below the limit"),
       mutant("tensor-clips-by-rank", clipped_by_rank, "clip", "changed after it"),

@@ -33,6 +33,8 @@ std::vector<Setting> settings() {
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // With 3 or more ranks, each rank has all key and value heads.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
+    // The ranks share the only key and value head, with its biases.
+    all.push_back({"tp", "tp=2", "gpt", "tiny,kv_heads=1", params});
     all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
   for (const char* workload : {"mnist-mlp", "convnet", "random-linear", "probe-mlp"})
