@@ -42,6 +42,8 @@ enum class Mistake {
   maximum_of_the_own_piece,
   denominator_of_the_own_piece,
   padding_counted,
+  tokens_of_the_own_piece,
+  tokens_summed,
   smoothed_over_the_own_piece,
   loss_by_ranks,
   pieces_joined_in_reverse,
@@ -51,6 +53,7 @@ enum class Mistake {
   shared_biases_not_summed,
   whole_gradients_summed,
   replicas_not_averaged,
+  replicas_weighted_by_tokens,
   averaged_over_all_ranks,
   ids_of_replica_0,
   // mistakes in clipping
@@ -202,8 +205,13 @@ class WrongTensorParallel : public layout::Layout {
     if (is(Mistake::border_label_counted_twice))
       return loss_with_border(output, target, split) / static_cast<double>(micros);
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    if (is(Mistake::padding_counted))
-      return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
+    tokens_ = target.ge(0).sum().to(loss.scalar_type());
+    if (is(Mistake::padding_counted)) return loss * (tokens_ / static_cast<double>(target.numel()));
+    if (is(Mistake::tokens_summed)) return loss * tokens_;
+    if (is(Mistake::tokens_of_the_own_piece)) {
+      const Piece own = split.tensor->sequence();
+      return loss * (tokens_ / target.narrow(1, own.first, own.size).ge(0).sum().clamp_min(1));
+    }
     if (is(Mistake::smoothed_over_the_own_piece))
       return loss + loss_too_smooth(output, target, split) / static_cast<double>(micros);
     return is(Mistake::loss_by_ranks) ? loss / axes_.tp.size : loss;
@@ -228,6 +236,7 @@ class WrongTensorParallel : public layout::Layout {
 
   void average_over_replicas() const override {
     if (is(Mistake::replicas_not_averaged)) return;
+    if (is(Mistake::replicas_weighted_by_tokens)) return average_by_tokens();
     if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
     sum_over(axes_.replicas, gradients_of(model_.trainable()), axes_.replicas.size * axes_.tp.size);
   }
@@ -259,6 +268,15 @@ class WrongTensorParallel : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
 
+  // A mistake: weights each replica by its number of tokens, as in a mean over the tokens of all replicas.
+  void average_by_tokens() const {
+    std::vector<at::Tensor> all = {tokens_.clone()};
+    axes_.replicas.group->allreduce(all)->wait();
+    const auto gradients = gradients_of(model_.trainable());
+    for (const at::Tensor& gradient : gradients) gradient.mul_(tokens_ / all[0]);
+    sum_over(axes_.replicas, gradients);
+  }
+
   // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also counts
   // the next label, with the logit of its own last token.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
@@ -280,6 +298,7 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   Mistake mistake_;
+  mutable at::Tensor tokens_;  // number of tokens in the loss of the last micro-batch
 };
 
 std::vector<ParamInfo> with_defaults(const ParamValues& values) {
@@ -307,8 +326,8 @@ std::vector<Mutant> tensor_mutants() {
   using enum tensor_mistakes::Mistake;
   const ParamValues sequence = {{"sequence", "on"}}, chunks = {{"chunks", "2"}};
   const auto on_grid = [](const std::string& name, Mistake mistake, const std::string& check, const std::string& term,
-                          const std::string& workload = "gpt") {
-    return mutant(name, mistake, check, term, {}, workload, "dp=2,tp=2");
+                          const ParamValues& params = {}) {
+    return mutant(name, mistake, check, term, params, "gpt", "dp=2,tp=2");
   };
   return {
       mutant("tensor-input-gradient-not-summed", column_input_not_summed, "gradient-meaning",
@@ -346,6 +365,8 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-padding-counted", padding_counted, "loss-value", "wrong targets"),
+      mutant("tensor-divides-by-the-tokens-of-the-own-piece", tokens_of_the_own_piece, "loss-value", "not the mean",
+             sequence),
       mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value", "not the mean", {},
              "smoothed-gpt"),
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
@@ -364,6 +385,9 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-loads-the-first-piece", loads_the_first_piece, "reload-midway", "load()", {}, "probe-mlp"),
       mutant("tensor-evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       on_grid("tensor-replicas-not-averaged", replicas_not_averaged, "gradient-meaning", "not reduced"),
+      on_grid("tensor-replicas-weighted-by-tokens", replicas_weighted_by_tokens, "gradient-meaning",
+              "the mean over all samples", sequence),
+      on_grid("tensor-tokens-summed", tokens_summed, "loss-value", "not the mean", sequence),
       on_grid("tensor-averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2"),
       on_grid("tensor-masks-of-replica-0", ids_of_replica_0, "output-value", "dropout mask"),
       mutant("tensor-right", none, "", ""),
