@@ -25,6 +25,7 @@ enum class Mistake {
   bias_added_by_each_rank,
   border_token_embedded_twice,
   first_chunk_again,
+  sums_in_two_calls,
   sequence_gather_loses_its_sum,
   sequence_gathered_in_reverse,
   sequence_of_the_head_gathered_in_reverse,
@@ -197,7 +198,9 @@ class WrongTensorParallel : public layout::Layout {
  protected:
   std::shared_ptr<const TensorSplit> make_exchange(const Options& options, int64_t tokens,
                                                    Phases* phases) const override {
-    return std::make_shared<WrongExchange>(axes_.tp, options, tokens, phases, mistake_, *replica_.shared_model());
+    Options wrong = options;
+    if (is(Mistake::sums_in_two_calls)) wrong.chunks = 2;
+    return std::make_shared<WrongExchange>(axes_.tp, wrong, tokens, phases, mistake_, *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -319,6 +322,16 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
 }
 
+// Returns the mutant with the traffic formula of tp.
+Mutant with_traffic(Mutant one) {
+  one.strategy = [make = one.strategy] {
+    StrategyInfo info = make();
+    info.traffic = tensor::traffic;
+    return info;
+  };
+  return one;
+}
+
 }  // namespace tensor_mistakes
 
 std::vector<Mutant> tensor_mutants() {
@@ -343,6 +356,8 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-bias-added-by-each-rank", bias_added_by_each_rank, "output-value", "made twice"),
       mutant("tensor-border-token-embedded-twice", border_token_embedded_twice, "output-value", "the token 86"),
       mutant("tensor-first-chunk-again", first_chunk_again, "output-value", "only samples", chunks),
+      with_traffic(mutant("tensor-sums-in-two-calls", sums_in_two_calls, "collective-bytes",
+                          "allreduce over tp carried the bytes of the formula in 17 calls instead of 12")),
       mutant("tensor-sequence-gradient-not-summed", sequence_gather_loses_its_sum, "gradient-meaning",
              "the backward pass", sequence),
       mutant("tensor-sequence-gathered-in-reverse", sequence_gathered_in_reverse, "output-value",
@@ -398,6 +413,7 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-right-smoothed", none, "", "", {}, "smoothed-gpt"),
       mutant("tensor-right-shared-heads", none, "", "", {}, "gpt", "tp=3", "tiny-llama"),
       on_grid("tensor-right-on-a-grid", none, "", ""),
+      with_traffic(on_grid("tensor-right-calls", none, "", "", {{"sequence", "on"}, {"chunks", "2"}})),
   };
 }
 
