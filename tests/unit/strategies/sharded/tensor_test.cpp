@@ -212,6 +212,13 @@ TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
   expect_contains(error_of_call("tp", "tp=2", 7), {"tp: ", "gradient", "lm_head", "is gone"});
   expect_contains(error_of_call("tp", "tp=2", 9), {"tp: ", "gradient", "model.layers.1", "is gone"});
   expect_contains(error_of_call("tp", "tp=2", 10), {"tp: ", "gradient", "model.layers.0", "is gone"});
+  // With sequence parallelism, 10 collectives from the embedding to the head, 2 for the loss, and 10 from the head
+  // back.
+  const Given sequence = {{"sequence", "on"}};
+  expect_contains(error_of_call("tp", "tp=2", 6, sequence), {"tp: ", "product", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 9, sequence), {"tp: ", "sequence", "lm_head", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 16, sequence), {"tp: ", "sequence", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 17, sequence), {"tp: ", "product", "model.layers.0", "is gone"});
 }
 
 TEST(TensorParallel, TheSettingVerifyNamesTheRankWhoseInputDiffers) {
