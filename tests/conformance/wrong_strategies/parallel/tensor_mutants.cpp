@@ -198,9 +198,9 @@ class WrongTensorParallel : public layout::Layout {
  protected:
   std::shared_ptr<const TensorSplit> make_exchange(const Options& options, int64_t tokens,
                                                    Phases* phases) const override {
-    Options wrong = options;
-    if (is(Mistake::sums_in_two_calls)) wrong.chunks = 2;
-    return std::make_shared<WrongExchange>(axes_.tp, wrong, tokens, phases, mistake_, *replica_.shared_model());
+    Options changed = options;
+    if (is(Mistake::sums_in_two_calls)) changed.chunks = 2;
+    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases, mistake_, *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
