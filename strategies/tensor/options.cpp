@@ -23,6 +23,18 @@ NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
   return all;
 }
 
+// Returns the number of micro-batches that have samples.
+int64_t micro_batches(const std::vector<int64_t>& micro) {
+  return std::ranges::count_if(micro, [](int64_t samples) { return samples > 0; });
+}
+
+// Returns the number of calls that exchange activations: leave() makes one for each chunk, enter() one.
+int64_t calls_of(const TensorPlan& plan, const Options& options, const std::vector<int64_t>& micro) {
+  int64_t calls = micro_batches(micro) * plan.entered.calls;
+  for (const int64_t samples : micro) calls += std::min(samples, options.chunks) * plan.left.calls;
+  return calls;
+}
+
 }  // namespace
 
 std::vector<ParamInfo> parameters() {
@@ -53,22 +65,24 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
     all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
            {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts)), flat_buffers(query)}};
   if (ranks == 1) return all;
-  // Bytes of one element of an activation or a loss.
-  const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  const int64_t activations = query.samples * size * (plan.left + plan.entered);
-  int64_t sums = query.samples * size * (plan.totals + plan.maxima) +
-                 flat_bytes(query, summed(query.model, cuts, options.sequence)) +
-                 (query.clips ? static_cast<int64_t>(sizeof(double)) : 0);
+  // Bytes of one element of an activation or a loss, over all samples.
+  const int64_t size = query.samples * static_cast<int64_t>(c10::elementSize(query.dtype));
+  const int64_t activations = size * (plan.left.elements + plan.entered.elements);
+  const int64_t calls = calls_of(plan, options, query.micro);
   if (options.sequence) {
     // With sequence parallelism, each activation is all-gathered in one of the two passes and reduce-scattered in the
     // other. Shorter pieces of the sequence are padded.
     const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
-    all.push_back({"tp", "allgather", piece});
-    all.push_back({"tp", "reduce_scatter", piece * ranks});
+    all.push_back({"tp", "allgather", piece, calls});
+    all.push_back({"tp", "reduce_scatter", piece * ranks, calls});
   } else {
-    sums += activations;
+    all.push_back({"tp", "allreduce", activations, calls});
   }
-  all.push_back({"tp", "allreduce", sums});
+  all.push_back({"tp", "allreduce", size * (plan.totals.elements + plan.maxima.elements),
+                 micro_batches(query.micro) * (plan.totals.calls + plan.maxima.calls)});
+  const NamedTensors partial = summed(query.model, cuts, options.sequence);
+  all.push_back({"tp", "allreduce", flat_bytes(query, partial), flat_buffers(query, partial)});
+  if (query.clips) all.push_back({"tp", "allreduce", sizeof(double), 1});
   return all;
 }
 

@@ -247,6 +247,7 @@ class CollectiveLedger(unittest.TestCase):
                         counted[entry["axis"], entry["op"]] += entry["bytes"]
                         self.assertIsNotNone(entry["formula_bytes"], case["id"])
                         formula[entry["axis"], entry["op"]] += entry["formula_bytes"]
+                        self.assertTrue(entry["formula_calls"] is not None or strategy in ("cp", "ep"), (case["id"], entry))
                         if entry["formula_calls"] is not None:
                             self.assertEqual(entry["calls"], entry["formula_calls"], (case["id"], entry))
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.

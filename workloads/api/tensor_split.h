@@ -39,6 +39,14 @@ struct TensorCut {
   std::vector<int64_t> sizes;  // size of each rank's piece
 };
 
+// The calls of one function of TensorSplit in a micro-batch, for a strategy's traffic formula. elements: number of
+// elements per sample that all calls exchange together.
+struct SplitCalls {
+  int64_t elements = 0, calls = 0;
+
+  void add(int64_t more) { elements += more, ++calls; }
+};
+
 // How a model is divided among ranks for tensor parallelism. Every rank has the whole of all parameters and buffers
 // that the plan does not name.
 struct TensorPlan {
@@ -47,10 +55,9 @@ struct TensorPlan {
   // Sequence length (dimension 1 of the activations before enter() and after leave()) if the sequence may be cut there;
   // else 0.
   int64_t tokens = 0;
-  // For a strategy's traffic formula, in elements per sample. left: summed by leave() in a forward pass.
-  // entered: summed by enter() in a backward pass. totals, maxima: reduced by the loss in total() and in maximum().
-  // left and entered count the whole sequence.
-  int64_t left = 0, entered = 0, totals = 0, maxima = 0;
+  // left: leave() in a forward pass. entered: the sums of enter() in a backward pass. totals, maxima: total() and
+  // maximum() in the loss. left and entered count the whole sequence.
+  SplitCalls left, entered, totals, maxima;
 };
 
 // Exchanges activations between ranks during one micro-batch. Every rank makes the same calls in the same order.

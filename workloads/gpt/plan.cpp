@@ -69,11 +69,12 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
   }
   // The forward pass has one allreduce for the embedding and two for each layer (attention, MLP). The backward pass has
   // one for the head instead of the embedding.
-  plan.left = plan.entered = (1 + 2 * shape.layers) * shape.seq * shape.hidden;
+  const int64_t sums = 1 + 2 * shape.layers;
+  plan.left = plan.entered = {.elements = sums * shape.seq * shape.hidden, .calls = sums};
   // Numbers that the loss sums over ranks: one per sample for gpt-exact, else two per token, the sum of exponentials
   // and the label's logit.
-  plan.totals = shape.exact ? 1 : 2 * shape.seq;
-  plan.maxima = shape.exact ? 0 : shape.seq;
+  plan.totals.add(shape.exact ? 1 : 2 * shape.seq);
+  if (!shape.exact) plan.maxima.add(shape.seq);
   return plan;
 }
 

@@ -69,9 +69,10 @@ int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t
   return bytes;
 }
 
-int64_t flat_buffers(const TrafficQuery& query) {
-  return std::ranges::count_if(elements_of(query, trained_parameters(query.model), 1),
-                               [](const auto& one) { return one.second > 0; });
+int64_t flat_buffers(const TrafficQuery& query) { return flat_buffers(query, trained_parameters(query.model)); }
+
+int64_t flat_buffers(const TrafficQuery& query, const NamedTensors& named) {
+  return std::ranges::count_if(elements_of(query, named, 1), [](const auto& one) { return one.second > 0; });
 }
 
 void Flat::adopt(const std::vector<at::Tensor>& tensors) {

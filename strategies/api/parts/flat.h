@@ -38,7 +38,8 @@ class Flat {
 // call them.
 int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts = 1);
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
-// Returns the number of flat buffers of a model's trained parameters.
+// Return the number of these flat buffers.
+int64_t flat_buffers(const TrafficQuery& query, const NamedTensors& named);
 int64_t flat_buffers(const TrafficQuery& query);
 
 }  // namespace dpbench

@@ -25,6 +25,7 @@ enum class Mistake {
   bias_added_by_each_rank,
   border_token_embedded_twice,
   first_chunk_again,
+  sums_in_two_calls,
   sequence_gather_loses_its_sum,
   sequence_gathered_in_reverse,
   sequence_of_the_head_gathered_in_reverse,
@@ -42,14 +43,18 @@ enum class Mistake {
   maximum_of_the_own_piece,
   denominator_of_the_own_piece,
   padding_counted,
+  tokens_of_the_own_piece,
+  tokens_summed,
   smoothed_over_the_own_piece,
   loss_by_ranks,
   pieces_joined_in_reverse,
   // mistakes in gradients
   shared_heads_not_summed,
   shared_keys_not_summed,
+  shared_biases_not_summed,
   whole_gradients_summed,
   replicas_not_averaged,
+  replicas_weighted_by_tokens,
   averaged_over_all_ranks,
   ids_of_replica_0,
   // mistakes in clipping
@@ -193,7 +198,9 @@ class WrongTensorParallel : public layout::Layout {
  protected:
   std::shared_ptr<const TensorSplit> make_exchange(const Options& options, int64_t tokens,
                                                    Phases* phases) const override {
-    return std::make_shared<WrongExchange>(axes_.tp, options, tokens, phases, mistake_, *replica_.shared_model());
+    Options changed = options;
+    if (is(Mistake::sums_in_two_calls)) changed.chunks = 2;
+    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases, mistake_, *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -201,8 +208,13 @@ class WrongTensorParallel : public layout::Layout {
     if (is(Mistake::border_label_counted_twice))
       return loss_with_border(output, target, split) / static_cast<double>(micros);
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    if (is(Mistake::padding_counted))
-      return loss * (target.ge(0).sum().to(loss.scalar_type()) / static_cast<double>(target.numel()));
+    tokens_ = target.ge(0).sum().to(loss.scalar_type());
+    if (is(Mistake::padding_counted)) return loss * (tokens_ / static_cast<double>(target.numel()));
+    if (is(Mistake::tokens_summed)) return loss * tokens_;
+    if (is(Mistake::tokens_of_the_own_piece)) {
+      const Piece own = split.tensor->sequence();
+      return loss * (tokens_ / target.narrow(1, own.first, own.size).ge(0).sum().clamp_min(1));
+    }
     if (is(Mistake::smoothed_over_the_own_piece))
       return loss + loss_too_smooth(output, target, split) / static_cast<double>(micros);
     return is(Mistake::loss_by_ranks) ? loss / axes_.tp.size : loss;
@@ -215,6 +227,7 @@ class WrongTensorParallel : public layout::Layout {
       if (is(Mistake::norms_not_summed)) return has("norm");
       if (is(Mistake::row_biases_not_summed)) return has("o_proj.bias") || has("down_proj.bias");
       if (is(Mistake::shared_keys_not_summed)) return has("k_proj");
+      if (is(Mistake::shared_biases_not_summed)) return has("k_proj.bias") || has("v_proj.bias");
       return is(Mistake::shared_heads_not_summed) && (has("k_proj") || has("v_proj"));
     };
     const auto summed = model_.own_if([&](const Held& one) {
@@ -226,6 +239,7 @@ class WrongTensorParallel : public layout::Layout {
 
   void average_over_replicas() const override {
     if (is(Mistake::replicas_not_averaged)) return;
+    if (is(Mistake::replicas_weighted_by_tokens)) return average_by_tokens();
     if (!is(Mistake::averaged_over_all_ranks)) return Layout::average_over_replicas();
     sum_over(axes_.replicas, gradients_of(model_.trainable()), axes_.replicas.size * axes_.tp.size);
   }
@@ -257,6 +271,15 @@ class WrongTensorParallel : public layout::Layout {
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
 
+  // A mistake: weights each replica by its number of tokens, as in a mean over the tokens of all replicas.
+  void average_by_tokens() const {
+    std::vector<at::Tensor> all = {tokens_.clone()};
+    axes_.replicas.group->allreduce(all)->wait();
+    const auto gradients = gradients_of(model_.trainable());
+    for (const at::Tensor& gradient : gradients) gradient.mul_(tokens_ / all[0]);
+    sum_over(axes_.replicas, gradients);
+  }
+
   // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also counts
   // the next label, with the logit of its own last token.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
@@ -278,6 +301,7 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   Mistake mistake_;
+  mutable at::Tensor tokens_;  // number of tokens in the loss of the last micro-batch
 };
 
 std::vector<ParamInfo> with_defaults(const ParamValues& values) {
@@ -298,6 +322,16 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
 }
 
+// Returns the mutant with the traffic formula of tp.
+Mutant with_traffic(Mutant one) {
+  one.strategy = [make = one.strategy] {
+    StrategyInfo info = make();
+    info.traffic = tensor::traffic;
+    return info;
+  };
+  return one;
+}
+
 }  // namespace tensor_mistakes
 
 std::vector<Mutant> tensor_mutants() {
@@ -305,8 +339,8 @@ std::vector<Mutant> tensor_mutants() {
   using enum tensor_mistakes::Mistake;
   const ParamValues sequence = {{"sequence", "on"}}, chunks = {{"chunks", "2"}};
   const auto on_grid = [](const std::string& name, Mistake mistake, const std::string& check, const std::string& term,
-                          const std::string& workload = "gpt") {
-    return mutant(name, mistake, check, term, {}, workload, "dp=2,tp=2");
+                          const ParamValues& params = {}) {
+    return mutant(name, mistake, check, term, params, "gpt", "dp=2,tp=2");
   };
   return {
       mutant("tensor-input-gradient-not-summed", column_input_not_summed, "gradient-meaning",
@@ -322,6 +356,7 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-bias-added-by-each-rank", bias_added_by_each_rank, "output-value", "made twice"),
       mutant("tensor-border-token-embedded-twice", border_token_embedded_twice, "output-value", "the token 86"),
       mutant("tensor-first-chunk-again", first_chunk_again, "output-value", "only samples", chunks),
+      with_traffic(mutant("tensor-sums-in-two-calls", sums_in_two_calls, "collective-bytes", "17 calls instead of 12")),
       mutant("tensor-sequence-gradient-not-summed", sequence_gather_loses_its_sum, "gradient-meaning", "backward pass",
              sequence),
       mutant("tensor-sequence-gathered-in-reverse", sequence_gathered_in_reverse, "output-value", "pieces|sequence",
@@ -344,6 +379,8 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value", "wrong targets"),
       mutant("tensor-padding-counted", padding_counted, "loss-value", "wrong targets"),
+      mutant("tensor-divides-by-the-tokens-of-the-own-piece", tokens_of_the_own_piece, "loss-value", "the mean",
+             sequence),
       mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value", "the mean", {},
              "smoothed-gpt"),
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
@@ -352,6 +389,8 @@ std::vector<Mutant> tensor_mutants() {
              "gpt", "tp=3", "tiny-llama"),
       mutant("tensor-shared-keys-not-summed", shared_keys_not_summed, "gradient-meaning", "not summed|axis tp", {},
              "gpt", "tp=3", "tiny-llama"),
+      mutant("tensor-shared-biases-not-summed", shared_biases_not_summed, "gradient-meaning", "not summed|axis tp", {},
+             "gpt", "tp=3", "tiny,kv_heads=1"),
       mutant("tensor-whole-gradients-summed", whole_gradients_summed, "gradient-meaning", "3 times"),
       mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip", "clipped below"),
       mutant("tensor-clips-by-rank", clipped_by_rank, "clip", "changed after"),
@@ -360,6 +399,9 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-loads-the-first-piece", loads_the_first_piece, "reload-midway", "load()", {}, "probe-mlp"),
       mutant("tensor-evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       on_grid("tensor-replicas-not-averaged", replicas_not_averaged, "gradient-meaning", "not reduced"),
+      on_grid("tensor-replicas-weighted-by-tokens", replicas_weighted_by_tokens, "gradient-meaning",
+              "the mean over all samples", sequence),
+      on_grid("tensor-tokens-summed", tokens_summed, "loss-value", "not the mean", sequence),
       on_grid("tensor-averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2"),
       on_grid("tensor-masks-of-replica-0", ids_of_replica_0, "output-value", "dropout mask"),
       mutant("tensor-right", none, "", ""),
@@ -370,6 +412,7 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-right-smoothed", none, "", "", {}, "smoothed-gpt"),
       mutant("tensor-right-shared-heads", none, "", "", {}, "gpt", "tp=3", "tiny-llama"),
       on_grid("tensor-right-on-a-grid", none, "", ""),
+      with_traffic(on_grid("tensor-right-calls", none, "", "", {{"sequence", "on"}, {"chunks", "2"}})),
   };
 }
 

@@ -33,6 +33,8 @@ std::vector<Setting> settings() {
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // With 3 or more ranks, each rank has all key and value heads.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
+    // The ranks share the only key and value head, with its biases.
+    all.push_back({"tp", "tp=2", "gpt", "tiny,kv_heads=1", params});
     all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
   for (const char* workload : {"mnist-mlp", "convnet", "random-linear", "probe-mlp"})
@@ -133,36 +135,74 @@ TEST(TensorParallel, RefusesASequenceWithFewerTokensThanRanks) {
   for (const std::string& error : errors) expect_contains(error, {"tp.sequence=on: ", "2 tokens", "3 ranks"});
 }
 
-// Takes two steps. Returns the number of collectives of each kind on the axis tp in the second step.
-std::map<CollectiveOp, int> collectives_of_a_step(const std::string& model, const Given& params) {
-  const auto workload = gpt(model);
-  std::map<CollectiveOp, int> counts;
+struct Amount {
+  int64_t bytes = 0, calls = 0;
+  bool operator==(const Amount&) const = default;
+};
+
+void PrintTo(const Amount& one, std::ostream* out) { *out << one.bytes << " bytes in " << one.calls << " calls"; }
+
+using Amounts = std::map<std::string, Amount>;  // by operation
+
+// Takes two steps on two ranks, with micro-batches of these sizes. Returns rank 0's collectives of the second step.
+Amounts amounts_of_a_step(const Workload& workload, const std::vector<int64_t>& micro, const Given& params) {
+  std::vector<Batch> batches;
+  for (const int64_t samples : micro) batches.push_back(workload.batch(at::arange(samples)));
+  Amounts amounts;
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh("tp=2"), "tp", *workload, params);
+    const auto strategy = made_on(me.mesh("tp=2"), "tp", workload, params);
     Phases phases;
-    const std::vector<Batch> micro = {workload->batch(at::arange(4))};
-    strategy->step(0, micro, phases);
+    strategy->step(0, batches, phases);
     me.recorder->start(false);
-    strategy->step(1, micro, phases);
+    strategy->step(1, batches, phases);
     const auto called = me.recorder->stop();
-    if (me.rank == 0)
-      for (const Collective& one : called) ++counts[one.op];
+    if (me.rank != 0) return;
+    for (const Collective& one : called) {
+      Amount& amount = amounts[name_of(one.op)];
+      amount.bytes += one.bytes, ++amount.calls;
+    }
   }));
-  return counts;
+  return amounts;
 }
 
 TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceFourGathersAndScatters) {
-  using enum CollectiveOp;
   const int layers = 2, embedding = 1, head = 1, maximum_and_sum_of_the_loss = 2;
-  const std::string model = "tiny,padding=off";
-  const auto plain = collectives_of_a_step(model, {});
-  EXPECT_EQ(plain.at(allreduce), 4 * layers + embedding + head + maximum_and_sum_of_the_loss);
-  EXPECT_FALSE(plain.contains(allgather));  // the logits are not gathered
-  const auto sequence = collectives_of_a_step(model, {{"sequence", "on"}});
+  const auto workload = gpt("tiny,padding=off");
+  const auto plain = amounts_of_a_step(*workload, {4}, {});
+  EXPECT_EQ(plain.at("allreduce").calls, 4 * layers + embedding + head + maximum_and_sum_of_the_loss);
+  EXPECT_FALSE(plain.contains("allgather"));  // the logits are not gathered
+  const auto sequence = amounts_of_a_step(*workload, {4}, {{"sequence", "on"}});
   const int gradients_of_norms = 1;
-  EXPECT_EQ(sequence.at(reduce_scatter), 4 * layers + embedding + head);
-  EXPECT_EQ(sequence.at(allgather), 4 * layers + embedding + head);
-  EXPECT_EQ(sequence.at(allreduce), maximum_and_sum_of_the_loss + gradients_of_norms);
+  EXPECT_EQ(sequence.at("reduce_scatter").calls, 4 * layers + embedding + head);
+  EXPECT_EQ(sequence.at("allgather").calls, 4 * layers + embedding + head);
+  EXPECT_EQ(sequence.at("allreduce").calls, maximum_and_sum_of_the_loss + gradients_of_norms);
+}
+
+// tp.chunks=3 cuts the micro-batch of 3 samples into 3 parts, and that of 2 samples into 2.
+TEST(TensorParallel, TheTrafficFormulaGivesTheBytesAndTheNumberOfCallsOfEachOperation) {
+  const std::vector<int64_t> micro = {3, 2};
+  const MeshShape mesh = {{"tp", 2}};
+  const auto expect_as_counted = [&](const std::string& name, const std::string& size, const Given& given) {
+    const auto workload = workload_registry().at(name).make({.model = size});
+    const auto model = workload->model(3);
+    const Params params(tensor::parameters(), given, "tp");
+    const auto formula = tensor::traffic(
+        {.model = *model, .dtype = at::kDouble, .params = params, .mesh = mesh, .samples = 5, .micro = micro});
+    Amounts due;
+    for (const Traffic& one : formula.value()) {
+      if (one.bytes == 0) continue;
+      Amount& amount = due[one.op];
+      amount.bytes += one.bytes, amount.calls += one.calls.value();
+    }
+    EXPECT_EQ(amounts_of_a_step(*workload, micro, given), due) << name << " " << size << " " << params.text("chunks");
+  };
+  for (const char* chunks : {"1", "3"}) {
+    for (const char* name : {"mnist-mlp", "convnet", "random-linear"})
+      expect_as_counted(name, "", {{"chunks", chunks}});
+    for (const char* size : {"tiny", "tiny,kv_heads=1"})
+      for (const char* sequence : {"off", "on"})
+        expect_as_counted("gpt", size, {{"chunks", chunks}, {"sequence", sequence}});
+  }
 }
 
 TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
@@ -172,6 +212,13 @@ TEST(TensorParallel, NamesTheLayerWhoseCollectiveFailed) {
   expect_contains(error_of_call("tp", "tp=2", 7), {"tp: ", "gradient", "lm_head", "is gone"});
   expect_contains(error_of_call("tp", "tp=2", 9), {"tp: ", "gradient", "model.layers.1", "is gone"});
   expect_contains(error_of_call("tp", "tp=2", 10), {"tp: ", "gradient", "model.layers.0", "is gone"});
+  // With sequence parallelism, 10 collectives from the embedding to the head, 2 for the loss, and 10 from the head
+  // back.
+  const Given sequence = {{"sequence", "on"}};
+  expect_contains(error_of_call("tp", "tp=2", 6, sequence), {"tp: ", "product", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 9, sequence), {"tp: ", "sequence", "lm_head", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 16, sequence), {"tp: ", "sequence", "model.layers.1", "is gone"});
+  expect_contains(error_of_call("tp", "tp=2", 17, sequence), {"tp: ", "product", "model.layers.0", "is gone"});
 }
 
 TEST(TensorParallel, TheSettingVerifyNamesTheRankWhoseInputDiffers) {
