@@ -27,7 +27,7 @@ NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
 
 std::vector<ParamInfo> parameters() {
   return {{"sequence", "off", "on: cut activations outside of divided layers along the sequence, which saves memory"},
-          {"chunks", "1", "parts of a product; each is summed over ranks while the next is computed", "integer"},
+          {"chunks", "1", "parts of a product; each is summed over ranks while the next is computed", "integer from 1"},
           {"verify", "off", "compare tensors that must be equal on all ranks, for tests"}};
 }
 

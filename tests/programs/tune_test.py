@@ -85,6 +85,19 @@ class FindBatch(unittest.TestCase):
                 self.assertRegex(done.stderr, "--memory|--find-batch")
 
 
+class TuneOverParameters(unittest.TestCase):
+    FLAGS = ("--strategy", "fsdp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
+
+    def test_tune_tries_the_words_of_a_parameter_that_also_accepts_numbers(self):
+        tried = set(re.findall(r"/reshard=(\w+)", tune(*self.FLAGS, "--over", "reshard").stdout))
+        self.assertEqual(tried, {"off", "shard"})
+
+    def test_a_dry_run_refuses_a_number_below_the_limit_of_the_parameter(self):
+        for value in ("unit=0", "prefetch=-1", "reshard=1"):
+            with self.subTest(value):
+                self.assertIn("fsdp." + value, tune(*self.FLAGS, "--param", value, code=2).stderr)
+
+
 class TuneOverBatches(unittest.TestCase):
     SAMPLING = ("--launches", "3", "--samples", "2")
     FLAGS = ("--strategy", "ddp", "--cpus", "2", *SAMPLING)
