@@ -25,6 +25,16 @@ def tune(*flags, code=0, worker=None):
     return done
 
 
+def validate(text):
+    """Fails unless `dpbench validate` accepts the text of a report."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        done = subprocess.run([DPBENCH, "validate", file.name], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
 def batches(report, status):
     return sorted(case["batch"] for case in report["cases"] if case["status"] == status)
 
@@ -46,7 +56,9 @@ class FindBatch(unittest.TestCase):
 
     def test_find_batch_skips_a_batch_that_runs_out_of_memory_and_fails_at_a_crash(self):
         toy = ("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy", "-o", "json")
-        report = json.loads(tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout)
+        text = tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout
+        validate(text)
+        report = json.loads(text)
         self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (20, 21))
         self.assertIn("out of memory", next(case for case in report["cases"] if case["batch"] == 21)["reason"])
         report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
@@ -103,7 +115,9 @@ class TuneOverBatches(unittest.TestCase):
     FLAGS = ("--strategy", "ddp", "--cpus", "2", *SAMPLING)
 
     def report(self, *flags):
-        return json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
+        text = tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout
+        validate(text)
+        return json.loads(text)
 
     def test_tune_finds_the_batch_with_the_most_samples_per_second(self):
         done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
