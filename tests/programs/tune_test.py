@@ -132,6 +132,8 @@ class TuneOverBatches(unittest.TestCase):
         (best,) = report["config"]["tuned"]
         self.assertIn("/b12/", best["case"])
         self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
+        (sentence,) = report["answer"]["sentences"]
+        self.assertIn("use --batch 12: 2.00x (2.00 to 2.00)", sentence["text"])
         self.assertEqual({case["batch"]: case["derived"]["speedup"] for case in report["cases"]}, {6: 1, 3: 0.5, 12: 2})
         alone = [case["batch"] for case in report["cases"]
                  if not any("reference_ns" in launch for launch in case["launches"])]
