@@ -1,6 +1,7 @@
 // Prints the measurements of pairs of ranks as matrices: a row for each sender, a column for each receiver.
 #pragma once
 
+#include <cstddef>
 #include <iosfwd>
 #include <map>
 #include <string>
@@ -21,16 +22,19 @@ inline std::string part_of(const std::string& name, const std::string& key, cons
 
 class PairTable {
  public:
+  using Matrix = std::map<std::pair<size_t, size_t>, double>;  // value of each sender and receiver
+
   explicit PairTable(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
 
   void add(const benchmark::BenchmarkReporter::Run& run);
   void print(std::ostream& out) const;
 
  private:
-  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // of each sender and receiver
+  void print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
+                   int decimals) const;
 
-  std::vector<std::string> hosts_;       // name of each rank's host
-  std::map<std::string, Cells> worlds_;  // measurements by backend and world
+  std::vector<std::string> hosts_;                               // name of each rank's host
+  std::map<std::string, std::map<std::string, Matrix>> worlds_;  // by backend and world, then by counter
 };
 
 }  // namespace dpbench::micro

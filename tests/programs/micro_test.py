@@ -54,6 +54,15 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
+    def test_tables_of_collectives_and_of_pairs_fold_to_the_variable_columns(self):
+        for words, columns in ((("--collective", "allreduce,barrier", "--world", "3"), 80),
+                               (("--pairs", "--world", "5"), 40)):
+            with self.subTest(words):
+                table = self.micro(*words, "--backend", "shm", "--max-bytes", "4", COLUMNS=str(columns)).stdout
+                self.assertLessEqual(max(map(len, table.splitlines())), columns, table)
+                self.assertIn("wrong", table)
+        self.assertRegex(table, r"\n# rank +host[ \d]*\n[ \d]*4\n +0 ")  # the last columns are on a line below
+
     def test_collectives_are_timed_up_to_256_mib_with_iterations_set_by_size(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
