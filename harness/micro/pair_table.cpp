@@ -1,5 +1,6 @@
 #include "harness/micro/pair_table.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ostream>
 
@@ -13,11 +14,12 @@ struct PairFigure {
   const char *counter, *title;
   double scale;
   int decimals;
+  bool low_is_bad;
 };
-constexpr PairFigure pair_figures[] = {{"bandwidth_gb_s", "bandwidth (GB/s)", 1, 3},
-                                       {"of_copy", "bandwidth (% of a copy by both ranks at once)", 100, 0},
-                                       {"latency_us", "latency (us), half a round trip of 4 B", 1, 2},
-                                       {"wrong", "wrong elements", 1, 0}};
+constexpr PairFigure pair_figures[] = {{"bandwidth_gb_s", "bandwidth (GB/s)", 1, 3, true},
+                                       {"of_copy", "bandwidth (% of a copy by both ranks at once)", 100, 0, true},
+                                       {"latency_us", "latency (us), half a round trip of 4 B", 1, 2, false},
+                                       {"wrong", "wrong elements", 1, 0, false}};
 
 using Row = std::vector<std::string>;
 
@@ -61,6 +63,9 @@ void PairTable::print(std::ostream& out) const {
   for (const auto& [name, figures] : worlds_)
     for (const PairFigure& figure : pair_figures)
       print_ranks(out, name, figure.title, figures.at(figure.counter), figure.decimals);
+  for (const auto& [name, figures] : worlds_)
+    for (const PairFigure& figure : pair_figures)
+      print_hosts(out, name, figure.title, figures.at(figure.counter), figure.decimals, figure.low_is_bad);
 }
 
 void PairTable::print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
@@ -76,6 +81,32 @@ void PairTable::print_ranks(std::ostream& out, const std::string& name, const st
   right[1] = false;
   print_rows(out, name + ": " + figure + ", from the rank of the row to that of the column",
              rows_of(titles, heads, matrix, decimals), right);
+}
+
+// Prints nothing if all ranks of the world are on one host.
+void PairTable::print_hosts(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
+                            int decimals, bool low_is_bad) const {
+  const size_t world = std::stoul(part_of(name, "world"));
+  Row titles = {"# host"};
+  std::vector<Row> heads;
+  std::vector<size_t> host_of_rank;
+  for (size_t rank = 0; rank < world; ++rank) {
+    const auto known = std::find(titles.begin() + 1, titles.end(), hosts_.at(rank));
+    host_of_rank.push_back(static_cast<size_t>(known - titles.begin()) - 1);
+    if (known != titles.end()) continue;
+    titles.push_back(hosts_[rank]);
+    heads.push_back({hosts_[rank]});
+  }
+  if (heads.size() < 2) return;
+  Matrix worst;
+  for (const auto& [ranks, value] : matrix) {
+    const auto [cell, is_new] = worst.try_emplace({host_of_rank[ranks.first], host_of_rank[ranks.second]}, value);
+    if (!is_new) cell->second = low_is_bad ? std::min(cell->second, value) : std::max(cell->second, value);
+  }
+  std::vector<bool> right(titles.size(), true);
+  right[0] = false;
+  print_rows(out, name + ": " + figure + ", worst pair of ranks from the host of the row to that of the column",
+             rows_of(titles, heads, worst, decimals), right);
 }
 
 }  // namespace dpbench::micro

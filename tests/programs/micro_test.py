@@ -16,6 +16,10 @@ sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
           "broadcast": lambda n: 1}
 ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier")
+# A command prefix that gives a command a host name of its own, or None; and a program that sets it.
+OWN_HOST_NAME = next((words for words in (["unshare", "--user", "--map-root-user", "--uts"], ["unshare", "--uts"])
+                      if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0), None)
+RENAMED = "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
 COLLECTIVES = "--benchmark_filter=^(allreduce|reduce_scatter|allgather|broadcast)/"
 
 
@@ -112,21 +116,43 @@ class Micro(unittest.TestCase):
             self.assertGreater(entry["latency_us"], 0)
             self.assertAlmostEqual(entry["bandwidth_gb_s"], entry["bytes"] / entry["real_time"] * 1e-3, places=6)
 
-    def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
+    def launched(self, each, *words, prefix=lambda rank: ()):
+        """Runs `dpbench collectives` as a launcher does on two hosts with `each` ranks. Returns rank 0's output."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        launch = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
+        launch = {**os.environ, "WORLD_SIZE": str(2 * each), "LOCAL_WORLD_SIZE": str(each),
                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        words = [os.path.join(os.path.dirname(PROGRAM), "dpbench"), "collectives", "--collective", "allreduce,barrier",
-                 "--max-bytes", "16"]
-        ranks = [subprocess.Popen(words, env={**launch, "RANK": str(rank)}, text=True, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE) for rank in range(2)]
+        words = [os.path.join(os.path.dirname(PROGRAM), "dpbench"), "collectives", *words]
+        ranks = [subprocess.Popen([*prefix(rank), *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env={**launch, "RANK": str(rank), "LOCAL_RANK": str(rank % each)})
+                 for rank in range(2 * each)]
         said = [rank.communicate(timeout=120) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
-        self.assertEqual(said[1][0], "")
+        self.assertEqual([rank.returncode for rank in ranks], [0] * len(ranks), said)
+        self.assertEqual({out for out, _ in said[1:]}, {""})
+        return said[0][0]
+
+    def test_pairs_of_ranks_on_two_hosts_are_also_printed_by_host(self):
+        if not OWN_HOST_NAME:
+            self.skipTest("no namespaces with a host name of their own here (unshare --uts)")
+        table = self.launched(2, "--pairs", "--backend", "gloo", "--max-bytes", "64KiB", prefix=lambda rank: [
+            *OWN_HOST_NAME, sys.executable, "-c", RENAMED, f"host-{rank // 2}"])
+
+        def rows_of(title):
+            found = re.search(rf"\n# pairs/backend:gloo/world:4: {title}.*\n.*\n(( *\d| *host-).*\n)+", table)
+            return [row.split() for row in found[0].splitlines()[3:]]
+
+        for figure, worst in ((r"bandwidth \(GB/s\)", min), (r"latency \(us\), half a round trip of 4 B", max)):
+            ranks = [[float(cell) for cell in cells if cell != "-"]
+                     for _, _, *cells in rows_of(figure + ", from the rank")]
+            hosts = {host: [float(cell) for cell in cells] for host, *cells in rows_of(figure + ", worst pair")}
+            self.assertEqual(list(hosts), ["host-0", "host-1"])
+            self.assertEqual(hosts["host-0"], [worst(ranks[0][0], ranks[1][0]), worst(ranks[0][1:] + ranks[1][1:])])
+
+    def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
+        table = self.launched(1, "--collective", "allreduce,barrier", "--max-bytes", "16")
         for block in ("allreduce/backend:gloo", "barrier/backend:gloo", "allreduce/backend:shm"):
-            self.assertIn(f"# {block}/world:2\n", said[0][0])
+            self.assertIn(f"# {block}/world:2\n", table)
 
     def test_dpbench_micro_runs_its_eight_benchmarks_that_are_not_collectives(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
