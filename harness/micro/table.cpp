@@ -12,20 +12,24 @@
 #include "harness/front/text/print.h"
 #include "harness/micro/inputs.h"
 #include "harness/micro/pair_table.h"
+#include "harness/micro/team.h"
 
 namespace dpbench::micro {
 namespace {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-// Returns why a benchmark failed, or an empty string if it did not. Google Benchmark 1.7 reports a failure as
+// Returns why a benchmark has no times, or an empty string if it has. Google Benchmark 1.7 reports a failure as
 // error_occurred, later versions as skipped.
 template <class AnyRun>
 std::string reason_of(const AnyRun& run) {
+  const auto reason = [](const std::string& error) {
+    return (is_unsupported(error) ? "skipped: " : "failed: ") + error;
+  };
   if constexpr (requires { run.error_occurred; })
-    return run.error_occurred ? "failed: " + run.error_message : "";
+    return run.error_occurred ? reason(run.error_message) : "";
   else
-    return run.skipped ? "failed: " + run.skip_message : "";
+    return run.skipped ? reason(run.skip_message) : "";
 }
 
 class Table : public benchmark::BenchmarkReporter {
@@ -37,9 +41,9 @@ class Table : public benchmark::BenchmarkReporter {
         "# 1 thread a rank. time: of a call, mean over iterations and ranks. #wrong:\n"
         "# elements of all ranks that differ from the exact result, counted before\n"
         "# timing. algbw = size / time; busbw = algbw x 2(n-1)/n for allreduce,\n"
-        "# (n-1)/n for reduce_scatter, allgather and alltoall, else 1: the rate that\n"
-        "# each link must carry, for any world. of copy: busbw / rate of a copy of\n"
-        "# this size by all ranks at once, measured just before.\n");
+        "# (n-1)/n for reduce_scatter, allgather, gather, scatter and alltoall, else 1:\n"
+        "# the rate that each link must carry, for any world. of copy: busbw / rate of\n"
+        "# a copy of this size by all ranks at once, measured just before.\n");
     return true;
   }
 
@@ -94,7 +98,8 @@ class Table : public benchmark::BenchmarkReporter {
       block_ = block;
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
-    const bool has_root = block.starts_with("broadcast") || block.starts_with("reduce/");
+    const bool has_root = block.starts_with("broadcast") || block.starts_with("reduce/") ||
+                          block.starts_with("gather/") || block.starts_with("scatter/");
     const ElementName dtype = parse_name<ElementName>(part_of(name, "dtype", "f32")).value();
     row({cell(run, "bytes", "%.0f"), cell(run, "count", "%.0f"), element_type(dtype).shown,
          reduces ? part_of(name, "op", "sum") : "none", has_root ? "0" : "-1", cell(run, "time_us", "%.2f"),

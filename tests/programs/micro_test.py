@@ -15,7 +15,8 @@ PROGRAM, PLUGIN = map(os.path.abspath, (sys.argv.pop(1), sys.argv.pop(1)))
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
           "broadcast": lambda n: 1}
-ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier")
+ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "gather", "scatter", "alltoall", "sendrecv",
+       "barrier")
 # A command prefix that gives a command a host name of its own, or None; and a program that sets it.
 OWN_HOST_NAME = next((words for words in (["unshare", "--user", "--map-root-user", "--uts"], ["unshare", "--uts"])
                       if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0), None)
@@ -91,7 +92,7 @@ class Micro(unittest.TestCase):
                 self.assertEqual({entry.get("wrong", 0) for entry in entries}, {0})
                 types, reduced = len(dtypes.split(",")), len(dtypes.split(",")) * len(ops.split(","))
                 self.assertEqual(collections.Counter(entry["name"].split("/")[0] for entry in entries),
-                                 dict(zip(ALL, (reduced, reduced, 2 * reduced, 2 * types, types, types, types, 1))))
+                                 dict(zip(ALL, (reduced, reduced, 2 * reduced, 2 * types, types, types, types, types, types, 1))))
                 self.assertIn(f"reduce_scatter/backend:{backend}/world:3/dtype:bf16/op:max/in-place/bytes:1048576",
                               {entry["name"].split("/iterations")[0] for entry in entries})
 
@@ -99,8 +100,13 @@ class Micro(unittest.TestCase):
         words = ("--backend", "wrong-sums", "--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
         done = self.micro(*words, "allreduce", code=1, LD_PRELOAD=PLUGIN)
         self.assertRegex(done.stdout, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +1\n")
-        self.assertRegex(self.micro(*words, "reduce", code=1, LD_PRELOAD=PLUGIN).stdout,
-                         r"\n# reduce/backend:wrong-sums/world:2/bytes:1024/.* failed: .*\breduce\b")
+
+    def test_collectives_that_a_backend_lacks_are_skipped_and_exit_77_if_it_lacks_all(self):
+        words = ("--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
+        lacking = self.micro("--backend", "wrong-sums", *words, "reduce,scatter", code=77, LD_PRELOAD=PLUGIN).stdout
+        for name in ("reduce", "scatter"):
+            self.assertRegex(lacking, rf"\n# {name}/backend:wrong-sums/world:2/bytes:1024/.* skipped: .*\b{name}\b")
+        self.assertIn("skipped: ", self.micro("--backend", "wrong-sums,shm", *words, "reduce", LD_PRELOAD=PLUGIN).stdout)
 
     def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
@@ -155,10 +161,10 @@ class Micro(unittest.TestCase):
             self.assertIn(f"# {block}/world:2\n", table)
 
     def test_dpbench_micro_runs_its_eight_benchmarks_that_are_not_collectives(self):
-        found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
+        found = json.loads(self.micro("--benchmark_filter=^(scatter_batch|gather_outputs|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
-                         ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
+                         ["scatter_batch", "gather_outputs", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
 
     def test_dpbench_micro_names_a_wrong_argument_and_exits_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
