@@ -30,9 +30,9 @@ ALLOWED = {
     "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/parts/compat.h",
                          "harness/report/"),
     "harness/worker/": (*APIS, "strategies/parts/flop_count.h", "harness/report/", "harness/conform/"),
-    # The micro-benchmarks parse the flags of `dpbench collectives`.
+    # The micro-benchmarks parse the flags of `dpbench collectives` and fold its tables.
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/",
-                       "harness/worker/", "harness/front/cli/"),
+                       "harness/worker/", "harness/front/cli/", "harness/front/text/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
     # Each folder of tests may include the code it tests and the shared headers, but no other folder's header.
     "tests/support/": TOPS,

@@ -40,6 +40,22 @@ void run_broadcast(Call& call) {
   call.backend->broadcast(tensors, {})->wait();
 }
 
+// In a gather, only the root has outputs.
+void run_gather(Call& call) {
+  TensorList inputs{call.input};
+  std::vector<TensorList> outputs;
+  if (call.backend->getRank() == 0) outputs.push_back(call.parts);
+  call.backend->gather(outputs, inputs, {})->wait();
+}
+
+// In a scatter, only the root has inputs.
+void run_scatter(Call& call) {
+  TensorList outputs{call.output};
+  std::vector<TensorList> inputs;
+  if (call.backend->getRank() == 0) inputs.push_back(call.parts);
+  call.backend->scatter(outputs, inputs, {})->wait();
+}
+
 void run_alltoall(Call& call) {
   std::vector<int64_t> even;
   call.backend->alltoall_base(call.output, call.input, even, even, {})->wait();
@@ -74,7 +90,7 @@ at::Tensor of_all_ranks(const Inputs& inputs, int64_t from, int64_t count) {
   return at::cat(parts);
 }
 
-const std::array<Collective, 8> all_collectives = {
+const std::array<Collective, 10> all_collectives = {
     {{CollectiveName::allreduce, Roles::one, false, true, [](double n) { return 2 * (n - 1) / n; }, run_allreduce,
       everything_reduced},
      {CollectiveName::reduce, Roles::one, false, true, one_share, run_reduce,
@@ -87,6 +103,14 @@ const std::array<Collective, 8> all_collectives = {
       [](const Inputs& inputs, int64_t all, int) { return of_all_ranks(inputs, 0, all / inputs.world); }},
      {CollectiveName::broadcast, Roles::one, false, false, one_share, run_broadcast,
       [](const Inputs& inputs, int64_t all, int) { return inputs.of(0, 0, all); }},
+     {CollectiveName::gather, Roles::part_to_root, true, false, share_of_others, run_gather,
+      [](const Inputs& inputs, int64_t all, int rank) {
+        return rank == 0 ? of_all_ranks(inputs, 0, all / inputs.world) : at::Tensor();
+      }},
+     {CollectiveName::scatter, Roles::root_to_part, true, false, share_of_others, run_scatter,
+      [](const Inputs& inputs, int64_t all, int rank) {
+        return inputs.of(0, rank * (all / inputs.world), all / inputs.world);
+      }},
      {CollectiveName::alltoall, Roles::two, true, false, share_of_others, run_alltoall,
       [](const Inputs& inputs, int64_t all, int rank) {
         return of_all_ranks(inputs, rank * (all / inputs.world), all / inputs.world);
@@ -107,8 +131,11 @@ Call new_call(const Collective& collective, const Inputs& inputs, int64_t all, b
   const at::Tensor whole = at::empty(all, options);
   Call call{backend, whole, whole, inputs.reduction()};
   if (collective.roles == Roles::two) call.output = at::empty(all, options);
-  if (!collective.has_in_place()) return call;
-  at::Tensor& own_part = collective.roles == Roles::part_to_whole ? call.input : call.output;
+  const bool from_part = collective.roles == Roles::part_to_whole || collective.roles == Roles::part_to_root;
+  const bool to_part = collective.roles == Roles::whole_to_part || collective.roles == Roles::root_to_part;
+  if (!from_part && !to_part) return call;
+  if (!collective.has_in_place()) call.parts = whole.chunk(inputs.world);
+  at::Tensor& own_part = from_part ? call.input : call.output;
   own_part = in_place ? whole.narrow(0, backend->getRank() * part, part) : at::empty(part, options);
   return call;
 }

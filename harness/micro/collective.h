@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -15,12 +16,14 @@ struct Call {
   c10::intrusive_ptr<c10d::Backend> backend;
   at::Tensor input, output;  // input and output may share memory
   c10d::ReduceOp reduction;
+  std::vector<at::Tensor> parts{};  // gather and scatter: each rank's part of the whole tensor
 };
 
 // Kinds of a rank's tensors. one: one tensor is input and output. two: an input and an output of equal size.
-// part_to_whole, whole_to_part: a whole tensor and this rank's part of it, one of `world` equal parts. Only with a part
-// can the collective run both in place and out of place.
-enum class Roles { one, two, part_to_whole, whole_to_part };
+// part_to_whole, whole_to_part: a whole tensor and this rank's part of it, one of `world` equal parts. Only these
+// collectives are measured both in place and out of place. part_to_root, root_to_part: likewise, but only the root uses
+// the whole tensor.
+enum class Roles { one, two, part_to_whole, whole_to_part, part_to_root, root_to_part };
 
 // In new_call() and `expected`, the parameter `all` is the number of elements of the whole tensor.
 struct Collective {

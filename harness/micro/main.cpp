@@ -136,7 +136,8 @@ int run_rank(const CommandLine& line, const Seat& seat, const std::function<Stor
     team.barrier();
     if (ran == 0) throw UsageError("no benchmark matches --benchmark_filter");
     if (seat.rank == 0 && !std::cout.flush()) return 5;
-    return team.failed ? 1 : 0;
+    if (team.failed) return 1;
+    return team.unsupported && !team.worked ? 77 : 0;
   } catch (const UsageError& error) {
     if (seat.rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 2;

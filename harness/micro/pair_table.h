@@ -1,6 +1,8 @@
-// Prints the measurements of pairs of ranks as matrices: a row for each sender, a column for each receiver.
+// Prints the measurements of pairs of ranks as matrices: a row for each sender, a column for each receiver. If the
+// ranks are on several hosts, a matrix of hosts follows, with the worst pair of ranks of each two hosts.
 #pragma once
 
+#include <cstddef>
 #include <iosfwd>
 #include <map>
 #include <string>
@@ -21,16 +23,22 @@ inline std::string part_of(const std::string& name, const std::string& key, cons
 
 class PairTable {
  public:
+  // Value of each sender and receiver. Both are numbers of ranks, or both are numbers of hosts.
+  using Matrix = std::map<std::pair<size_t, size_t>, double>;
+
   explicit PairTable(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
 
   void add(const benchmark::BenchmarkReporter::Run& run);
   void print(std::ostream& out) const;
 
  private:
-  using Cells = std::map<std::pair<int, int>, benchmark::UserCounters>;  // of each sender and receiver
+  void print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
+                   int decimals) const;
+  void print_hosts(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
+                   int decimals, bool low_is_bad) const;
 
-  std::vector<std::string> hosts_;       // name of each rank's host
-  std::map<std::string, Cells> worlds_;  // measurements by backend and world
+  std::vector<std::string> hosts_;                               // name of each rank's host
+  std::map<std::string, std::map<std::string, Matrix>> worlds_;  // by backend and world, then by counter
 };
 
 }  // namespace dpbench::micro

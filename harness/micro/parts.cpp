@@ -113,8 +113,8 @@ void add_parts(Team& team) {
     std::function<void()> (*prepare)();
     int64_t iterations;
   };
-  static const Part parts[] = {{"scatter/rows:512/devices:4", scatter, 500},
-                               {"gather/rows:512/devices:4", gather, 2000},
+  static const Part parts[] = {{"scatter_batch/rows:512/devices:4", scatter, 500},
+                               {"gather_outputs/rows:512/devices:4", gather, 2000},
                                {"replicate/workload:convnet/devices:4", replicate, 2000},
                                {"sampler/samples:60000/world:8", sampler, 50},
                                {"batching/workload:mnist-mlp/rows:64", batching, 1000},

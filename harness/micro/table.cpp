@@ -1,27 +1,35 @@
 #include "harness/micro/table.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "harness/front/text/fold.h"
+#include "harness/front/text/print.h"
 #include "harness/micro/inputs.h"
 #include "harness/micro/pair_table.h"
+#include "harness/micro/team.h"
 
 namespace dpbench::micro {
 namespace {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-// Returns why a benchmark failed, or an empty string if it did not. Google Benchmark 1.7 reports a failure as
+// Returns why a benchmark has no times, or an empty string if it has. Google Benchmark 1.7 reports a failure as
 // error_occurred, later versions as skipped.
 template <class AnyRun>
 std::string reason_of(const AnyRun& run) {
+  const auto reason = [](const std::string& error) {
+    return (is_unsupported(error) ? "skipped: " : "failed: ") + error;
+  };
   if constexpr (requires { run.error_occurred; })
-    return run.error_occurred ? "failed: " + run.error_message : "";
+    return run.error_occurred ? reason(run.error_message) : "";
   else
-    return run.skipped ? "failed: " + run.skip_message : "";
+    return run.skipped ? reason(run.skip_message) : "";
 }
 
 class Table : public benchmark::BenchmarkReporter {
@@ -29,13 +37,13 @@ class Table : public benchmark::BenchmarkReporter {
   Table(std::ostream& out, std::vector<std::string> hosts) : out_(out), pairs_(std::move(hosts)) {}
 
   bool ReportContext(const Context&) override {
-    out_
-        << "# 1 thread a rank. time: of a call, mean over iterations and ranks. #wrong: elements of all ranks that "
-           "differ\n"
-           "# from the exact result, counted before timing. algbw = size / time; busbw = algbw x 2(n-1)/n for "
-           "allreduce,\n"
-           "# (n-1)/n for reduce_scatter, allgather and alltoall, else 1: the rate that each link must carry, for any\n"
-           "# world. of copy: busbw / rate of a copy of this size by all ranks at once, measured just before.\n";
+    out_ << folded(
+        "# 1 thread a rank. time: of a call, mean over iterations and ranks. #wrong:\n"
+        "# elements of all ranks that differ from the exact result, counted before\n"
+        "# timing. algbw = size / time; busbw = algbw x 2(n-1)/n for allreduce,\n"
+        "# (n-1)/n for reduce_scatter, allgather, gather, scatter and alltoall, else 1:\n"
+        "# the rate that each link must carry, for any world. of copy: busbw / rate of\n"
+        "# a copy of this size by all ranks at once, measured just before.\n");
     return true;
   }
 
@@ -63,6 +71,15 @@ class Table : public benchmark::BenchmarkReporter {
     out_ << text;
   }
 
+  // Prints a row of the table of collectives. Its columns have fixed widths, because a row is printed as soon as its
+  // benchmark ends, and every row must fold alike.
+  void row(std::vector<std::string> cells) {
+    constexpr std::array<size_t, 10> widths = {12, 12, 8, 7, 4, 10, 9, 9, 7, 6};
+    for (size_t i = 0; i < widths.size(); ++i)
+      cells.at(i).insert(0, widths[i] - std::min(widths[i], cells[i].size()), ' ');
+    out_ << folded_rows({cells}, std::vector<bool>(cells.size(), true), fold_width()).front() << "\n";
+  }
+
   // Returns a counter times `scale` as text, or "-" if the run lacks it.
   static std::string cell(const Run& run, const char* counter, const char* form, double scale = 1) {
     const auto found = run.counters.find(counter);
@@ -74,21 +91,20 @@ class Table : public benchmark::BenchmarkReporter {
 
   void collective(const Run& run) {
     const std::string name = run.benchmark_name(), block = name.substr(0, name.rfind("/bytes:"));
-    constexpr char form[] = "%12s  %12s  %8s  %7s  %4s  %10s  %9s  %9s  %7s  %6s\n";
     if (block != block_) {
       out_ << "\n# " << block << "\n";
-      line(form, "#       size", "count", "type", "redop", "root", "time", "algbw", "busbw", "of copy", "#wrong");
-      line(form, "#        (B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "");
+      row({"#       size", "count", "type", "redop", "root", "time", "algbw", "busbw", "of copy", "#wrong"});
+      row({"#        (B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", ""});
       block_ = block;
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
-    const bool has_root = block.starts_with("broadcast") || block.starts_with("reduce/");
+    const bool has_root = block.starts_with("broadcast") || block.starts_with("reduce/") ||
+                          block.starts_with("gather/") || block.starts_with("scatter/");
     const ElementName dtype = parse_name<ElementName>(part_of(name, "dtype", "f32")).value();
-    line(form, cell(run, "bytes", "%.0f").c_str(), cell(run, "count", "%.0f").c_str(), element_type(dtype).shown,
-         reduces ? part_of(name, "op", "sum").c_str() : "none", has_root ? "0" : "-1",
-         cell(run, "time_us", "%.2f").c_str(), cell(run, "algbw_gb_s", "%.4f").c_str(),
-         cell(run, "busbw_gb_s", "%.4f").c_str(), cell(run, "of_copy", "%.0f %%", 100).c_str(),
-         cell(run, "wrong", "%.0f").c_str());
+    row({cell(run, "bytes", "%.0f"), cell(run, "count", "%.0f"), element_type(dtype).shown,
+         reduces ? part_of(name, "op", "sum") : "none", has_root ? "0" : "-1", cell(run, "time_us", "%.2f"),
+         cell(run, "algbw_gb_s", "%.4f"), cell(run, "busbw_gb_s", "%.4f"), cell(run, "of_copy", "%.0f %%", 100),
+         cell(run, "wrong", "%.0f")});
     if (!run.counters.contains("of_copy")) return;
     sum_ += run.counters.at("busbw_gb_s");
     ++bandwidths_;

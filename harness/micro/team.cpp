@@ -70,10 +70,13 @@ Verified Team::verify(const std::function<double()>& call) {
   } catch (const std::exception& thrown) {
     verified.error = thrown.what();
   }
-  const double errors = sum(verified.error.empty() ? 0 : 1);
+  // Ranks outside the call's world neither fail nor lack an operation.
+  const double errors = sum(verified.error.empty() ? 0 : 1), lacking = sum(is_unsupported(verified.error) ? 1 : 0);
   if (errors > 0 && verified.error.empty()) verified.error = "another rank failed";
   verified.wrong = sum(verified.wrong);
-  failed = failed || errors > 0 || verified.wrong > 0;
+  failed = failed || errors > lacking || verified.wrong > 0;
+  unsupported = unsupported || lacking > 0;
+  worked = worked || errors == 0;
   return verified;
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -35,7 +36,9 @@ class Team {
  public:
   Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device device);
 
-  bool failed = false;  // a verified call failed or gave wrong results on any rank; equal on all ranks
+  // Results of the verified calls, equal on all ranks. failed: a call failed or gave wrong results on any rank.
+  // unsupported: a backend lacks the operation, which is no failure. worked: a call succeeded.
+  bool failed = false, unsupported = false, worked = false;
 
   int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors
@@ -59,6 +62,9 @@ class Team {
   CommBackend control_;
   std::map<std::pair<std::string, int>, CommBackend> backends_;
 };
+
+// True for the error of an operation that a backend does not implement, by its text in c10d::Backend.
+inline bool is_unsupported(std::string_view error) { return error.find(" does not support ") != error.npos; }
 
 // Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
 inline int64_t iterations_of(int64_t bytes) {

@@ -101,8 +101,8 @@ Options options_of(const Params& params) {
 
 std::vector<ParamInfo> parameters() {
   return {
-      {"bucket_mb", "25", "maximum size of a bucket in MiB", "number"},
-      {"first_bucket_mb", "1", "maximum size of the first bucket in MiB, at most bucket_mb", "number"},
+      {"bucket_mb", "25", "maximum size of a bucket in MiB", "number above 0"},
+      {"first_bucket_mb", "1", "maximum size of the first bucket in MiB, at most bucket_mb", "number above 0"},
       {"broadcast_buffers", "on", "broadcast rank 0's buffers before each forward pass"},
       {"gradient_as_bucket_view", "on", "gradients are views of their buckets, so they are not copied back"},
       {"find_unused", "off", "search the graph for unused parameters in every step"},

@@ -151,18 +151,18 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
 
 std::vector<ParamInfo> parameters(Stage stage) {
   std::vector<ParamInfo> all = {
-      {"unit", "1", "number of the model's blocks whose parameters are communicated together", "integer"},
+      {"unit", "1", "number of the model's blocks whose parameters are communicated together", "integer from 1"},
       {"sync", "each", "sum gradients over ranks in each micro-batch, or only in the last one", "each|last"},
       {"reduce", "own", "dtype in which gradients are summed: their own, or bf16", "own|bf16"},
       {"find_unused", "off", "ranks may use different parameters in a step"}};
   if (stage == Stage::zero2) return all;
-  all.push_back({"prefetch", "1", "number of units that are gathered while another one computes", "integer"});
+  all.push_back({"prefetch", "1", "number of units that are gathered while another one computes", "integer from 0"});
   all.push_back(
       {"reshard", "on",
        "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it; shard: "
        "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard; a number: "
        "the same for groups of that many neighbouring ranks, on a mesh of one axis",
-       "on|off|shard|integer"});
+       "on|off|shard|integer from 2"});
   all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
                  "own|bf16"});
   all.push_back(

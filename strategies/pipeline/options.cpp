@@ -43,8 +43,9 @@ int64_t at_least_one(const Params& params, const std::string& name) {
 std::vector<ParamInfo> parameters() {
   return {{"schedule", "1f1b", "order of forward and backward passes", "gpipe|1f1b|interleaved|zb-h1|zb-h2|zbv"},
           {"file", no_file, "CSV file of a schedule, instead of a built-in one"},
-          {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default", "integer"},
-          {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer"},
+          {"stages", "1", "stages of each rank; interleaved: at least 2, zbv: 2, which is then the default",
+           "integer from 1"},
+          {"microbatches", "1", "parts into which each micro-batch of a step (--accumulate) is cut", "integer from 1"},
           {"blocks", balanced_blocks, "blocks of each stage, such as 2+3+1; balanced: stages of about equal FLOP"},
           {"poison", "off", "for tests: NaN in received tensors until they arrive, and in sent copies afterwards"}};
 }

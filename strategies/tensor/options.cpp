@@ -39,7 +39,7 @@ int64_t calls_of(const TensorPlan& plan, const Options& options, const std::vect
 
 std::vector<ParamInfo> parameters() {
   return {{"sequence", "off", "on: cut activations outside of divided layers along the sequence, which saves memory"},
-          {"chunks", "1", "parts of a product; each is summed over ranks while the next is computed", "integer"},
+          {"chunks", "1", "parts of a product; each is summed over ranks while the next is computed", "integer from 1"},
           {"verify", "off", "compare tensors that must be equal on all ranks, for tests"}};
 }
 

@@ -353,6 +353,8 @@ class Cli(Runs):
             os.close(theirs)
             text = read_terminal(ours)
             self.assertIn(b"\r\x1b[K", text)
+            before, table, _ = text.partition("toy · CPU".encode())
+            self.assertTrue(table and before.endswith((b"\n", b"\x1b[K")), "the table starts on a line of its own")
             self.assertEqual(b"\x1b[32mok" in text, coloured)
 
     def test_plain_progress_prints_a_line_per_case(self):

@@ -14,7 +14,7 @@ printf '%s\\n' "$@"
 env | grep -E '^({"|".join(LAUNCHED)})=' | sort
 exit 3
 """
-ALL = "--collective=allreduce,reduce,reduce_scatter,allgather,broadcast,alltoall,sendrecv,barrier"
+ALL = "--collective=allreduce,reduce,reduce_scatter,allgather,broadcast,gather,scatter,alltoall,sendrecv,barrier"
 
 
 class Collectives(unittest.TestCase):
@@ -52,7 +52,7 @@ class Collectives(unittest.TestCase):
     def test_dpbench_collectives_refuses_wrong_flags_before_it_starts_dpbench_micro(self):
         self.add_program("dpbench-micro", MICRO)
         for words, part in ((("--dtype", "f16"), "f32, f64, bf16, i32, i64"), (("--op", "avg"), "sum, max, min, product"),
-                            (("--world", "65"), "65"), (("--collective", "gather"), "'gather'"),
+                            (("--world", "65"), "65"), (("--collective", "gathr"), "'gather'"),
                             (("--pairs", "--dtype", "f64"), "--dtype"), (("--max-bytes", "1"), "--max-bytes"),
                             (("--benchmark_filter=x",), "--benchmark_filter"), (("allreduce",), "'allreduce'")):
             with self.subTest(words=words):

@@ -15,7 +15,12 @@ PROGRAM, PLUGIN = map(os.path.abspath, (sys.argv.pop(1), sys.argv.pop(1)))
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
           "broadcast": lambda n: 1}
-ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier")
+ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "gather", "scatter", "alltoall", "sendrecv",
+       "barrier")
+# A command prefix that gives a command a host name of its own, or None; and a program that sets it.
+OWN_HOST_NAME = next((words for words in (["unshare", "--user", "--map-root-user", "--uts"], ["unshare", "--uts"])
+                      if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0), None)
+RENAMED = "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
 COLLECTIVES = "--benchmark_filter=^(allreduce|reduce_scatter|allgather|broadcast)/"
 
 
@@ -54,6 +59,15 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
+    def test_tables_of_collectives_and_of_pairs_fold_to_the_variable_columns(self):
+        for words, columns in ((("--collective", "allreduce,barrier", "--world", "3"), 80),
+                               (("--pairs", "--world", "5"), 40)):
+            with self.subTest(words):
+                table = self.micro(*words, "--backend", "shm", "--max-bytes", "4", COLUMNS=str(columns)).stdout
+                self.assertLessEqual(max(map(len, table.splitlines())), columns, table)
+                self.assertIn("wrong", table)
+        self.assertRegex(table, r"\n# rank +host[ \d]*\n[ \d]*4\n +0 ")  # the last columns are on a line below
+
     def test_collectives_are_timed_up_to_256_mib_with_iterations_set_by_size(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
@@ -78,7 +92,7 @@ class Micro(unittest.TestCase):
                 self.assertEqual({entry.get("wrong", 0) for entry in entries}, {0})
                 types, reduced = len(dtypes.split(",")), len(dtypes.split(",")) * len(ops.split(","))
                 self.assertEqual(collections.Counter(entry["name"].split("/")[0] for entry in entries),
-                                 dict(zip(ALL, (reduced, reduced, 2 * reduced, 2 * types, types, types, types, 1))))
+                                 dict(zip(ALL, (reduced, reduced, 2 * reduced, 2 * types, types, types, types, types, types, 1))))
                 self.assertIn(f"reduce_scatter/backend:{backend}/world:3/dtype:bf16/op:max/in-place/bytes:1048576",
                               {entry["name"].split("/iterations")[0] for entry in entries})
 
@@ -86,8 +100,13 @@ class Micro(unittest.TestCase):
         words = ("--backend", "wrong-sums", "--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
         done = self.micro(*words, "allreduce", code=1, LD_PRELOAD=PLUGIN)
         self.assertRegex(done.stdout, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ % +1\n")
-        self.assertRegex(self.micro(*words, "reduce", code=1, LD_PRELOAD=PLUGIN).stdout,
-                         r"\n# reduce/backend:wrong-sums/world:2/bytes:1024/.* failed: .*\breduce\b")
+
+    def test_collectives_that_a_backend_lacks_are_skipped_and_exit_77_if_it_lacks_all(self):
+        words = ("--min-bytes", "1KiB", "--max-bytes", "1KiB", "--collective")
+        lacking = self.micro("--backend", "wrong-sums", *words, "reduce,scatter", code=77, LD_PRELOAD=PLUGIN).stdout
+        for name in ("reduce", "scatter"):
+            self.assertRegex(lacking, rf"\n# {name}/backend:wrong-sums/world:2/bytes:1024/.* skipped: .*\b{name}\b")
+        self.assertIn("skipped: ", self.micro("--backend", "wrong-sums,shm", *words, "reduce", LD_PRELOAD=PLUGIN).stdout)
 
     def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
@@ -103,27 +122,49 @@ class Micro(unittest.TestCase):
             self.assertGreater(entry["latency_us"], 0)
             self.assertAlmostEqual(entry["bandwidth_gb_s"], entry["bytes"] / entry["real_time"] * 1e-3, places=6)
 
-    def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
+    def launched(self, each, *words, prefix=lambda rank: ()):
+        """Runs `dpbench collectives` as a launcher does on two hosts with `each` ranks. Returns rank 0's output."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        launch = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0",
+        launch = {**os.environ, "WORLD_SIZE": str(2 * each), "LOCAL_WORLD_SIZE": str(each),
                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        words = [os.path.join(os.path.dirname(PROGRAM), "dpbench"), "collectives", "--collective", "allreduce,barrier",
-                 "--max-bytes", "16"]
-        ranks = [subprocess.Popen(words, env={**launch, "RANK": str(rank)}, text=True, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE) for rank in range(2)]
+        words = [os.path.join(os.path.dirname(PROGRAM), "dpbench"), "collectives", *words]
+        ranks = [subprocess.Popen([*prefix(rank), *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env={**launch, "RANK": str(rank), "LOCAL_RANK": str(rank % each)})
+                 for rank in range(2 * each)]
         said = [rank.communicate(timeout=120) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
-        self.assertEqual(said[1][0], "")
+        self.assertEqual([rank.returncode for rank in ranks], [0] * len(ranks), said)
+        self.assertEqual({out for out, _ in said[1:]}, {""})
+        return said[0][0]
+
+    def test_pairs_of_ranks_on_two_hosts_are_also_printed_by_host(self):
+        if not OWN_HOST_NAME:
+            self.skipTest("no namespaces with a host name of their own here (unshare --uts)")
+        table = self.launched(2, "--pairs", "--backend", "gloo", "--max-bytes", "64KiB", prefix=lambda rank: [
+            *OWN_HOST_NAME, sys.executable, "-c", RENAMED, f"host-{rank // 2}"])
+
+        def rows_of(title):
+            found = re.search(rf"\n# pairs/backend:gloo/world:4: {title}.*\n.*\n(( *\d| *host-).*\n)+", table)
+            return [row.split() for row in found[0].splitlines()[3:]]
+
+        for figure, worst in ((r"bandwidth \(GB/s\)", min), (r"latency \(us\), half a round trip of 4 B", max)):
+            ranks = [[float(cell) for cell in cells if cell != "-"]
+                     for _, _, *cells in rows_of(figure + ", from the rank")]
+            hosts = {host: [float(cell) for cell in cells] for host, *cells in rows_of(figure + ", worst pair")}
+            self.assertEqual(list(hosts), ["host-0", "host-1"])
+            self.assertEqual(hosts["host-0"], [worst(ranks[0][0], ranks[1][0]), worst(ranks[0][1:] + ranks[1][1:])])
+
+    def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
+        table = self.launched(1, "--collective", "allreduce,barrier", "--max-bytes", "16")
         for block in ("allreduce/backend:gloo", "barrier/backend:gloo", "allreduce/backend:shm"):
-            self.assertIn(f"# {block}/world:2\n", said[0][0])
+            self.assertIn(f"# {block}/world:2\n", table)
 
     def test_dpbench_micro_runs_its_eight_benchmarks_that_are_not_collectives(self):
-        found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
+        found = json.loads(self.micro("--benchmark_filter=^(scatter_batch|gather_outputs|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
-                         ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
+                         ["scatter_batch", "gather_outputs", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
 
     def test_dpbench_micro_names_a_wrong_argument_and_exits_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),

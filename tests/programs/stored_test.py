@@ -104,6 +104,18 @@ class Stored(unittest.TestCase):
         self.assertIn("BEYOND", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1us", code=1).stdout)
         self.assertIn("us, ms", self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:<1MiB", code=2).stderr)
 
+    def test_compare_judges_absolute_limits_even_if_the_baseline_was_never_saved(self):
+        self.runs(1.0)
+        gate = ("compare", "main", "latest", "--fail-on")
+        done = self.dpbench(*gate, "median:<1us,p99:5%", code=1)
+        self.assertEqual(done.stdout.count("BEYOND"), 2, done.stdout)
+        self.assertNotIn("p99", done.stdout)
+        self.assertIn("no baseline 'main'", done.stderr)
+        document = reports.expect_valid(self.dpbench(*gate, "median:<1s", "-o", "json").stdout)
+        self.assertEqual((document["base"], document["gate"], document["added"]), ("main", "passed", []))
+        self.assertEqual({(row["base"], row["verdict"]) for row in document["judged"]}, {(None, "within")})
+        self.dpbench(*gate, "median:<1us", "--require-baseline", code=2)
+
     def test_export_chooses_columns_and_sorts_rows(self):
         path = self.put("run.json", report(2.0))
         rows = list(csv.reader(io.StringIO(self.dpbench("export", path, "--to", "csv", "--columns", "strategy,step", "--sort", "step:desc").stdout)))

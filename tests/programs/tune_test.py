@@ -25,6 +25,16 @@ def tune(*flags, code=0, worker=None):
     return done
 
 
+def validate(text):
+    """Fails unless `dpbench validate` accepts the text of a report."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        done = subprocess.run([DPBENCH, "validate", file.name], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
 def batches(report, status):
     return sorted(case["batch"] for case in report["cases"] if case["status"] == status)
 
@@ -46,7 +56,9 @@ class FindBatch(unittest.TestCase):
 
     def test_find_batch_skips_a_batch_that_runs_out_of_memory_and_fails_at_a_crash(self):
         toy = ("--find-batch", "--memory", "1GB", "--strategy", "ddp", "--workload", "toy", "-o", "json")
-        report = json.loads(tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout)
+        text = tune(*toy, "--param", "fault=oom-above-20", worker=FAKE).stdout
+        validate(text)
+        report = json.loads(text)
         self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (20, 21))
         self.assertIn("out of memory", next(case for case in report["cases"] if case["batch"] == 21)["reason"])
         report = json.loads(tune(*toy, "--param", "fault=exit7-above-20", worker=FAKE, code=3).stdout)
@@ -85,12 +97,27 @@ class FindBatch(unittest.TestCase):
                 self.assertRegex(done.stderr, "--memory|--find-batch")
 
 
+class TuneOverParameters(unittest.TestCase):
+    FLAGS = ("--strategy", "fsdp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
+
+    def test_tune_tries_the_words_of_a_parameter_that_also_accepts_numbers(self):
+        tried = set(re.findall(r"/reshard=(\w+)", tune(*self.FLAGS, "--over", "reshard").stdout))
+        self.assertEqual(tried, {"off", "shard"})
+
+    def test_a_dry_run_refuses_a_number_below_the_limit_of_the_parameter(self):
+        for value in ("unit=0", "prefetch=-1", "reshard=1"):
+            with self.subTest(value):
+                self.assertIn("fsdp." + value, tune(*self.FLAGS, "--param", value, code=2).stderr)
+
+
 class TuneOverBatches(unittest.TestCase):
     SAMPLING = ("--launches", "3", "--samples", "2")
     FLAGS = ("--strategy", "ddp", "--cpus", "2", *SAMPLING)
 
     def report(self, *flags):
-        return json.loads(tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout)
+        text = tune(*flags, "--over", "batch", "-o", "json", worker=FAKE).stdout
+        validate(text)
+        return json.loads(text)
 
     def test_tune_finds_the_batch_with_the_most_samples_per_second(self):
         done = tune(*self.FLAGS, "--workload", "toy", "--over", "batch", worker=FAKE)
@@ -105,6 +132,8 @@ class TuneOverBatches(unittest.TestCase):
         (best,) = report["config"]["tuned"]
         self.assertIn("/b12/", best["case"])
         self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
+        (sentence,) = report["answer"]["sentences"]
+        self.assertIn("use --batch 12: 2.00x (2.00 to 2.00)", sentence["text"])
         self.assertEqual({case["batch"]: case["derived"]["speedup"] for case in report["cases"]}, {6: 1, 3: 0.5, 12: 2})
         alone = [case["batch"] for case in report["cases"]
                  if not any("reference_ns" in launch for launch in case["launches"])]

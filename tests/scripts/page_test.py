@@ -404,7 +404,7 @@ class Palette(unittest.TestCase):
     def test_the_colours_of_series_are_distinct_on_a_light_and_on_a_dark_report_page(self):
         for mode in (0, 1):
             colours = [palette.ROLES[role][mode] for role in (palette.BASELINE, *palette.SERIES)]
-            self.assertEqual(len(set(colours)), 17)
+            self.assertEqual(len(set(colours)), 22)
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
 
     def test_a_strategy_has_the_same_colour_in_every_chart(self):
@@ -412,7 +412,14 @@ class Palette(unittest.TestCase):
         self.assertEqual(palette.role_of("mine", is_baseline=True), "s0")
         own = [role for name, role in palette.STRATEGIES.items() if name not in ("cpu", "gpu")]
         self.assertEqual(len(set(own)), len(own))
-        self.assertEqual([palette.role_of(name) for name in ("py-ddp", "py-zero1", "mine")], ["s13", "s15", "s16"])
+        self.assertEqual([palette.role_of(name) for name in ("py-ddp", "mine")], ["s17", "s16"])
+
+    def test_every_strategy_of_dpbenchs_python_package_has_its_own_colour(self):
+        files = (ROOT / "strategies/python/dpbench").glob("pytorch*.py")
+        names = {name for file in files
+                 for name in re.findall(r'dpbench\.strategy\("([\w-]+)"', file.read_text(encoding="utf-8"))}
+        self.assertIn("py-ddp", names)
+        self.assertEqual(names - {*palette.STRATEGIES}, set())
 
     def test_series_of_one_chart_have_different_colours_in_any_order_of_appearance(self):
         wanted = {"ddp x=2": "s1", "py-zero1": "s13", "ddp x=1": "s1", "dp": "s2", "mine": "s13"}
@@ -423,8 +430,8 @@ class Palette(unittest.TestCase):
         self.assertEqual(palette.assigned(dict(reversed(wanted.items()))), chosen)
 
     def test_a_chart_repeats_a_series_colour_only_after_all_others_are_used(self):
-        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(20)})
-        self.assertEqual(len(set(found.values())), 20)
+        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(25)})
+        self.assertEqual(len(set(found.values())), 25)
         self.assertEqual([place for place in found.values() if place[1]],
                          [("s13", 1), ("s14", 1), ("s15", 1), ("s16", 1)])
 

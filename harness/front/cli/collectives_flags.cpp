@@ -17,7 +17,8 @@ CLI::Option* add_size(CLI::App& app, const char* name, int64_t& bytes, const cha
 void add_collectives_flags(CLI::App& app, CollectivesOptions& o) {
   const auto what = in_group("What to measure");
   what(add_values(app, "--collective", o.collectives,
-                  "allreduce, reduce, reduce_scatter, allgather, broadcast,\nalltoall, sendrecv or barrier [all]")
+                  "allreduce, reduce, reduce_scatter, allgather, broadcast,\ngather, scatter, alltoall, sendrecv or "
+                  "barrier [all]")
            ->check(each(one_of(names_list<CollectiveName>()))),
        "NAME,..");
   what(add_values(app, "--dtype", o.dtypes, "types of the elements [f32]")

@@ -15,10 +15,22 @@ class App;
 
 namespace dpbench {
 
-enum class CollectiveName { allreduce, reduce, reduce_scatter, allgather, broadcast, alltoall, sendrecv, barrier };
+enum class CollectiveName {
+  allreduce,
+  reduce,
+  reduce_scatter,
+  allgather,
+  broadcast,
+  gather,
+  scatter,
+  alltoall,
+  sendrecv,
+  barrier
+};
 template <>
-inline constexpr auto enum_names<CollectiveName> = std::to_array<std::string_view>(
-    {"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "sendrecv", "barrier"});
+inline constexpr auto enum_names<CollectiveName> =
+    std::to_array<std::string_view>({"allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "gather",
+                                     "scatter", "alltoall", "sendrecv", "barrier"});
 
 enum class ElementName { f32, f64, bf16, i32, i64 };
 template <>

@@ -13,6 +13,7 @@
 #include "harness/front/cli/quantities.h"
 #include "harness/front/cli/tags.h"
 #include "harness/front/text/paths.h"
+#include "harness/report/judge/duel.h"
 #include "harness/report/stats/welch.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
@@ -500,7 +501,19 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   settle_selection(o.what);
 }
 
+// Throws UsageError if the pairs take fewer launches (starts of both builds) than a verdict needs.
+void check_pairs(const DuelOptions& o) {
+  const int pairs = o.pairs > 0 ? o.pairs : DuelRule().looks.back();
+  const int launches = (pairs + o.pairs_per_launch - 1) / o.pairs_per_launch;
+  if (launches >= launches_to_judge) return;
+  throw UsageError("--pairs-per-launch " + std::to_string(o.pairs_per_launch) + ": " + std::to_string(pairs) +
+                   " pairs take fewer than the " + std::to_string(launches_to_judge) +
+                   " launches that a verdict needs. Use " + std::to_string((pairs - 1) / (launches_to_judge - 1)) +
+                   " or less");
+}
+
 void settle_duel(const CLI::App& app, DuelOptions& o) {
+  check_pairs(o);
   o.what.baseline = o.takes_ranks = false;
   o.keep_disturbed = keeps_disturbed();
   if (app.count("--min-time") == 0) o.sampling.min_sample_s = 0.2;

@@ -91,6 +91,29 @@ bool annotates(Annotations mode) {
          (mode == Annotations::automatic && on_github && !std::strcmp(on_github, "true"));
 }
 
+// Prints a comparison with its notes and annotations. Returns the exit code.
+int print_comparison(const Comparison& comparison, const CompareOptions& options) {
+  for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
+  if (annotates(options.annotations))
+    for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';
+  return exit_code({.unsaved = !print(output_of(comparison, options.output)),
+                    .wrong = comparison.failed(),
+                    .inconclusive = options.strict && comparison.inconclusive()});
+}
+
+// Judges only the absolute limits of the gate, because the baseline was never saved. Without such limits, passes.
+int judge_without_baseline(const Report& newer, const Gate& gate, const CompareOptions& options) {
+  const auto& [runs, results] = options.stored;
+  std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' in " << results << " yet, "
+            << (gate.has_limits() ? "only absolute limits are judged (" : "nothing to compare (")
+            << shell_command("run --launches 5 --save-baseline " + sanitised(runs[0]))
+            << "; --require-baseline makes this an error)\n";
+  if (!gate.has_limits()) return 0;
+  Comparison comparison = judge_limits(newer, gate);
+  comparison.base_id = runs[0];
+  return print_comparison(comparison, options);
+}
+
 int compare_runs(const CompareOptions& options) {
   const auto& [runs, results] = options.stored;
   if (runs.size() != 2)
@@ -98,23 +121,12 @@ int compare_runs(const CompareOptions& options) {
                      " (for example: compare main latest)");
   const Gate gate = gate_of(options);
   const auto now = find_run(runs[1], results);
-  if (!options.require_baseline && is_unsaved_baseline(runs[0], results)) {
-    read_report(now);
-    std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' in " << results << " yet, nothing to compare ("
-              << shell_command("run --launches 5 --save-baseline " + sanitised(runs[0]))
-              << "; --require-baseline makes this an error)\n";
-    return 0;
-  }
+  if (!options.require_baseline && is_unsaved_baseline(runs[0], results))
+    return judge_without_baseline(read_consistent_report(now), gate, options);
   const auto before = find_run(runs[0], results);
   auto base = std::async(read_policy(before, now), read_consistent_report, before);
   const Report newer = read_consistent_report(now);
-  const Comparison comparison = compare(base.get(), newer, gate, options.allow_env_diff);
-  for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
-  if (annotates(options.annotations))
-    for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';
-  return exit_code({.unsaved = !print(output_of(comparison, options.output)),
-                    .wrong = comparison.failed(),
-                    .inconclusive = options.strict && comparison.inconclusive()});
+  return print_comparison(compare(base.get(), newer, gate, options.allow_env_diff), options);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // dpbench list: lists the strategies, workloads, backends and checks of this build, and the devices of this machine.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "workloads/base/error.h"
 
 namespace dpbench {
+namespace fs = std::filesystem;
 namespace {
 
 struct ListOptions {
@@ -219,9 +221,12 @@ Json list_json(const std::string& topic, const Catalogue& all) {
 }
 
 int list(const ListOptions& options) {
-  std::vector<std::string> plugins;
-  for (const auto& plugin : options.plugins) plugins.push_back(checked_plugin(plugin));
-  const Catalogue all = load_catalogue(find_worker(), plugins, options.python);
+  Selection what;
+  what.plugins = options.plugins;
+  what.strategies = {options.topic};  // settle_plugins() adds the file of one of PyTorch's strategies, such as py-ddp
+  const fs::path worker = find_worker();
+  settle_plugins(what, worker);
+  const Catalogue all = load_catalogue(worker, what.plugins, options.python);
   const auto text = [&] {
     if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";
     return options.output == Form::markdown ? list_markdown(options.topic, all) : list_text(options.topic, all);

@@ -23,9 +23,7 @@
 namespace dpbench {
 namespace {
 
-// Keys in a report's config: the number of the first launch that judges the last candidates, and the result for each of
-// these candidates.
-constexpr auto first_judged = "judged_from_launch", results = "tuned";
+constexpr auto results = "tuned";  // key in a report's config: the result for each of the last candidates
 
 std::string short_text(double value) {
   char text[32];
@@ -186,7 +184,7 @@ class TuneRun : public TimedRun {
     }
     std::string text =
         options_.output == Form::markdown ? report_markdown(report_, view) : report_table(report_, false, view);
-    if (tuned_.empty()) return text + "\nNo candidate was measured often enough to judge it.\n";
+    if (tuned_.empty()) return text + "\n" + not_tuned + "\n";
     text += "\n";
     for (const Tuned& one : tuned_)
       text += options_.output == Form::markdown ? tuned_text(one) + "\n" : folded(tuned_text(one) + "\n");

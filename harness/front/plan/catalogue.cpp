@@ -1,11 +1,24 @@
 #include "harness/front/plan/catalogue.h"
 
+#include <array>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
+#include "workloads/base/number.h"
 
 namespace dpbench {
+namespace {
+
+enum class LowerLimit { from, above };
+
+}  // namespace
+
+template <>
+inline constexpr auto enum_names<LowerLimit> = std::to_array<std::string_view>({"from", "above"});
+
 namespace {
 
 template <Named Enum>
@@ -95,7 +108,28 @@ std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const
   return entries;
 }
 
+// Returns the numbers that a word of a parameter's allowed values stands for, such as "integer", "integer from 1" or
+// "number above 0"; nullopt for any other word.
+std::optional<AllowedNumbers> allowed_numbers(const std::string& word) {
+  const std::vector<std::string> parts = split(word, ' ');
+  const auto kind = parts.empty() ? std::nullopt : parse_name<ParamKind>(parts[0]);
+  if (kind != ParamKind::integer && kind != ParamKind::number) return std::nullopt;
+  AllowedNumbers numbers{.whole = kind == ParamKind::integer};
+  if (parts.size() == 1) return numbers;
+  const auto limit = parse_name<LowerLimit>(parts[1]);
+  const auto least = parts.size() == 3 ? parse_number<double>(parts[2]) : std::nullopt;
+  if (!limit || !least) return std::nullopt;
+  numbers.range = {.least = *least, .above_least = limit == LowerLimit::above};
+  return numbers;
+}
+
 }  // namespace
+
+bool AllowedNumbers::has(const std::string& text) const {
+  const auto number = parse_number<double>(text);
+  if (!number || !std::isfinite(*number) || (whole && !parse_number<int64_t>(text))) return false;
+  return range.above_least ? *number > range.least : *number >= range.least;
+}
 
 ParamEntry::ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed)
     : name(std::move(name)),
@@ -103,7 +137,13 @@ ParamEntry::ParamEntry(std::string name, std::string fallback, std::string summa
       summary(std::move(summary)),
       kind(allowed.empty() ? ParamKind::text : parse_name<ParamKind>(allowed).value_or(ParamKind::choice)),
       values(kind == ParamKind::text ? name_of(kind) : allowed) {
-  if (kind == ParamKind::flag || kind == ParamKind::choice) choices = split(values, '|');
+  if (kind == ParamKind::text) return;
+  for (const std::string& word : split(values, '|'))
+    if (const auto some = allowed_numbers(word))
+      numbers = some;
+    else
+      choices.push_back(word);
+  if (numbers && choices.empty()) kind = numbers->whole ? ParamKind::integer : ParamKind::number;
 }
 
 Catalogue catalogue_from_json(const Json& json) {

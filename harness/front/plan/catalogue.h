@@ -4,23 +4,33 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/report/base/field.h"
 #include "harness/report/machine/environment.h"
 #include "harness/report/record/protocol.h"
 
 namespace dpbench {
 
+// The numbers that a parameter accepts.
+struct AllowedNumbers {
+  bool whole = false;  // true: integers alone
+  NumberRange range{};
+
+  bool has(const std::string& text) const;
+};
+
 struct ParamEntry {
-  // `allowed`: the words of a choice such as "none|fp16|bf16", "on|off" for a switch, "integer" or "number"; empty: any
-  // text.
+  // `allowed`: as ParamInfo::values in strategies/api/params.h, with "on|off" for a switch; empty: any text.
   ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed);
 
   std::string name, fallback, summary;
   ParamKind kind;
   std::string values;                // the values that the parameter allows, as shown to the user
   std::vector<std::string> choices;  // words that the parameter accepts, if it is a choice or a switch; else empty
+  std::optional<AllowedNumbers> numbers{};  // numbers that the parameter accepts, alone or beside words
 };
 
 struct Declaration {

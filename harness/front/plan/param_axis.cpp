@@ -1,12 +1,10 @@
 #include "harness/front/plan/param_axis.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "harness/front/plan/selection.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
-#include "workloads/base/number.h"
 
 namespace dpbench {
 namespace {
@@ -35,19 +33,9 @@ bool is_allowed(const std::string& value, const ParamEntry& param) {
   const auto is_word_of = [&](const std::vector<std::string>& words) {
     return std::ranges::find(words, value) != words.end();
   };
-  switch (param.kind) {
-    case ParamKind::text:
-      return true;
-    case ParamKind::number:
-      return parse_number<double>(value).has_value();
-    case ParamKind::integer:
-      return parse_number<int64_t>(value).has_value();
-    case ParamKind::flag:
-      return is_word_of({"on", "off", "true", "false", "1", "0"});
-    default:
-      return is_word_of(param.choices) ||
-             (std::ranges::count(param.choices, name_of(ParamKind::integer)) > 0 && parse_number<int64_t>(value));
-  }
+  if (param.kind == ParamKind::text) return true;
+  if (param.kind == ParamKind::flag) return is_word_of({"on", "off", "true", "false", "1", "0"});
+  return is_word_of(param.choices) || (param.numbers && param.numbers->has(value));
 }
 
 bool applies(const ParamAxis& axis, const StrategyEntry& strategy) {

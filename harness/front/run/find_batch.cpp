@@ -73,12 +73,6 @@ void FindBatchRun::plan() {
     throw UsageError("--find-batch needs --memory SIZE on the CPU, whose memory the ranks share with other programs");
 }
 
-LoopEnding FindBatchRun::run_cases() {
-  const LoopEnding ended = TimedRun::run_cases();
-  report_.answer.reset();  // drop the sentences on the fastest strategy: they would compare batches of one strategy
-  return ended;
-}
-
 // Replaces each planned case in the report by one case for each batch that was tried.
 LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) {
   const auto end_of_planned = report_.cases.begin() + static_cast<std::ptrdiff_t>(prepared_.plan.cases.size());

@@ -42,7 +42,6 @@ class FindBatchRun : public TimedRun {
   void plan() override;
 
  private:
-  LoopEnding run_cases() override;
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override;
   std::string output() const override;
   std::vector<std::string> hints() const override { return {}; }

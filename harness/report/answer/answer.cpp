@@ -10,6 +10,7 @@
 #include "harness/report/answer/members.h"
 #include "harness/report/answer/rules.h"
 #include "harness/report/figures/disturbance.h"
+#include "harness/report/judge/tuning.h"
 
 namespace dpbench {
 namespace {
@@ -137,10 +138,23 @@ void tell_apart(std::vector<AnswerGroup>& groups, const std::vector<CaseGroup>& 
   }
 }
 
+// Returns the verdict of a run of `tune` as sentences. The cases of such a run are not ranked: the launches in which
+// tune chose a candidate are biased toward it, and other candidates have fewer launches.
+std::vector<Sentence> verdict_of_tune(const Report& report, int first) {
+  std::vector<Sentence> sentences;
+  for (const Tuned& one : tuned(report, first)) sentences.push_back({tune_rule, tuned_text(one) + "."});
+  if (sentences.empty()) sentences.push_back({"not-tuned", not_tuned});
+  return sentences;
+}
+
 }  // namespace
 
 Answer answer_of(const Report& report) {
   Answer answer;
+  if (const auto first = judged_from(report)) {
+    answer.sentences = verdict_of_tune(report, *first);
+    return answer;
+  }
   const CaseGroups found = groups_of(report);
   for (const CaseGroup& group : found.groups) answer.groups.push_back(answer_of(report, group));
   tell_apart(answer.groups, found.groups);

@@ -33,7 +33,11 @@ std::vector<std::string> texts_of(const std::vector<Sentence>& sentences) {
 
 }  // namespace
 
-bool compares_any(const Answer& answer) { return std::any_of(answer.groups.begin(), answer.groups.end(), compares); }
+bool compares_any(const Answer& answer) {
+  const auto is_verdict = [](const Sentence& sentence) { return sentence.rule == tune_rule; };
+  return std::any_of(answer.groups.begin(), answer.groups.end(), compares) ||
+         std::any_of(answer.sentences.begin(), answer.sentences.end(), is_verdict);
+}
 
 std::vector<std::string> brief_lines(const Answer& answer, size_t most) {
   std::vector<const AnswerGroup*> groups;

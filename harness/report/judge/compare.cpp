@@ -179,4 +179,13 @@ Comparison compare(const Report& base, const Report& now, const Gate& gate, bool
   return result;
 }
 
+Comparison judge_limits(const Report& now, const Gate& gate) {
+  const Report none;
+  Comparison result = Comparer(none, now, gate).run();
+  std::erase_if(result.added, [&](const Unjudged& one) {
+    return std::ranges::find(result.judged, one.case_id, &Judgement::case_id) != result.judged.end();
+  });
+  return result;
+}
+
 }  // namespace dpbench

@@ -53,4 +53,7 @@ struct Comparison {
 // within one run (such as efficiency) or has an absolute limit.
 Comparison compare(const Report& base, const Report& now, const Gate& gate, bool allow_differences = false);
 
+// Judges the cases of a run by the absolute limits of the gate alone, without a base run.
+Comparison judge_limits(const Report& now, const Gate& gate);
+
 }  // namespace dpbench

@@ -110,6 +110,13 @@ const std::vector<GateRule>& Gate::rules_for(const std::string& case_id) const {
   return entry ? entry->rules : rules;
 }
 
+bool Gate::has_limits() const {
+  const auto any_limit = [](const std::vector<GateRule>& some) {
+    return std::ranges::any_of(some, [](const GateRule& rule) { return rule.bound.has_value(); });
+  };
+  return any_limit(rules) || std::ranges::any_of(special, any_limit, &Special::rules);
+}
+
 Gate make_gate(const std::vector<std::string>& fail_on) {
   return {.special = {}, .rules = parse_rules(fail_on.empty() ? std::vector<std::string>{default_rule} : fail_on)};
 }

@@ -36,6 +36,7 @@ struct Gate {
   // Returns the first entry of `special` that matches the case, or null if none does.
   const Special* special_for(const std::string& case_id) const;
   const std::vector<GateRule>& rules_for(const std::string& case_id) const;
+  bool has_limits() const;  // returns true if a rule has an absolute limit
 };
 
 // Returns the gate for the values of --fail-on. Each text may hold several rules, separated by commas. An empty list

@@ -38,6 +38,12 @@ std::string values_text(const CaseSpec& spec, const CaseSpec& reference) {
 
 }  // namespace
 
+std::optional<int> judged_from(const Report& report) {
+  const auto found = report.config.find(first_judged);
+  if (found == report.config.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<int>();
+}
+
 std::vector<size_t> faster_half(const Report& report, const std::vector<size_t>& which) {
   std::vector<size_t> kept;
   for (const size_t i : which)

@@ -19,6 +19,9 @@ struct Sentence {
   std::string rule{}, text{};
 };
 
+// Name of the rule of the sentences that give the verdict of a run of `tune`.
+inline constexpr const char* tune_rule = "tuned";
+
 template <>
 struct Table<Sentence> {
   using S = Sentence;

@@ -7,7 +7,7 @@ import dpbench
 
 SWITCH = "on|off"
 DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not use", SWITCH),
-              ("bucket_mb", "25", "size of a bucket of gradients, in MiB", "number"),
+              ("bucket_mb", "25", "size of a bucket of gradients, in MiB", "number above 0"),
               ("gradient_as_bucket_view", "off", "gradients are views of the buckets", SWITCH),
               ("static_graph", "off", "every step uses the same parameters", SWITCH),
               ("broadcast_buffers", "on", "rank 0's buffers are broadcast before each forward pass", SWITCH),

@@ -112,9 +112,9 @@ class Stages(nn.ModuleList):
 
 @dpbench.strategy("py-pp", cuda=False, collective_evaluation=True, axes=["pp"],
                   params=[("schedule", "1f1b", "PyTorch's schedule", "|".join(SCHEDULES)),
-                          ("stages", "2", "stages of each rank; for interleaved alone", "integer"),
+                          ("stages", "2", "stages of each rank; for interleaved alone", "integer from 1"),
                           ("microbatches", "8", "parts into which each micro-batch of a step (--accumulate) is cut; "
-                           "fewer if they would be uneven", "integer")])
+                           "fewer if they would be uneven", "integer from 1")])
 class Pipeline(OneReplica):
     """PyTorch's torch.distributed.pipelining"""
 

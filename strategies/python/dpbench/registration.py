@@ -30,9 +30,10 @@ def fields_of(cls, name, summary, promises):
 
 def strategy(name, summary="", *, params=(), settings=None, promise=None, **promises):
     """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of each parameter that
-    --param can set. promises: the fields of strategies/demands.md, such as gradient="mean_of_means", buffers="rank0".
-    promise: a function that takes the parameter values and returns the fields that depend on them. settings: parameter
-    values with which the checks reach non-default behaviour, such as {"revealing": {"bucket_mb": 0.0001}}."""
+    --param can set; allowed values are words such as "none|fp16|bf16", "integer from 1" or "number above 0". promises:
+    the fields of strategies/demands.md, such as gradient="mean_of_means", buffers="rank0". promise: a function that
+    takes the parameter values and returns the fields that depend on them. settings: parameter values with which the
+    checks reach non-default behaviour, such as {"revealing": {"bucket_mb": 0.0001}}."""
     promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})
 
     def register(cls):

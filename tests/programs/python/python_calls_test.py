@@ -150,6 +150,11 @@ class Files(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"--python: \S+ .*\btorch\b")
 
+    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+        done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\nbucket_mb +25 +number above 0 ")
+
     def test_output_printed_by_a_python_file_does_not_reach_stdout(self):
         code, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n",
                                     "--workload", "random-linear", "--cpus", "1", "--backend", "shm")

@@ -290,6 +290,13 @@ TEST(Options, RefusesABaselineWithFewerLaunchesThanCompareNeeds) {
   EXPECT_EQ(parse({"--cpus", "2", "--save-baseline", "main"}).launches, 5);
 }
 
+TEST(Options, RefusesADuelWithFewerLaunchesThanAVerdictNeeds) {
+  expect_contains(refusal({"duel", "--pairs", "30", "--pairs-per-launch", "10"}), {"--pairs-per-launch 10", "Use 9 "});
+  EXPECT_EQ(refusal({"duel", "--pairs", "30", "--pairs-per-launch", "9"}), "accepted");
+  expect_contains(refusal({"duel", "--pairs-per-launch", "54"}), {"160 pairs", "Use 53 "});
+  EXPECT_EQ(refusal({"duel", "--pairs-per-launch", "53"}), "accepted");
+}
+
 TEST(Options, TagsAreStoredInTheReportAndInvalidTagsRefused) {
   const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
   EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));

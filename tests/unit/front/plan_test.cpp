@@ -243,12 +243,29 @@ TEST(Plan, RefusesParameterValuesOutsideTheDeclaredOnes) {
 
 TEST(Plan, AcceptsWordsAndNumbersForAParameterThatDeclaresBoth) {
   Catalogue all = catalogue();
-  all.strategies[3].params.push_back({"keep", "on", "", "on|off|integer"});
+  all.strategies[3].params.push_back({"keep", "on", "", "on|off|integer from 2"});
   Selection what = ddp_on_mlp();
   what.params = {"keep=off,2"};
   EXPECT_EQ(make_plan(what, all, machine(2)).cases.size(), 5u);
-  what.params = {"keep=2x"};
-  expect_contains(refusal<UsageError>(what, machine(2), all), {"ddp.keep=2x", "on|off|integer"});
+  for (const std::string value : {"2x", "1", "integer"}) {
+    what.params = {"keep=" + value};
+    expect_contains(refusal<UsageError>(what, machine(2), all), {"ddp.keep=" + value, "on|off|integer from 2"});
+  }
+}
+
+TEST(Plan, RefusesNumbersBelowTheDeclaredLimit) {
+  Catalogue all = catalogue();
+  all.strategies[3].params = {
+      {"size", "25", "", "number above 0"}, {"count", "1", "", "integer from 1"}, {"free", "1", "", "number"}};
+  Selection what = ddp_on_mlp();
+  for (const std::string text : {"size=0.5", "count=1", "count=7", "free=-3"}) {
+    what.params = {text};
+    EXPECT_EQ(refusal<UsageError>(what, machine(2), all), "accepted") << text;
+  }
+  for (const std::string text : {"size=0", "size=-1", "size=nan", "size=inf", "count=0", "count=1.5", "free=inf"}) {
+    what.params = {text};
+    expect_contains(refusal<UsageError>(what, machine(2), all), {"--param ddp." + text, "not a valid"});
+  }
 }
 
 TEST(Plan, AddsTheReferenceInEveryWorldOfTheOtherStrategies) {

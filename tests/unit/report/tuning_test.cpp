@@ -1,6 +1,8 @@
 // Tests the search of `dpbench tune`: successive halving of the candidates, and the verdict on the last one.
 #include <gtest/gtest.h>
 
+#include "harness/report/answer/answer.h"
+#include "harness/report/answer/answer_output.h"
 #include "harness/report/judge/tuning.h"
 #include "tests/support/contains.h"
 #include "tests/support/sample_reports.h"
@@ -71,6 +73,22 @@ TEST(Tuning, TextOnAFasterCandidateNamesItsFlags) {
 TEST(Tuning, GivesNoVerdictOnACandidateThatWasMeasuredInTwoLaunches) {
   const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
   EXPECT_TRUE(tuned(report, 0).empty());
+}
+
+// The lucky launch that chose the candidate must not make it the fastest case of the run.
+TEST(Tuning, TheVerdictIsTheAnswerOfTheRun) {
+  Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
+  report.config[first_judged] = 1;
+  Answer answer = answer_of(report);
+  EXPECT_TRUE(answer.groups.empty());
+  ASSERT_EQ(answer.sentences.size(), 1u);
+  EXPECT_EQ(answer.sentences[0].text, tuned_text(tuned(report, 1).at(0)) + ".");
+  EXPECT_TRUE(compares_any(answer));
+  report.config[first_judged] = 2;  // two launches are too few
+  answer = answer_of(report);
+  ASSERT_EQ(answer.sentences.size(), 1u);
+  EXPECT_EQ(answer.sentences[0].text, not_tuned);
+  EXPECT_FALSE(compares_any(answer));
 }
 
 }  // namespace
