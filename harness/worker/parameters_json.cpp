@@ -32,7 +32,8 @@ auto plan_of(const Make& make) -> decltype(make()) {
 }  // namespace
 
 Json parameters_json(const std::string& workload, const std::string& model) {
-  const auto made = workload_registry().at(workload).make({.model = model})->model(/*seed=*/1);
+  const auto owner = workload_registry().at(workload).make({.model = model});
+  const auto made = owner->model(/*seed=*/1);
   const TensorPlan tensor = plan_of([&] { return made->tensor_plan(ranks_of_placement); });
   const ExpertPlan experts = plan_of([&] { return made->expert_plan(ranks_of_placement); });
   Json rows = Json::array();
