@@ -29,7 +29,8 @@ ALLOWED = {
     # The conformance suite's test models (probes) are built from these layers and blocks.
     "harness/conform/": (*APIS, "workloads/layers/", "workloads/blocks/", "strategies/parts/compat.h",
                          "harness/report/"),
-    "harness/worker/": (*APIS, "strategies/parts/flop_count.h", "harness/report/", "harness/conform/"),
+    "harness/worker/": (*APIS, "strategies/parts/flop_count.h", "strategies/parts/parameter_table.h", "harness/report/",
+                        "harness/conform/"),
     # The micro-benchmarks parse the flags of `dpbench collectives` and fold its tables.
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/",
                        "harness/worker/", "harness/front/cli/", "harness/front/text/"),

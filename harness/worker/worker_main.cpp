@@ -14,6 +14,7 @@
 #include <csignal>
 
 #include "harness/worker/catalogue_json.h"
+#include "harness/worker/parameters_json.h"
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/host_memory.h"
 #include "harness/worker/rank/plugins.h"
@@ -28,16 +29,23 @@
 namespace dpbench {
 namespace {
 
-int print_catalogue(const std::vector<std::string>& arguments) {
+// Prints the JSON that make() returns. Output of plug-ins meanwhile goes to stderr, because stdout is reserved for the
+// JSON.
+template <class Make>
+int print_json(const Make& make) {
+  const int output = dup(STDOUT_FILENO);
+  check(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
+  const std::string text = make().dump(1);
+  std::fflush(stdout);
+  check(dup2(output, STDOUT_FILENO) >= 0, "dup2 failed");
+  std::puts(text.c_str());
+  return 0;
+}
+
+// Loads the plug-ins among the arguments from number `first` on. Returns false if --no-cuda is among them.
+bool load_plugins(const std::vector<std::string>& arguments, size_t first) {
   bool with_cuda = true;
-  // Output of plug-ins goes to stderr, because stdout is reserved for the catalogue.
-  const int catalogue_output = dup(STDOUT_FILENO);
-  check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
-  // Number of workloads of this build: counted before plug-ins register theirs, and without those that Python files
-  // have already registered.
-  const auto built_in =
-      static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
-  for (size_t i = 1; i < arguments.size(); ++i) {
+  for (size_t i = first; i < arguments.size(); ++i) {
     if (arguments[i] == "--no-cuda")
       with_cuda = false;
     else if (arguments[i] == "--plugin" && i + 1 < arguments.size())
@@ -45,11 +53,24 @@ int print_catalogue(const std::vector<std::string>& arguments) {
     else
       throw UsageError("unknown argument '" + arguments[i] + "'");
   }
-  const std::string text = catalogue(with_cuda, built_in).dump(1);
-  std::fflush(stdout);
-  check(dup2(catalogue_output, STDOUT_FILENO) >= 0, "dup2 failed");
-  std::puts(text.c_str());
-  return 0;
+  return with_cuda;
+}
+
+int print_catalogue(const std::vector<std::string>& arguments) {
+  // Number of workloads of this build: counted before plug-ins register theirs, and without those that Python files
+  // have already registered.
+  const auto built_in =
+      static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
+  return print_json([&] { return catalogue(load_plugins(arguments, 1), built_in); });
+}
+
+// Prints the parameters of a workload's model. Arguments: --parameters WORKLOAD MODEL [--plugin FILE]...
+int print_parameters(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 3) throw UsageError("--parameters needs a workload and a model");
+  return print_json([&] {
+    load_plugins(arguments, 3);
+    return parameters_json(arguments[1], arguments[2]);
+  });
 }
 
 int relay_until_death(const std::vector<std::string>&) {
@@ -60,7 +81,7 @@ int relay_until_death(const std::vector<std::string>&) {
 int run(const std::vector<std::string>& arguments) {
   require_valid_registrations("this build");
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
-      {"--catalogue", print_catalogue}, {"--relay", relay_until_death}};
+      {"--catalogue", print_catalogue}, {"--parameters", print_parameters}, {"--relay", relay_until_death}};
   if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
     return mode->second(arguments);
   if (!arguments.empty())

@@ -1,5 +1,6 @@
-"""help_test.py DPBENCH: tests the commands' help, the man page, the shell completions, and the committed reference page
-generated from them."""
+"""help_test.py DPBENCH: tests the commands' help, the man page, the shell completions, the committed reference page
+generated from them, and the table of a model's parameters."""
+import json
 import pathlib
 import re
 import subprocess
@@ -61,6 +62,22 @@ class Help(unittest.TestCase):
         self.assertEqual(complete("dpbench", "--strategy", "dp,dd"), ["dp,ddp"])
         self.assertEqual(complete("dpbench", "list", "wor"), ["workloads"])
         self.assertEqual(sorted(complete("dpbench", "check", "--junit", "/etc/host")), sorted(map(str, pathlib.Path("/etc").glob("host*"))))
+
+
+class Parameters(unittest.TestCase):
+    def test_list_prints_the_parameters_of_a_model_in_every_format(self):
+        words = ("list", "gpt", "--parameters", "--model", "tiny")
+        tied = r"model\.embed_tokens\.weight +257 x 18 +model\.embed_tokens, lm_head +cut in dimension 0 +-$"
+        self.assertRegex(dpbench(*words), re.compile(tied, re.M))
+        self.assertTrue(dpbench(*words, "-o", "markdown").startswith("| PARAMETER | SHAPE | BLOCKS |"))
+        self.assertEqual(json.loads(dpbench(*words, "-o", "json"))[0]["sizes"], [257, 18])
+        self.assertRegex(dpbench("list", "mnist-mlp", "--parameters"), r"n\.1\.weight +128 x 784 +n\.1 ")
+
+    def test_list_refuses_parameters_without_a_workload_and_models_that_do_not_exist(self):
+        for words, said in ((("list", "ddp", "--parameters"), "gpt"), (("list", "--parameters"), "mnist-mlp"),
+                            (("list", "gpt", "--model", "tiny"), "--parameters"), (("list", "gpt", "--parameters", "--model", "big"), "'big'")):
+            with self.subTest(words=words):
+                self.assertIn(said, dpbench(*words, code=2))
 
 
 unittest.main(argv=sys.argv[:1])

@@ -171,6 +171,14 @@ class Memory(unittest.TestCase):
             self.assertAlmostEqual(sum(parts[strategy].values()) / sum(formula.values()), 1, delta=0.15, msg=strategy)
         self.assertAlmostEqual(parts["ddp"]["activations"] / parts["cpu"]["activations"], 1, delta=0.05)
 
+    def test_the_memory_of_a_gpt_under_the_fast_runtime_is_near_its_formula(self):
+        report = run("--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--cpus", "2", "--runtime", "fast",
+                     "--backend", "gloo", "--check", "off", "--launches", "1", "--samples", "1", "--steps", "2", strategy="cpu,ddp")
+        for case in report["cases"]:
+            for rank in case["launches"][0]["ranks"]:
+                found = sum(rank["profile"]["memory"].values())
+                self.assertAlmostEqual(found / sum(case["memory_formula"].values()), 1, delta=0.1, msg=case["id"])
+
 
 class PartsOfEveryStrategy(unittest.TestCase):
     def test_the_phases_of_every_strategy_add_up_to_its_step_time(self):

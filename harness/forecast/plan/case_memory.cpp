@@ -107,9 +107,7 @@ std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
 }  // namespace
 
 std::optional<MemoryFormula> formula_memory(const CaseSpec& spec) {
-  if (spec.workload != planned_workload || spec.device != Device::cpu || spec.runtime != Runtime::torch ||
-      spec.scale != 1)
-    return std::nullopt;
+  if (spec.workload != planned_workload || spec.device != Device::cpu || spec.scale != 1) return std::nullopt;
   const gpt::Shape shape = gpt::parse_shape(spec.model.empty() ? "small" : spec.model);
   const std::optional<Layout> layout = shape.experts > 0 ? std::nullopt : layout_of(spec, shape);
   if (!layout) return std::nullopt;

@@ -9,8 +9,8 @@
 namespace dpbench::forecast {
 
 // Returns the memory of a rank by the formulas of `dpbench plan`. Returns nullopt without a formula for the case: on a
-// GPU, in the runtime fast, or for another workload, strategy or option than plan knows. The case must have run, so
-// that its model, mesh and options are valid.
+// GPU, or for another workload, strategy or option than plan knows. The case must have run, so that its model, mesh and
+// options are valid.
 std::optional<MemoryFormula> formula_memory(const CaseSpec& spec);
 
 }  // namespace dpbench::forecast

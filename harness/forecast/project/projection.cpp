@@ -31,7 +31,7 @@ std::vector<Series> series_of(const Report& report, const std::string& filter, s
     if (record.spec.baseline || !wanted.matches(record.spec.id)) continue;
     if (!record.spec.mesh.empty()) {
       left_out.push_back(record.spec.id + ": its ranks form the mesh " + record.spec.mesh +
-                         "; only replicas on a single axis are projected");
+                         "; only replicas on a single axis are projected. `dpbench plan` predicts meshes of a gpt");
       continue;
     }
     const auto same = [&](const Series& one) {

@@ -1,4 +1,5 @@
-// dpbench list: lists the strategies, workloads, backends and checks of this build, and the devices of this machine.
+// dpbench list: lists the strategies, workloads, backends and checks of this build, the devices of this machine, and
+// the parameters of a model.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -24,8 +25,8 @@ namespace {
 struct ListOptions {
   // Topic, such as strategies, or name of one entry, such as ddp; empty: all topics (the table omits the checks).
   std::string topic;
-  std::vector<std::string> plugins;
-  std::string python;
+  Selection what;  // the plug-ins, the interpreter and the model
+  bool parameters = false;
   Form output = Form::table;
 };
 
@@ -42,10 +43,15 @@ namespace {
 void add_flags(CLI::App& app, ListOptions& o) {
   app.add_option("topic", o.topic, "what to list, or one name such as ddp [all]")
       ->type_name(join(names_list<Topic>(), "|"));
-  app.add_option("--plugin", o.plugins, "library or Python file to list too (it runs); repeatable")
+  app.add_flag("--parameters", o.parameters, "list the parameters of the workload's model: name, shape, blocks, cuts");
+  app.add_option("--model", o.what.model, "with --parameters: shape of gpt, or a model in Python")
+      ->needs("--parameters")
+      ->type_name("NAME,KEY=V,..|MODULE:CLASS");
+  app.add_option("--plugin", o.what.plugins, "library or Python file to list too (it runs); repeatable")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  app.add_option("--python", o.python, "interpreter for Python files, with its torch [python3]")->type_name("PROGRAM");
+  app.add_option("--python", o.what.python, "interpreter for Python files, with its torch [python3]")
+      ->type_name("PROGRAM");
   add_output(app, o.output, {Form::table, Form::json, Form::markdown});
 }
 
@@ -220,14 +226,41 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   return nullptr;
 }
 
-int list(const ListOptions& options) {
-  Selection what;
-  what.plugins = options.plugins;
-  what.strategies = {options.topic};  // settle_plugins() adds the file of one of PyTorch's strategies, such as py-ddp
+// Returns the rows of a table of parameters. json: as parameters_json() of the worker returns it.
+std::vector<Cells> parameter_rows(const Json& json) {
+  const auto joined = [](const Json& list, const std::string& between) {
+    std::vector<std::string> words;
+    for (const auto& one : list) words.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+    return words.empty() ? "-" : join(words, between);
+  };
+  const auto placement = [](const Json& text) { return text.is_null() ? "-" : text.get<std::string>(); };
+  std::vector<Cells> rows = {{"PARAMETER", "SHAPE", "BLOCKS", "ON 2 RANKS OF tp", "ON 2 RANKS OF ep"}};
+  for (const auto& one : json)
+    rows.push_back({one.at("name").get<std::string>(), joined(one.at("sizes"), " x "), joined(one.at("blocks"), ", "),
+                    placement(one.at("tp")), placement(one.at("ep"))});
+  return rows;
+}
+
+std::string parameters_text(const std::string& workload, const fs::path& worker, const ListOptions& options,
+                            const Catalogue& all) {
+  if (!find_entry(all.workloads, workload))
+    throw UsageError("--parameters needs a workload" + did_you_mean(workload, names_for_users(all.workloads)) +
+                     "; known: " + join(names_for_users(all.workloads)));
+  const Json json = query_parameters(worker, workload, options.what.model, options.what.plugins, options.what.python);
+  if (options.output == Form::json) return json_text(json);
+  return rows_text(parameter_rows(json), std::vector<bool>(5, false), options.output);
+}
+
+int list(const ListOptions& given) {
+  ListOptions options = given;
+  // settle_plugins() adds the file of one of PyTorch's strategies, such as py-ddp.
+  options.what.strategies = {options.topic};
   const fs::path worker = find_worker();
-  settle_plugins(what, worker);
-  const Catalogue all = load_catalogue(worker, what.plugins, options.python);
+  settle_plugins(options.what, worker);
+  if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];  // the model of --model MODULE:CLASS
+  const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python);
   const auto text = [&] {
+    if (options.parameters) return parameters_text(options.topic, worker, options, all);
     if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";
     return options.output == Form::markdown ? list_markdown(options.topic, all) : list_text(options.topic, all);
   };
@@ -242,6 +275,7 @@ Command list_command() {
                           .summary = "list strategies, workloads, backends, devices, checks; `list ddp` shows one",
                           .examples = {{"list strategies", ""},
                                        {"list ddp", "its parameters"},
+                                       {"list gpt --parameters --model small", "name, shape and cuts of each tensor"},
                                        {"list checks", "every check with its meaning"}},
                           .exit_codes = {}},
                          add_flags, list);

@@ -152,6 +152,30 @@ fs::path checked_plugin(const std::string& file) {
   return path;
 }
 
+// Starts the worker program with the arguments `words` and the plug-ins, and returns its stdout. Throws UsageError with
+// the worker's output if the worker fails.
+std::string ask_worker(const fs::path& worker, const std::vector<std::string>& words,
+                       const std::vector<std::string>& plugins, const PythonHost& host, bool with_cuda) {
+  const bool hosted = !host.interpreter.empty();
+  Program program{
+      .path = hosted ? host.interpreter : worker.string(), .arguments = host.arguments, .variables = {}, .cpus = {}};
+  program.arguments.insert(program.arguments.end(), words.begin(), words.end());
+  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
+  // Capture the worker's stderr in a memfd, which needs no writable directory.
+  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));
+  check(static_cast<bool>(errors), "memfd_create failed");
+  program.errors = errors.get();
+  // --no-cuda must be the last argument: older workers read arguments in pairs and ignore an unpaired last one.
+  if (!with_cuda) program.arguments.emplace_back("--no-cuda");
+  const Captured captured = run_and_capture(program);
+  if (captured.status == 0) return captured.output;
+  std::string said(65536, '\0');
+  said.resize(static_cast<size_t>(std::max<ssize_t>(::pread(errors.get(), said.data(), said.size(), 0), 0)));
+  if (WIFEXITED(captured.status) && WEXITSTATUS(captured.status) == exit_usage) throw_usage_error(said);
+  throw UsageError((plugins.empty() ? std::string("the worker fails") : "--plugin: the worker fails with it") + " (" +
+                   describe_exit(captured.status) + "): " + one_line(said, 2048));
+}
+
 }  // namespace
 
 fs::path find_worker() {
@@ -195,29 +219,17 @@ void settle_plugins(Selection& what, const fs::path& worker) {
 }
 
 Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const PythonHost& host) {
-  const bool hosted = !host.interpreter.empty();
-  Program program{
-      .path = hosted ? host.interpreter : worker.string(), .arguments = host.arguments, .variables = {}, .cpus = {}};
-  program.arguments.emplace_back("--catalogue");
-  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  // Capture the worker's stderr in a memfd, which needs no writable directory.
-  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));
-  check(static_cast<bool>(errors), "memfd_create failed");
-  program.errors = errors.get();
   const bool gpu = has_gpu();
-  // --no-cuda must be the last argument: older workers read arguments in pairs and ignore an unpaired last one.
-  if (!gpu) program.arguments.emplace_back("--no-cuda");
-  const Captured captured = run_and_capture(program);
-  if (captured.status == 0) {
-    const Catalogue asked = parse_catalogue(captured.output, "the worker's catalogue");
-    return gpu ? asked : with_cuda_as_built(asked, worker);
-  }
-  std::string said(65536, '\0');
-  said.resize(static_cast<size_t>(std::max<ssize_t>(::pread(errors.get(), said.data(), said.size(), 0), 0)));
-  if (WIFEXITED(captured.status) && WEXITSTATUS(captured.status) == exit_usage) throw_usage_error(said);
-  throw UsageError(
-      (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
-      describe_exit(captured.status) + "): " + one_line(said, 2048));
+  const Catalogue asked =
+      parse_catalogue(ask_worker(worker, {"--catalogue"}, plugins, host, gpu), "the worker's catalogue");
+  return gpu ? asked : with_cuda_as_built(asked, worker);
+}
+
+Json query_parameters(const fs::path& worker, const std::string& workload, const std::string& model,
+                      const std::vector<std::string>& plugins, const std::string& python) {
+  return parse_json(ask_worker(worker, {"--parameters", workload, model}, plugins,
+                               find_python_host(worker, plugins, python), /*with_cuda=*/false),
+                    "the worker's list of parameters");
 }
 
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }

@@ -29,6 +29,12 @@ void settle_plugins(Selection& what, const std::filesystem::path& worker);
 Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,
                           const PythonHost& host = {});
 
+// Starts the worker program and returns its table of the parameters of a workload's model, as parameters_json()
+// describes it. model: value of --model; empty: the workload's default. python: value of --python. Throws UsageError
+// with the worker's output.
+Json query_parameters(const std::filesystem::path& worker, const std::string& workload, const std::string& model,
+                      const std::vector<std::string>& plugins, const std::string& python);
+
 // Returns the catalogue from catalogue.json next to the worker program. Queries the worker instead if the file may be
 // stale or if there are plug-ins, which only the worker can load. `python` is the value of --python.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins,

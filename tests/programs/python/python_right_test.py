@@ -3,13 +3,14 @@ are refused with the remedy. scripts/parts/pytorch-strategies checks every optio
 
 usage: python_right_test.py DPBENCH
 """
+import json
 import pathlib
 import subprocess
 import tempfile
 import unittest
 
 from drawn_tests import load_tests  # noqa: F401, unittest calls it
-from python_runs import BRIEF, EXAMPLE, ROOT, call, checked, interpreter
+from python_runs import BRIEF, DPBENCH, EXAMPLE, ROOT, call, checked, interpreter
 
 MODELS = ROOT / "tests/python/transformer.py"
 
@@ -181,6 +182,9 @@ class Models(unittest.TestCase):
             code, report, errors = call("run", "--model", "mypkg.mymodel:GPT", "--strategy", "ddp,py-ddp", *flags, cwd=folder)
             self.assertEqual(code, 0, errors)
             self.assertEqual([(case["workload"], case["batch"], case["status"]) for case in report["cases"]], [("GPT", 8, "ok")] * 2)
+            done = subprocess.run([DPBENCH, "list", "--parameters", "--model", "mypkg.mymodel:GPT", "--python", interpreter(), "-o", "json"], cwd=folder,
+                                  capture_output=True, text=True, timeout=120, check=True)
+            self.assertIn([16, 8], [row["sizes"] for row in json.loads(done.stdout)])
             for model, words in {"mypkg.mymodel:Gone": "mypkg.mymodel:Gone: ",
                                  "mypkg.gone:GPT": "'mypkg.gone'"}.items():
                 with self.subTest(model):

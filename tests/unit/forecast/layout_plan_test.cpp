@@ -293,15 +293,17 @@ TEST(CaseMemory, PredictedForACaseEqualsTheMemoryPredictedForItsLayout) {
   pipe.stage_sizes = {4, 7};
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}, {"blocks", "4+7"}})), of_layout(pipe), 3);
   EXPECT_EQ(total(gpt_spec("fsdp", "")), total(gpt_spec("cpu", ""))) << "one rank shards nothing";
+  CaseSpec fast = gpt_spec("ddp", "dp=2");
+  fast.runtime = Runtime::fast;
+  EXPECT_EQ(total(fast), total(gpt_spec("ddp", "dp=2"))) << "both runtimes keep the same tensors";
 }
 
 TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
   std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
   unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay unsharded
-  for (int i = 0; i < 4; ++i) unknown.push_back(gpt_spec("cpu", ""));
-  unknown[4].device = Device::cuda, unknown[5].runtime = Runtime::fast, unknown[6].workload = "mnist-mlp";
-  unknown[7].model = "small,experts=4";
+  for (int i = 0; i < 3; ++i) unknown.push_back(gpt_spec("cpu", ""));
+  unknown[4].device = Device::cuda, unknown[5].workload = "mnist-mlp", unknown[6].model = "small,experts=4";
   for (const CaseSpec& spec : unknown) EXPECT_FALSE(formula_memory(spec)) << case_id(spec);
 }
 

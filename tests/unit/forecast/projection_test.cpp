@@ -308,10 +308,10 @@ TEST(Projection, LeavesOutCasesOnAMeshWithTheReason) {
   const Projection projection = project(report, {.to = {8}});
   EXPECT_EQ(projection.series.size(), 1U);
   ASSERT_EQ(projection.left_out.size(), 1U);
-  expect_contains(projection.left_out[0], {on_mesh.spec.id, "single axis"});
+  expect_contains(projection.left_out[0], {on_mesh.spec.id, "single axis", "dpbench plan"});
   EXPECT_EQ(project(report, {.to = {8}, .filter = "ddp"}).left_out.size(), 0U);
   report.cases = {on_mesh};
-  expect_contains(refused(report, {.to = {8}}), {on_mesh.spec.id, "single axis"});
+  expect_contains(refused(report, {.to = {8}}), {on_mesh.spec.id, "single axis", "dpbench plan"});
 }
 
 TEST(Projection, RefusesTooFewWorldsUnmatchedFiltersPartialHostsAndRunsWithoutCollectives) {

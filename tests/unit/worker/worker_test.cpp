@@ -13,6 +13,7 @@
 
 #include "harness/worker/catalogue_json.h"
 #include "harness/worker/measure/profile_case.h"
+#include "harness/worker/parameters_json.h"
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/variables.h"
 #include "harness/worker/steps/step_source.h"
@@ -313,6 +314,36 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
   const Json known = catalogue(false, all - 1).at("workloads");
   ASSERT_EQ(known.size(), all);
   for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
+}
+
+// Returns a parameter's row of the table of a workload's model.
+Json row_of(const std::string& name, const std::string& workload, const std::string& model = "") {
+  for (const Json& row : parameters_json(workload, model))
+    if (row.at("name") == name) return row;
+  return nullptr;
+}
+
+TEST(ParameterTable, GivesSizesAndAllBlocksOfATiedParameter) {
+  EXPECT_EQ(parameters_json("gpt", "tiny").size(), 36U);
+  EXPECT_EQ(row_of("model.embed_tokens.weight", "gpt", "tiny"), Json({{"name", "model.embed_tokens.weight"},
+                                                                      {"sizes", {257, 18}},
+                                                                      {"blocks", {"model.embed_tokens", "lm_head"}},
+                                                                      {"tp", "cut in dimension 0"},
+                                                                      {"ep", nullptr}}));
+}
+
+TEST(ParameterTable, GivesThePlacementUnderTensorAndExpertParallelism) {
+  const std::string layer = "model.layers.1.";
+  EXPECT_EQ(row_of(layer + "mlp.down_proj.weight", "gpt", "tiny").at("tp"), "cut in dimension 1");
+  EXPECT_EQ(row_of(layer + "mlp.down_proj.bias", "gpt", "tiny").at("tp"), "whole");
+  EXPECT_EQ(row_of(layer + "self_attn.k_proj.weight", "gpt", "tiny-llama,kv_heads=1").at("tp"),
+            "whole, gradients summed");
+  EXPECT_EQ(row_of("n.1.weight", "mnist-mlp").at("tp"), "cut in dimension 0");
+  EXPECT_TRUE(row_of("n.1.weight", "mnist-mlp").at("ep").is_null());
+  const Json expert = row_of(layer + "mlp.experts.up_proj.weight", "gpt", "tiny-experts");
+  EXPECT_TRUE(expert.at("tp").is_null());
+  EXPECT_EQ(expert.at("ep"), "cut in dimension 0");
+  EXPECT_EQ(row_of(layer + "mlp.router.weight", "gpt", "tiny-experts").at("ep"), "whole");
 }
 
 // LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
