@@ -489,6 +489,13 @@ TEST_F(ConformanceChecks, FailForInitialWeightsThatWereNotBroadcast) {
   EXPECT_TRUE(mentions(row("initial-broadcast").detail, {"rank 1"}));
 }
 
+TEST_F(ConformanceChecks, FailForTheNamesOfAWrapper) {
+  for (Evidence& rank : ranks_)
+    for (auto& [name, tensor] : rank.parameters) name.insert(0, "module.");
+  EXPECT_EQ(row("initial-broadcast").status, CheckStatus::failed);
+  EXPECT_TRUE(mentions(row("initial-broadcast").likely, {"wrapper", "\"module.\""}));
+}
+
 TEST(ErrorInACheck, IsReportedWithoutTorchsBacktrace) {
   Rows rows;
   Judging judging(rows);

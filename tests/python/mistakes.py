@@ -109,6 +109,17 @@ class CallsTheModule(Right):
         return self.passes(step, micro)
 
 
+@mistake("m-module-forgotten")
+class ModuleForgotten(Right):
+    """reports and loads the parameters of the wrapper instead of those of its module"""
+
+    def parameters(self):
+        return dict(self.ddp.named_parameters())
+
+    def load(self, parameters, buffers, state):
+        super().load({name.removeprefix("module."): tensor for name, tensor in parameters.items()}, buffers, state)
+
+
 @mistake("m-no-buffers")
 class NoBuffers(Right):
     """broadcasts no buffers, but promises those of rank 0"""

@@ -18,6 +18,7 @@ FOUND = {
     "m-never-reduces": ("gradient-meaning", "not reduced"),
     "m-no-zero-grad": ("gradient-meaning", "not zeroed"),
     "m-calls-the-module": ("gradient-meaning", "not reduced"),
+    "m-module-forgotten": ("initial-broadcast", '"module."'),
     "m-no-buffers": ("buffers", "rank 0's"),
     "m-no-initial-broadcast": ("initial-broadcast", "not broadcast"),
     "m-clips-after-the-step": ("optimizer-replay", "the reported gradient"),
