@@ -8,8 +8,8 @@ import traceback
 
 
 class Imports:
-    """Sends a heartbeat to dpbench for each module that is imported, because imports can take longer than --timeout on a
-    busy machine: torch itself, or torch._dynamo in a strategy's first step. As a finder of modules, it finds none."""
+    """Sends a heartbeat to dpbench for each module that is imported, because imports can take longer than --timeout on
+    a busy machine: torch itself, or torch._dynamo in a strategy's first step. As a finder of modules, it finds none."""
 
     def __init__(self):
         with open(os.environ["DPBENCH_PROGRESS"], "r+b") as file:
