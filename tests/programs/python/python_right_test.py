@@ -124,6 +124,10 @@ class Refused(unittest.TestCase):
                 with self.subTest(strategy, model=model):
                     self.assertRegex(said[strategy, "gpt"], words)
 
+    def test_skip_unused_without_find_unused_is_refused_with_the_remedy(self):
+        said = self.refusals("py-ddp", "--workload", "random-linear", "--param", "py-ddp.skip_unused=on")
+        self.assertIn("needs py-ddp.find_unused=on", said["py-ddp", "random-linear"])
+
     def test_a_model_with_too_few_blocks_for_a_pipeline_is_refused_with_the_remedy(self):
         for workload, world, words in (("py-transformer", 2, r"model\(\) .*nn\.Sequential"),
                                        ("py-squares", 3, r"\b2 blocks\b.*\b3 ranks\b.*\bpp: rank 2\b")):
