@@ -1,6 +1,7 @@
 // Properties that only the shm (shared memory) backend has: sums in rank order on every code path, and no busy waiting
 // when ranks share cores.
 #include <future>
+#include <memory>
 #include <thread>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -86,16 +87,16 @@ TEST_P(Callbacks, OfACollectiveMayWaitForAnotherCollective) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     const auto large = input_of(rank, 1100003), small = input_of(rank, 97);
     if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    std::promise<void> done;
-    allreduce(backend, large)->getFuture()->addCallback([&](c10::ivalue::Future&) {
+    const auto done = std::make_shared<std::promise<void>>();
+    allreduce(backend, large)->getFuture()->addCallback([&, done](c10::ivalue::Future&) {
       try {
         allreduce(backend, small)->wait(std::chrono::seconds(5));
-        done.set_value();
+        done->set_value();
       } catch (...) {
-        done.set_exception(std::current_exception());
+        done->set_exception(std::current_exception());
       }
     });
-    done.get_future().get();
+    done->get_future().get();
     require_equal(small, reduced(all_inputs(world(), 97, at::kFloat), Op::SUM, at::kFloat), "sum of the callback");
   });
 }
