@@ -1,6 +1,7 @@
 // dpbench list: lists the strategies, workloads, backends and checks of this build, and the devices of this machine.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -219,9 +220,12 @@ Json list_json(const std::string& topic, const Catalogue& all) {
 }
 
 int list(const ListOptions& options) {
-  std::vector<std::string> plugins;
-  for (const auto& plugin : options.plugins) plugins.push_back(checked_plugin(plugin));
-  const Catalogue all = load_catalogue(find_worker(), plugins, options.python);
+  const std::filesystem::path worker = find_worker();
+  Selection what;
+  what.plugins = options.plugins;
+  what.strategies = {options.topic};  // one of PyTorch's own may be in one of dpbench's Python files
+  settle_plugins(what, worker);
+  const Catalogue all = load_catalogue(worker, what.plugins, options.python);
   const auto text = [&] {
     if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";
     return options.output == Form::markdown ? list_markdown(options.topic, all) : list_text(options.topic, all);

@@ -139,6 +139,19 @@ void throw_usage_error(const std::string& said) {
   throw UsageError(one_line(error, 2048));
 }
 
+// Returns the absolute path of a plug-in file. Throws UsageError unless `file` contains a '/', its path has no ':', and
+// it is a regular file that only this user and root can modify.
+fs::path checked_plugin(const std::string& file) {
+  const std::string shown = "--plugin '" + one_line(file, 200) + "'";
+  if (file.find('/') == std::string::npos) throw UsageError(shown + ": not a path. Use ./" + one_line(file, 200));
+  std::error_code failed;
+  const fs::path path = fs::canonical(file, failed);
+  if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
+  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": the path must not contain ':'");
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + describe(*fault));
+  return path;
+}
+
 }  // namespace
 
 fs::path find_worker() {
@@ -164,17 +177,6 @@ fs::path worker_of_build(const std::string& build) {
   if (given.filename() == name) return find_program({given}, " that can be executed");
   const fs::path here = fs::canonical(given).parent_path();
   return find_program({here / name, here / ".." / installed, here / ".." / built}, ". Build it");
-}
-
-fs::path checked_plugin(const std::string& file) {
-  const std::string shown = "--plugin '" + one_line(file, 200) + "'";
-  if (file.find('/') == std::string::npos) throw UsageError(shown + ": not a path. Use ./" + one_line(file, 200));
-  std::error_code failed;
-  const fs::path path = fs::canonical(file, failed);
-  if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
-  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": the path must not contain ':'");
-  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + describe(*fault));
-  return path;
 }
 
 void settle_plugins(Selection& what, const fs::path& worker) {

@@ -36,6 +36,13 @@ class Launched(unittest.TestCase):
             self.assertEqual((case["strategy"], case["status"], case["world"]), ("py-ddp", "ok", 2))
 
 
+class Listed(unittest.TestCase):
+    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+        done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^gradient_as_bucket_view +off +on\|off\b")
+
+
 class Interpreter(unittest.TestCase):
     words = [DPBENCH, "--python", interpreter(), "--plugin", INTERPRETER, "--workload", "random-linear", "--backend", "shm",
              *BRIEF]
