@@ -14,6 +14,7 @@
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/lockstep.h"
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/oracle.h"
 #include "harness/conform/raw_collectives.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/applicability.h"
@@ -186,7 +187,7 @@ class Suite {
         ranks_(request.store, request.rank, case_.bench().distribution.owners()) {}
 
   std::vector<CheckRow> run() {
-    if (configure_unused()) {
+    if (runs_in_float64() && configure_unused()) {
       scenarios_ = choose_scenarios(case_.bench(), case_.traits());
       std::erase_if(scenarios_, [&](const Scenario& one) { return !is_selected(one); });
       for (size_t i = 0; i < scenarios_.size() && !broken_; ++i) {
@@ -207,6 +208,15 @@ class Suite {
   bool is_selected(const Scenario& scenario) const {
     const bool named = request_.scenarios.empty() || is_in(request_.scenarios, scenario.name);
     return named && filter_.takes_any(checks_of(scenario));
+  }
+
+  // Returns false if the model refuses float64, as only models in Python do.
+  bool runs_in_float64() {
+    if (!request_.workload.python) return true;
+    const Computing here;
+    const auto why = why_not_float64(case_.bench().workload);
+    if (why) verdicts_.finish().skipped("gradient-meaning", "a step in float64", *why);
+    return !why;
   }
 
   // Sets the strategy's options (--param) for models with unused parameters. Returns false if the strategy cannot run

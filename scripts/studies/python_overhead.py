@@ -54,7 +54,8 @@ class Ddp(dpbench.Strategy):
 def main(blocks, steps):
     cores = sorted(os.sched_getaffinity(0))
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})  # pins this rank to a core, as dpbench does
+    if world > 1:
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})  # pins this rank to a core, as dpbench does
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     data = Mlp()

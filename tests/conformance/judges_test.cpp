@@ -15,6 +15,7 @@
 #include "harness/conform/judges/judges.h"
 #include "harness/conform/judges/signatures/output_pattern.h"
 #include "harness/conform/judging.h"
+#include "harness/conform/oracle/course.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "tests/support/contains.h"
 
@@ -487,6 +488,19 @@ TEST_F(ConformanceChecks, FailForANonFiniteLoss) {
 TEST_F(ConformanceChecks, FailForInitialWeightsThatWereNotBroadcast) {
   ranks_[1].parameters[0].second = ranks_[1].parameters[0].second + 1;
   EXPECT_TRUE(mentions(row("initial-broadcast").detail, {"rank 1"}));
+}
+
+TEST_F(ConformanceChecks, FailForTheNamesOfAWrapper) {
+  for (Evidence& rank : ranks_)
+    for (auto& [name, tensor] : rank.parameters) name.insert(0, "module.");
+  EXPECT_EQ(row("initial-broadcast").status, CheckStatus::failed);
+  EXPECT_TRUE(mentions(row("initial-broadcast").likely, {"wrapper", "\"module.\""}));
+}
+
+TEST_F(ConformanceChecks, ComputeNoLaterStepsFromTheNamesOfAWrapper) {
+  for (auto& [name, tensor] : ranks_[0].parameters) name.insert(0, "module.");
+  const Course course = course_of(bench_, scenario_, {}, ranks_, /*exact=*/true);
+  EXPECT_TRUE(mentions(course.unknown, {"parameters() has no \"w0\""})) << course.unknown;
 }
 
 TEST(ErrorInACheck, IsReportedWithoutTorchsBacktrace) {

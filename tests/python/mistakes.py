@@ -36,6 +36,25 @@ class Right(dpbench.Strategy):
 dpbench.strategy("m-none")(Right)
 
 
+class InACallback(Right):
+    """a right strategy whose communication hook waits for a second collective in the callback of the first"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.ddp.register_comm_hook(setup.group, self.averaged)
+
+    @staticmethod
+    def averaged(group, bucket):
+        def divided(done):
+            world = torch.ones(())
+            dist.all_reduce(world, group=group)
+            return done.value()[0] / world
+        return dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future().then(divided)
+
+
+dpbench.strategy("m-reduces-in-a-callback")(InACallback)
+
+
 class InAThread(Right):
     """a right strategy whose update runs in a thread of its own, for which everything else waits"""
     ending = None
@@ -107,6 +126,17 @@ class CallsTheModule(Right):
 
     def backward(self, step, micro):
         return self.passes(step, micro)
+
+
+@mistake("m-module-forgotten")
+class ModuleForgotten(Right):
+    """reports and loads the parameters of the wrapper instead of those of its module"""
+
+    def parameters(self):
+        return dict(self.ddp.named_parameters())
+
+    def load(self, parameters, buffers, state):
+        super().load({name.removeprefix("module."): tensor for name, tensor in parameters.items()}, buffers, state)
 
 
 @mistake("m-no-buffers")

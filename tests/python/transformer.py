@@ -1,5 +1,5 @@
 """Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, the same
-with BatchNorm1d and with optimizers of its own, and a model with named inputs and outputs."""
+with BatchNorm1d, in float32 alone and with optimizers of its own, and a model with named inputs and outputs."""
 import functools
 
 import torch
@@ -68,6 +68,19 @@ class NormedRegression(Regression):
 
     def model(self):
         return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+
+
+class InFloat32(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+@dpbench.workload("py-float32", batch=8)
+class RegressionInFloat32(Regression):
+    """a linear regression by a module that refuses float64"""
+
+    def model(self):
+        return InFloat32(3, 1)
 
 
 @dpbench.workload("py-adagrad", batch=8, learning_rate=0.05, warmup_steps=3,

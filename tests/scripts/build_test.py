@@ -66,10 +66,24 @@ class Build(unittest.TestCase):
         self.write("second")
         self.assertEqual(self.run_toy("x").stdout, "second x \n")
 
-    def test_changing_the_variable_dpbench_torch_configures_the_build_again(self):
-        self.assertEqual(self.run_toy("x").stdout, "first x \n")
-        self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
-        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+    def test_each_value_of_the_variable_dpbench_torch_is_configured_only_once(self):
+        for configures in (True, False):
+            for torch in ("", "/some/torch", "/other/torch"):
+                result = self.run_toy("x", DPBENCH_TORCH=torch)
+                self.assertEqual(result.stdout, f"first x {torch}\n", result.stderr)
+                self.assertEqual("configuring" in result.stderr, configures, result.stderr)
+
+    def test_scripts_dpbench_uses_the_release_build_if_it_is_for_the_same_torch(self):
+        for torch in ("some/torch", "/some/torch"):
+            self.assertEqual(self.run_toy("x", DPBENCH_TORCH=torch).stdout, "first x /some/torch\n")
+        self.assertEqual([path.name for path in (self.root / "build").iterdir() if path.is_dir()], ["release"])
+
+    def test_scripts_build_configures_again_if_the_variable_dpbench_torch_has_changed(self):
+        for torch in ("", "/some/torch", ""):
+            subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,
+                           env={**os.environ, "DPBENCH_TORCH": torch, "DPBENCH_TORCH_VERSION": ""})
+            done = subprocess.run([self.root / "build/release/bin/dpbench", "x"], check=True, capture_output=True, text=True)
+            self.assertEqual(done.stdout, f"first x {torch}\n")
 
     def test_setup_runs_again_if_dpbench_torch_is_set_or_unset_but_not_if_its_value_changes(self):
         tools = self.root / "tools"

@@ -62,6 +62,14 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
   }
 }
 
+// Returns the mistake of a rank whose tensors differ from rank 0's initial ones.
+std::string start_mistake(const NamedTensors& found, const NamedTensors& expected, int rank) {
+  if (!expected.empty() && find(found, "module." + expected[0].first))
+    return "a wrapper's names, which begin with \"module.\": take the tensors of the module that it wraps";
+  return rank == 0 ? "the seed was not used, or a tensor was wrongly cast or mixed with another rank's"
+                   : "rank 0's state was not broadcast at construction";
+}
+
 // Checks that every rank skipped a step with a non-finite gradient. If a rank decided by its own gradient alone, the
 // ranks would diverge.
 void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
@@ -128,13 +136,13 @@ void judge_start(const Trial& trial, Rows& rows) {
   const std::string compared = "parameters and buffers after construction with rank 0's model, bit for bit";
   const auto dtype = trial.scenario.dtype;
   for (const auto& evidence : trial.ranks) {
-    auto difference = first_mismatch(evidence.parameters, initial_parameters(trial.bench, evidence.rank, dtype));
+    const NamedTensors expected = initial_parameters(trial.bench, evidence.rank, dtype);
+    auto difference = first_mismatch(evidence.parameters, expected);
     if (difference.empty() && trial.bench.strategy.buffers != Buffers::local)
       difference = first_mismatch(evidence.buffers, initial_buffers(trial.bench, evidence.rank, dtype));
     rows.judged("initial-broadcast", compared, difference.empty(),
                 difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
-                evidence.rank == 0 ? "the seed was not used, or a tensor was wrongly cast or mixed with another rank's"
-                                   : "rank 0's state was not broadcast at construction");
+                start_mistake(evidence.parameters, expected, evidence.rank));
   }
 }
 

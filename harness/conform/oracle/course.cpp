@@ -156,8 +156,9 @@ class Walk {
     begin(ranks);
     trial_.names = expectation_.oracle().names();
     trial_.aliases = aliases_of(*first_model(bench), trial_.names);
+    missing_ = missing_parameter();
     if (exact && !own_steps_ && scenario.dtype == at::kFloat && spec_.kind == OptimizerSpec::Kind::sgd &&
-        !bench.strategy.reduced_in)
+        !bench.strategy.reduced_in && missing_.empty())
       hidden_roundings_.begin(trial_, ranks[0].parameters);
   }
 
@@ -165,6 +166,10 @@ class Walk {
     Course course;
     if (spec_.own) {
       course.unknown = "the workload brings its own optimizer, of which optimizer-replay judges each step";
+      return course;
+    }
+    if (!missing_.empty()) {
+      course.unknown = "parameters() has no \"" + missing_ + "\", so no later step can be computed";
       return course;
     }
     for (size_t r = 0; r < optimizers_.ranks(); ++r)
@@ -202,6 +207,14 @@ class Walk {
       start.state = given.state;
       for (const StepEvidence& step : given.steps) start.steps.push_back({.ids = step.ids});
     }
+  }
+
+  // Returns the name of a parameter that is not reported by a rank with an optimizer; empty if there is none.
+  std::string missing_parameter() const {
+    for (size_t r = 0; r < optimizers_.ranks(); ++r)
+      for (const auto& name : trial_.names)
+        if (!find(trial_.ranks[r].parameters, name)) return name;
+    return "";
   }
 
   // Computes the forward and backward passes of a step. With jitter, they use slightly changed parameters.
@@ -285,6 +298,7 @@ class Walk {
   uint64_t jitter_;
   bool own_steps_;  // true if the optimizers of different ranks get different gradients
   Optimizers optimizers_;
+  std::string missing_;  // see missing_parameter()
   HiddenRoundings hidden_roundings_;
 };
 

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/evidence.h"
+#include "harness/conform/evidence/exception_text.h"
 #include "harness/conform/evidence/widened.h"
 #include "strategies/api/trained_parameters.h"
 #include "workloads/layers/autocast.h"
@@ -193,6 +194,23 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
   load(model_->named_buffers(), buffers);
   model_->eval();
   return run(0, cast(batch));
+}
+
+std::optional<std::string> why_not_float64(const Workload& workload) {
+  constexpr int64_t trial = -1;  // a Python model prints no traceback in a step below 0
+  const auto refusal = [&](at::ScalarType dtype) -> std::optional<std::string> {
+    try {
+      const std::vector<std::vector<Batch>> micro = {{workload.batch(at::arange(2))}};
+      const std::vector<NamedTensors> initial(1);
+      Oracle(workload, dtype, 0, Oracle::Replicas()).shards(trial, micro, Coupling::none, initial, initial);
+      return std::nullopt;
+    } catch (const std::exception& error) {
+      return message_of(error);
+    }
+  };
+  const std::optional<std::string> error = refusal(at::kDouble);
+  if (!error || refusal(at::kFloat)) return std::nullopt;
+  return "the model does not run in float64, in which steps are judged: " + *error;
 }
 
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,

@@ -93,6 +93,10 @@ class Oracle {
   std::vector<NamedTensors> buffers_;
 };
 
+// Returns the reason why the oracle cannot run a workload's model: it refuses float64, but not float32. Otherwise
+// nullopt.
+std::optional<std::string> why_not_float64(const Workload& workload);
+
 // Returns the weight of each shard under the declared gradient semantics `meaning`. The expected gradient is the
 // weighted sum of the shards' gradients.
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,

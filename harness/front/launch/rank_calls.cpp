@@ -73,14 +73,14 @@ std::string last_collectives(const std::vector<Rank>& ranks) {
 }
 
 // Returns the labels of the ranks that did not join the rendezvous. A rank that is not ready may be missing, or may
-// wait for a missing rank. Only a waiting rank has published heartbeats (RankState::beat). So if some ranks have
-// published none, only those count as missing.
+// wait for a missing rank. Only a waiting rank has a positive number of heartbeats (Progress::beat). So if some ranks
+// have none, only those count as missing.
 std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
   const bool some_silent =
-      std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
+      std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat <= 0; });
   std::vector<std::string> missing;
   for (const Rank& rank : ranks)
-    if (!rank.ready && (rank.state.beat == 0 || !some_silent)) missing.push_back(rank.label);
+    if (!rank.ready && (rank.state.beat <= 0 || !some_silent)) missing.push_back(rank.label);
   return missing;
 }
 

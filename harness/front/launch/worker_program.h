@@ -19,7 +19,8 @@ std::filesystem::path find_worker();
 // directory, or its source checkout. Throws UsageError listing the paths tried.
 std::filesystem::path worker_of_build(const std::string& build);
 
-// Checks the plug-ins and makes their paths absolute. Adds dpbench's own Python files if the selection needs them: for
+// Makes the paths of the plug-ins absolute. Throws UsageError unless each contains a '/' but no ':', and is a regular
+// file that only this user and root can modify. Adds dpbench's own Python files if the selection needs them: for
 // PyTorch's own strategies (names that begin with "py-") and for --model MODULE:CLASS. Such a model becomes the
 // selection's only workload.
 void settle_plugins(Selection& what, const std::filesystem::path& worker);

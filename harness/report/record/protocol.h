@@ -127,7 +127,9 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
 // smallest (step, beat) is the one for which the others wait.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective called, a part of its work done
+  // Counts any progress of the rank: a collective called, a part of its work done. A Python interpreter that loads the
+  // rank's libraries counts down for each module that it imports, and sets it to 0 before the rank joins the others.
+  std::atomic<int64_t> beat{0};
   std::atomic<int64_t> collectives{0};  // collectives that the process has called, quoted in failure messages
   // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks
   // and from older workers.

@@ -76,8 +76,11 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
   const bool inline_begin = queue_.idle() && total_bytes(jobs) <= kMaxInlineBytes;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
-  if (inline_begin && try_inline(task)) return work;
-  queue_.push([this, inline_begin, task = std::move(task)]() mutable { run_task(task, inline_begin); });
+  // A callback of a collective may wait for the collectives that it starts, which only its own thread can carry out.
+  if (queue_.runs_this_thread())
+    run_task(task, false);
+  else if (!inline_begin || !try_inline(task))
+    queue_.push([this, inline_begin, task = std::move(task)]() mutable { run_task(task, inline_begin); });
   return work;
 }
 

@@ -1,14 +1,34 @@
 """Runs a rank's process in a Python interpreter: host.py LIBRARY TORCH [arguments of dpbench-worker]. This program
 runs the Python files among the plug-ins (--plugin, DPBENCH_PLUGINS); the library loads all other plug-ins."""
 import ctypes
+import mmap
 import os
 import sys
 import traceback
 
 
+class Imports:
+    """Sends a heartbeat to dpbench for each module that is imported, because imports can take longer than --timeout on
+    a busy machine: torch itself, or torch._dynamo in a strategy's first step. As a finder of modules, it finds none."""
+
+    def __init__(self):
+        with open(os.environ["DPBENCH_PROGRESS"], "r+b") as file:
+            page = mmap.mmap(file.fileno(), 0)
+        # Progress::beat of this rank (harness/report/record/protocol.h). It is below 0 until the rank joins the others.
+        self.beat, self.each = ctypes.c_int64.from_buffer(page, 64 * int(os.environ["RANK"]) + 8), -1
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        self.beat.value += self.each
+
+    def end_start(self):
+        self.beat.value, self.each = 0, 1
+
+
 def main():
     package = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(package)  # replaces this package's folder: its modules would hide others
+    imports = Imports() if os.environ.get("DPBENCH_PROGRESS") else None
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
@@ -34,6 +54,8 @@ def main():
     os.dup2(stdout, 1)
     os.close(stdout)
     sys.stdout.flush()
+    if imports:
+        imports.end_start()
     words = [word.encode() for word in arguments]
     code = bridge.native.dpbench_worker(len(words), (ctypes.c_char_p * len(words))(*words))
     sys.stdout.flush()

@@ -7,6 +7,8 @@ import dpbench
 
 SWITCH = "on|off"
 DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not use", SWITCH),
+              ("skip_unused", "off", "with find_unused, reduce no bucket that no rank uses; all ranks must use the same "
+               "parameters", SWITCH),
               ("bucket_mb", "25", "size of a bucket of gradients, in MiB", "number above 0"),
               ("gradient_as_bucket_view", "off", "gradients are views of the buckets", SWITCH),
               ("static_graph", "off", "every step uses the same parameters", SWITCH),
@@ -17,7 +19,7 @@ DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not u
 def ddp_promises(params):
     hook = {"fp16": "float16", "bf16": "bfloat16"}.get(params["hook"])
     return {"allows_unused": params["find_unused"] == "on",
-            "same_graph": params["static_graph"] == "on",
+            "same_graph": "on" in (params["static_graph"], params["skip_unused"]),
             "buffers": "rank0" if params["broadcast_buffers"] == "on" else "local",
             **({"reduced_in": hook} if hook else {})}
 
@@ -29,11 +31,14 @@ class Ddp(dpbench.Strategy):
 
     def __init__(self, setup):
         super().__init__(setup)
+        if setup.flag("skip_unused") and not setup.flag("find_unused"):
+            raise dpbench.UsageError(f"{setup.strategy}.skip_unused=on needs {setup.strategy}.find_unused=on")
         self.model = setup.model()
         self.ddp = DistributedDataParallel(
             self.model, process_group=setup.group, find_unused_parameters=setup.flag("find_unused"),
-            bucket_cap_mb=float(setup.params["bucket_mb"]), static_graph=setup.flag("static_graph"),
-            gradient_as_bucket_view=setup.flag("gradient_as_bucket_view"), broadcast_buffers=setup.flag("broadcast_buffers"))
+            skip_all_reduce_unused_params=setup.flag("skip_unused"), static_graph=setup.flag("static_graph"),
+            bucket_cap_mb=float(setup.params["bucket_mb"]), broadcast_buffers=setup.flag("broadcast_buffers"),
+            gradient_as_bucket_view=setup.flag("gradient_as_bucket_view"))
         if setup.params["hook"] != "none":
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
             self.ddp.register_comm_hook(setup.group, getattr(default_hooks, setup.params["hook"] + "_compress_hook"))

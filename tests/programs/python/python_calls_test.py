@@ -9,7 +9,9 @@ import pathlib
 import pty
 import select
 import signal
+import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -32,6 +34,13 @@ class Launched(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             (case,) = json.loads(done.stdout)["cases"]
             self.assertEqual((case["strategy"], case["status"], case["world"]), ("py-ddp", "ok", 2))
+
+
+class Listed(unittest.TestCase):
+    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+        done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^gradient_as_bucket_view +off +on\|off\b")
 
 
 class Interpreter(unittest.TestCase):
@@ -72,6 +81,29 @@ class Interpreter(unittest.TestCase):
             done = subprocess.run([*self.words, "--strategy", "stops", "--cpus", "2", "--out", folder], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r"breakpoint\(\) .*--cpus 1\b")
+
+
+class Heartbeats(unittest.TestCase):
+    def test_a_rank_sends_a_heartbeat_for_each_module_that_it_imports(self):
+        with tempfile.NamedTemporaryFile() as page:
+            page.write(bytes(4096))
+            page.flush()
+            program = """
+from dpbench import host
+imports = host.Imports()
+beats = [imports.beat.value]
+import colorsys
+beats.append(imports.beat.value)
+imports.end_start()
+import sched
+print(*beats, imports.beat.value)
+"""
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                                  env={**os.environ, "PYTHONPATH": str(PACKAGE), "DPBENCH_PROGRESS": page.name, "RANK": "1"})
+            before, started, joined = map(int, done.stdout.split())
+            self.assertEqual((before, started), (0, -1))
+            self.assertGreaterEqual(joined, 1)
+            self.assertEqual(struct.unpack_from("qqq", pathlib.Path(page.name).read_bytes(), 64)[:2], (0, joined))
 
 
 class Interrupts(unittest.TestCase):

@@ -77,6 +77,16 @@ class Right(unittest.TestCase):
         self.assertEqual({rows[strategy, "trajectory"]["status"] for strategy in ("dp", "ddp", "py-ddp")}, {"passed"})
         self.assertIn("ValueError: Expected more than 1 value per channel", rows["dp", "empty-shard"]["detail"])
 
+    def test_a_model_that_refuses_float64_is_called_unproven_with_its_error(self):
+        flags = ("--plugin", MODELS, "--strategy", "ddp,py-ddp", "--workload", "py-float32", "--cpus", "2", "--backend", "shm")
+        for expected, words in ((77, ("check",)), (4, ("run", *BRIEF[:BRIEF.index("--check")])), (4, ("run", *BRIEF[:BRIEF.index("--audit")]))):
+            with self.subTest(words):
+                code, report, errors = call(*words, *flags)
+                self.assertEqual(code, expected, errors)
+                self.assertEqual([case["status"] for case in report["cases"]], ["unproven"] * 2)
+                for case in report["cases"]:
+                    self.assertRegex(case["reason"], r"float64.*RuntimeError: .*dtype.* \(transformer\.py:")
+
     def test_a_models_own_optimizer_is_replayed_step_by_step(self):
         code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2",
                                "--backend", "shm")
@@ -114,6 +124,10 @@ class Refused(unittest.TestCase):
             for strategy, words in expected.items():
                 with self.subTest(strategy, model=model):
                     self.assertRegex(said[strategy, "gpt"], words)
+
+    def test_skip_unused_without_find_unused_is_refused_with_the_remedy(self):
+        said = self.refusals("py-ddp", "--workload", "random-linear", "--param", "py-ddp.skip_unused=on")
+        self.assertIn("needs py-ddp.find_unused=on", said["py-ddp", "random-linear"])
 
     def test_a_model_with_too_few_blocks_for_a_pipeline_is_refused_with_the_remedy(self):
         for workload, world, words in (("py-transformer", 2, r"model\(\) .*nn\.Sequential"),

@@ -18,6 +18,7 @@ FOUND = {
     "m-never-reduces": ("gradient-meaning", "not reduced"),
     "m-no-zero-grad": ("gradient-meaning", "not zeroed"),
     "m-calls-the-module": ("gradient-meaning", "not reduced"),
+    "m-module-forgotten": ("initial-broadcast", '"module."'),
     "m-no-buffers": ("buffers", "rank 0's"),
     "m-no-initial-broadcast": ("initial-broadcast", "not broadcast"),
     "m-clips-after-the-step": ("optimizer-replay", "reported gradient"),
@@ -62,7 +63,7 @@ FOUND = {
 
 # Mistakes that show only on a model with BatchNorm.
 BUFFERS = {"m-no-buffers", "m-evaluates-in-training-mode", "m-hides-nan-in-buffers"}
-RIGHT = {"m-none", "m-update-in-a-thread", "plain-average"}
+RIGHT = {"m-none", "m-reduces-in-a-callback", "m-update-in-a-thread", "plain-average"}
 # Running only the checks that must fail saves most scenarios. python_right_test.py runs all checks.
 NAMED = "^(" + "|".join(sorted({check for check, _ in FOUND.values()})) + ")$"
 

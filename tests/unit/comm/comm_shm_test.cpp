@@ -1,5 +1,9 @@
 // Properties that only the shm (shared memory) backend has: sums in rank order on every code path, and no busy waiting
 // when ranks share cores.
+#include <future>
+#include <memory>
+#include <thread>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -75,6 +79,31 @@ INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
                          ::testing::Values(Arm{"threads", As::threads, 3}, Arm{"threads", As::threads, 4},
                                            Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 4}),
                          name_of);
+
+class Callbacks : public Collectives {};
+
+// PyTorch's PowerSGD hook waits in such a callback. The large array is reduced in the backend's own thread, and its
+// callback runs there, too.
+TEST_P(Callbacks, OfACollectiveMayWaitForAnotherCollective) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    const auto large = input_of(rank, 1100003), small = input_of(rank, 97);
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto done = std::make_shared<std::promise<void>>();
+    allreduce(backend, large)->getFuture()->addCallback([&, done](c10::ivalue::Future&) {
+      try {
+        allreduce(backend, small)->wait(std::chrono::seconds(5));
+        done->set_value();
+      } catch (...) {
+        done->set_exception(std::current_exception());
+      }
+    });
+    done->get_future().get();
+    require_equal(small, reduced(all_inputs(world(), 97, at::kFloat), Op::SUM, at::kFloat), "sum of the callback");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Callbacks,
+                         ::testing::Values(Arm{"threads", As::threads, 2}, Arm{"shm", As::processes, 3}), name_of);
 
 // Each host sums its own ranks before gloo adds the sums of the hosts. The bits differ from a sum in rank order, but
 // are the same on every rank and in every run.

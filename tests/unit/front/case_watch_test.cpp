@@ -421,6 +421,15 @@ TEST(CaseWatch, RanksThatWaitForAMissingRankAreNotReportedAsMissing) {
   expect_contains(all.verdict(2.5)->reason, {"0 of 2", "missing 0, 1"});
 }
 
+TEST(CaseWatch, ARankThatImportsPythonModulesIsNotStuckButMissing) {
+  CaseWatch watch("c", Event::ran, 2, kTimeout, false, 0);
+  for (int tick = 1; tick < 5; ++tick) {
+    watch.on_states({{.beat = 1}, {.beat = -tick}}, tick * 1.9);
+    EXPECT_FALSE(watch.verdict(tick * 1.9 + 1.8));
+  }
+  expect_contains(watch.verdict(4 * 1.9 + kTimeout)->reason, {"1 of 2", "missing 1"});
+}
+
 TEST(CaseWatch, NamesTheHostInRunsOnSeveralHosts) {
   const auto spread = [](bool ready) {
     return CaseWatch("c", Event::ran, 2, kTimeout, ready, 0, {}, {" on left", " on right"});

@@ -8,6 +8,7 @@
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/judges/judge_course.h"
+#include "harness/conform/oracle/oracle.h"
 #include "harness/worker/rank/host_memory.h"
 
 namespace dpbench {
@@ -79,6 +80,7 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       dtype_(setup.dtype),
       accumulate_(setup.accumulate),
       clip_norm_(setup.clip_norm),
+      python_(workload_registry().at(spec.workload).python),
       motion_(setup.workload.optimizer(), source.steps_per_epoch(), info_.skips_non_finite),
       sample_{.most_elements = compared_of_each(strategy, setup.clip_norm)},
       random_(std::random_device()()),
@@ -152,6 +154,8 @@ void Audit::run(int64_t steps) {
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const Computing here;
+  if (const auto why = python_ ? why_not_float64(bench_.workload) : std::nullopt)
+    return rows_.skipped(check_name, compared, *why);
   const Scenario scenario{.name = check_name,
                           .gradient_check = check_name,
                           .dtype = dtype_,

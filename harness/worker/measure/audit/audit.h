@@ -44,6 +44,7 @@ class Audit {
   at::ScalarType dtype_;
   int64_t accumulate_;
   std::optional<double> clip_norm_;
+  bool python_;  // true if the workload is written in Python: its model may refuse float64
   Motion motion_;
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
