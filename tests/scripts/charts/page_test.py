@@ -10,7 +10,7 @@ import tempfile
 import types
 import unittest
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 CHARTS = ROOT / "scripts/charts"
 sys.path[:0] = [str(CHARTS)]
 

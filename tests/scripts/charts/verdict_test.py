@@ -5,7 +5,7 @@ import re
 import sys
 import unittest
 
-sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+sys.path[:0] = [str(pathlib.Path(__file__).parents[3] / "scripts/charts")]
 
 import data
 import messages

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+sys.path[:0] = [str(pathlib.Path(__file__).parents[3] / "scripts/charts")]
 
 import palette
 import sample_runs
