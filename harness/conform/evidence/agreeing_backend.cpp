@@ -75,7 +75,7 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
 
 void AgreeingBackend::agree(const std::string& mine) {
   if (diverged_) throw std::runtime_error("the ranks called different collectives earlier");
-  diverged_ = true;  // remains true if exchanging the descriptions of the calls throws
+  diverged_ = true;  // stays true if exchange() throws: the calls of the ranks then count as different
   const auto all = exchange(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
   diverged_ = other != all.end();

@@ -11,7 +11,7 @@
 namespace dpbench {
 
 // Completes the selection for --layouts. If it has no strategies, adds the ones with the most mesh axes; if it has no
-// workloads, adds the ones with model sizes to draw.
+// workloads, adds the ones whose model size can be chosen at random.
 void name_layouts(Selection& selection, const Catalogue& catalogue);
 
 // Passes rows with random layouts (mesh, model and parameter values) to `emit`. They replace all other rows.

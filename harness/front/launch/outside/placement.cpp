@@ -163,7 +163,7 @@ std::map<std::string, std::string> variables_of(const Placement& p) {
           {"LOCAL_RANK", std::to_string(p.local_rank)},
           {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
           {"MASTER_ADDR", p.master_addr},
-          {"DPBENCH_FD", "3"},       // descriptor of the channel to the relay
+          {"DPBENCH_FD", "3"},       // file descriptor through which this process and its relay exchange messages
           {"DPBENCH_RUN_DIR", "/"},  // not used by the relay, but the worker's library requires it
           {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
           {"DPBENCH_NONCE", p.nonce},
