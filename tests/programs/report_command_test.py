@@ -70,7 +70,7 @@ class ReportCommand(unittest.TestCase):
         plan = self.put("plan.json", {"layouts": []})
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--plan", "plan.json")[2:], ["--plan", plan, self.run_file])
 
-    def test_report_passes_a_duel_or_a_comparison_to_the_drawing_script_as_a_verdict(self):
+    def test_report_calls_the_script_of_the_page_with_the_flag_verdict_for_a_duel_or_a_comparison(self):
         for made in (sample_runs.duel(), sample_runs.comparison()):
             file = self.put("verdict.json", made)
             self.assertEqual(self.arguments_of_script("verdict.json", "--html", "x.html")[2:], ["--verdict", file])

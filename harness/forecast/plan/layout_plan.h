@@ -19,7 +19,7 @@ struct PlanRequest {
   int64_t batch = 1;        // samples per step, over all devices
   double memory_bytes = 0;  // memory of a device; 0: no limit
   Machine machine = {};
-  std::vector<MeshShape> meshes = {};        // meshes to plan; empty: all
+  std::vector<MeshShape> meshes = {};        // meshes whose memory and time are predicted; empty: all
   std::vector<std::string> strategies = {};  // strategies to plan; empty: all
 };
 

@@ -28,7 +28,8 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
   const Sampling sampling{.warmup = 6, .samples = 1, .min_sample_s = 0.005};
   const CaseOutcome outcome =
       launcher.run(spec, Json{{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", false}});
-  if (outcome.kind == CaseOutcome::Kind::interrupted) ::raise(outcome.signal);  // the raised signal ends the whole run
+  // The signal that interrupted this case, such as SIGINT, ends the whole run.
+  if (outcome.kind == CaseOutcome::Kind::interrupted) ::raise(outcome.signal);
   if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
   const RankRecord& rank = outcome.ranks.front();
   // Use CPU time: on one thread it equals the step's time without the intervals in which other programs had the core.

@@ -40,7 +40,7 @@ double least_load(int cores);
 // the times that ranks wait for cores count (starved()).
 bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);
 
-// Number of cores that the run's ranks shared, over all hosts; 0 if unknown.
+// Number of cores on which the run's ranks ran, summed over all hosts; 0 if unknown.
 int cores_of(const Report& report);
 
 // Returns one line for a table's head, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty if

@@ -108,7 +108,7 @@ TEST(PipelineRows, AreNotAddedToATraceWithoutPipelines) {
   EXPECT_TRUE(traced_pipelines(trace, "hand").empty());
 }
 
-TEST(PipelineRows, AreRefusedIfTheActionsInTheTraceFormNoSchedule) {
+TEST(PipelineRows, OfATraceWhoseActionsFormNoPipelineScheduleAreRefused) {
   Json trace = hand_trace("1B1");
   try {
     add_pipeline_rows(trace, {{0, 1}});

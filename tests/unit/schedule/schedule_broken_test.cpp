@@ -143,7 +143,7 @@ TEST(RefusesASchedule, ThatKeepsMoreActivationsThanDeclared) {
     }
 }
 
-TEST(RefusesASchedule, ThatNeedsMoreReceiveSlotsThanDeclared) {
+TEST(RefusesASchedule, ThatNeedsMoreReceiveBuffersThanItDeclares) {
   int tested = 0;
   for (const Family& family : families()) {
     Schedule schedule = lower(family.make({4, family.least_chunks, 8}));

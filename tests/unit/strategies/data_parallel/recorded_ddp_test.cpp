@@ -167,7 +167,7 @@ TEST(DdpRecorded, RejectsASampleCountOneMoreOrLessThanInAnEarlierStep) {
   expect_no_errors(error_of(1, 3));
 }
 
-TEST(DdpRecorded, RejectsConflictingValuesByName) {
+TEST(DdpRecorded, ParametersThatCannotBeCombinedWithRecordedStepsAreNamed) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const auto refusal = [&](const Given& params) {
     try {
