@@ -8,14 +8,16 @@
 
 namespace dpbench {
 
-// Allowed range of a number, of each number in a list or map, or of the length of a string.
+// Allowed range of a number, of each number in a list or map, or of the length of a string, and the form of a string.
 struct NumberRange {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  bool above_least = false;  // true: the lower limit `least` itself is not allowed
+  bool above_least = false;       // true: the lower limit `least` itself is not allowed
+  const char* pattern = nullptr;  // regular expression that a string must match
 };
 namespace range {
 inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 1}, share{.least = 0, .most = 1},
-    above_zero{.least = 0, .above_least = true}, not_empty{.least = 1};
+    above_zero{.least = 0, .above_least = true}, not_empty{.least = 1},
+    utc_time{.pattern = R"(^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$)"};
 }
 
 template <class T, class Member>

@@ -114,6 +114,9 @@ T read_value(const Json& json, const std::string& path) {
     for (const auto& [name, item] : json.items())
       values[name] = read_value<typename T::mapped_type>(item, path + "." + name);
     return values;
+  } else if constexpr (std::is_same_v<T, Json>) {
+    if (!json.is_object()) throw UsageError(path + " is not an object");
+    return json;
   } else {
     return Fields::read<T>(json, path);
   }
@@ -175,6 +178,8 @@ Json schema_of(const NumberRange& range, Json& definitions) {
     return {{"type", "array"}, {"items", schema_of<typename T::value_type>(range, definitions)}};
   } else if constexpr (MapOf<T>::value) {
     return {{"type", "object"}, {"additionalProperties", schema_of<typename T::mapped_type>(range, definitions)}};
+  } else if constexpr (std::is_same_v<T, Json>) {
+    return {{"type", "object"}, {"additionalProperties", true}};
   } else {
     Json type = {{"type", std::is_same_v<T, std::string> ? "string"
                           : std::is_same_v<T, bool>      ? "boolean"
@@ -182,6 +187,7 @@ Json schema_of(const NumberRange& range, Json& definitions) {
                                                          : "integer"}};
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) limit(type, range);
     if (std::is_same_v<T, std::string> && range.least > 0) type["minLength"] = static_cast<int64_t>(range.least);
+    if (range.pattern) type["pattern"] = range.pattern;
     return type;
   }
 }

@@ -157,6 +157,31 @@ struct Report {
   std::optional<Answer> answer{};
 };
 
+// All keys of run.json but `cases`. The schemas of `tool`, `env` and `config` are completed in validate/schema.cpp.
+template <>
+struct Table<Report> {
+  using R = Report;
+  static constexpr const char *name = "run", *title = "dpbench report, major version 1";
+  static constexpr int minor_version = 10;
+  static constexpr std::tuple fields{
+      Field{"id", "-", &R::id, "name of the run's directory: <UTC time>-<commit>-<machine>", range::not_empty},
+      Field{"status", "-", &R::status, "complete once every planned case was tried, else interrupted"},
+      text_or_null(Field{"started", "-", &R::started, "start of the run in UTC; since 1.10", range::utc_time}),
+      text_or_null(
+          Field{"ended", "-", &R::ended, "end of the run in UTC; null: it did not end; since 1.10", range::utc_time}),
+      Field{"tool", "-", &R::tool, ""},
+      Field{"env", "-", &R::env, ""},
+      Field{"config", "-", &R::config, "resolved options, by flag name"},
+      later(Field{"defaults", "-", &R::defaults,
+                  "default values of the parameters of the strategies of the cases; params of a case has only other "
+                  "values; since 1.10"}),
+      text_or_null(Field{"disturbance", "-", &R::disturbance,
+                         "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"}),
+      later(Field{"answer", "-", &R::answer,
+                  "which strategy is fastest and why; null: not a measurement, or one without a timed case; since "
+                  "1.7"})};
+};
+
 // Maps case ids to cases. A duplicate id maps to its first case.
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
@@ -196,7 +221,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 // Values of the key "schema" in run.json, duel.json and the comparison of two runs.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel",
                             *compare_document = "dpbench.compare";
-inline constexpr int report_minor_version = 10;
+inline constexpr int report_minor_version = Table<Report>::minor_version;
 Json to_json(const Report& report);
 Json to_json(const CaseRecord& record);  // a case as in run.json
 // Returns the objects "stats", "phases" and "derived" that a case has in run.json.

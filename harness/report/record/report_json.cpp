@@ -105,19 +105,8 @@ Json to_json(const CaseRecord& record) {
 }
 
 Json to_json(const Report& report) {
-  Json json = {{"schema", run_document},
-               {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
-               {"id", report.id},
-               {"status", name_of(report.status)},
-               {"started", report.started.empty() ? Json(nullptr) : Json(report.started)},
-               {"ended", report.ended.empty() ? Json(nullptr) : Json(report.ended)},
-               {"tool", report.tool},
-               {"env", report.env},
-               {"config", report.config},
-               {"defaults", report.defaults},
-               {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
-               {"answer", write_value(report.answer)},
-               {"cases", Json::array()}};
+  Json json = write_document(report);
+  json["cases"] = Json::array();
   for (const CaseRecord& record : report.cases) json["cases"].push_back(to_json(record));
   return json;
 }
@@ -125,21 +114,7 @@ Json to_json(const Report& report) {
 Report report_from_json(const Json& json) {
   const Fields fields(json, "report");
   require_version(fields);
-  Report report;
-  report.id = fields.get<std::string>("id");
-  report.status = read_value<RunStatus>(fields.at("status"), "report.status");
-  report.started = fields.get_or<std::string>("started", "");
-  report.ended = fields.get_or<std::string>("ended", "");
-  report.tool = fields.at("tool");
-  report.env = fields.at("env");
-  report.config = fields.at("config");
-  if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
-    throw UsageError("report.tool, report.env and report.config must be objects");
-  if (const Json* defaults = fields.find("defaults"))
-    report.defaults = read_value<decltype(report.defaults)>(*defaults, fields.path("defaults"));
-  if (const Json* line = fields.find("disturbance"); line && line->is_string()) report.disturbance = *line;
-  if (const Json* answer = fields.find("answer"))
-    report.answer = read_value<std::optional<Answer>>(*answer, fields.path("answer"));
+  auto report = read_value<Report>(json, "report");
   if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
   const int minor = Fields(fields.at("schema_version"), fields.path("schema_version")).get<int>("minor");
   fields.each("cases", [&](const Json& record, const std::string& path) {

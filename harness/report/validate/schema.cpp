@@ -13,42 +13,12 @@
 namespace dpbench {
 namespace {
 
-// Hand-written parts of the JSON Schemas: the outer structure of the documents, which no field table describes.
-constexpr const char* run_skeleton = R"json({
-  "$schema": "https://json-schema.org/draft/2020-12/schema",
-  "$id": "urn:dpbench:schema:run-1",
-  "title": "dpbench report, major version 1",
-  "description": "run.json. Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
-  "type": "object",
-  "required": ["schema", "schema_version", "id", "status", "tool", "env", "config", "cases"],
-  "properties": {
-    "schema": {"const": "dpbench.run", "description": "the kind of document"},
-    "schema_version": {"$ref": "#/$defs/schema_version"},
-    "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
-    "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
-    "started": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "start of the run in UTC; since 1.10"},
-    "ended": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "end of the run in UTC; null: it did not end; since 1.10"},
-    "tool": {"$ref": "#/$defs/tool"},
-    "env": {"$ref": "#/$defs/env"},
-    "config": {
-      "type": "object",
-      "additionalProperties": true,
-      "description": "resolved options, by flag name",
-      "properties": {
-        "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
-        "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
-      }
-    },
-    "defaults": {
-      "type": "object",
-      "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
-      "description": "default values of the parameters of the strategies of the cases; params of a case has only other values; since 1.10"
-    },
-    "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
-    "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},
-    "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
-  },
-  "$defs": {}
+// Hand-written parts of the JSON Schemas, which no field table describes.
+
+// JSON Schema of the keys that `dpbench tune` adds to the configuration of run.json.
+constexpr const char* tune_results = R"json({
+  "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
+  "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
 })json";
 
 constexpr const char* shared_definitions = R"json({
@@ -201,19 +171,18 @@ Json case_definition(const char* results, const std::vector<std::string>& requir
   return schema;
 }
 
-Json skeleton_of(const char* skeleton) {
-  Json schema = Json::parse(skeleton), &definitions = schema["$defs"];
-  schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
-  definitions = Json::parse(shared_definitions);
+// Returns the definitions that the schemas of run.json and duel.json share.
+Json common_definitions() {
+  Json definitions = Json::parse(shared_definitions);
   schema_of<EnvBlock>(range::any, definitions);
   definitions["env"]["properties"]["fingerprint"]["pattern"] = "^[0-9a-f]{8}$";
-  return schema;
+  return definitions;
 }
 
 }  // namespace
 
 Json run_schema() {
-  Json schema = skeleton_of(run_skeleton), &definitions = schema["$defs"];
+  Json definitions = common_definitions();
   definitions["case"] = case_definition(
       case_results, {"status", "reason", "checks", "stats", "phases", "derived", "warnings", "launches"}, definitions);
   definitions["case"]["properties"]["status"]["enum"] = enum_values<CaseStatus>();
@@ -226,11 +195,20 @@ Json run_schema() {
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
   schema_of<Tuned>(range::any, definitions);
+  Json fields = schema_of_fields<Report>(definitions), &properties = fields["properties"];
+  for (const std::string block : {"tool", "env"}) properties[block] = {{"$ref", "#/$defs/" + block}};
+  properties["config"]["properties"] = Json::parse(tune_results);
+  properties["cases"] = {{"type", "array"}, {"items", {{"$ref", "#/$defs/case"}}}};
+  fields["required"].push_back("cases");
+  Json schema = document_schema(Table<Report>::name, Table<Report>::title, fields, definitions);
+  schema["description"] = "run.json. " + schema["description"].get<std::string>();
   return schema;
 }
 
 Json duel_schema() {
-  Json schema = skeleton_of(duel_skeleton), &definitions = schema["$defs"];
+  Json schema = Json::parse(duel_skeleton), &definitions = schema["$defs"];
+  definitions = common_definitions();
+  schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
   schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
   definitions["case"] =
       case_definition(duel_results, {"status", "verdict", "look", "steps_per_block", "launches"}, definitions);
