@@ -135,6 +135,41 @@ struct CaseRecord {
   // comparable.
   bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
+  // Mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
+  std::map<std::string, double> mean_phases_ns() const;
+  // Mean time of a profiled step over the ranks of all launches, without disturbed profiles; nullopt if there is none.
+  // The times of the step's phases add up to it.
+  std::optional<double> mean_watched_step_ns() const;
+};
+
+// The results of a case. In run.json, they are in the same object as the fields of Table<CaseSpec>.
+template <>
+struct Table<CaseRecord> {
+  using R = CaseRecord;
+  static constexpr std::tuple fields{
+      Field{"status", "-", &R::status, "result of the case; wrong: a check failed"},
+      Field{"reason", "-", &R::reason, "why the status is not ok"},
+      Field{"checks", "-", &R::checks, "conformance checks of the case"},
+      FieldGroup{"stats", "statistics over all launches",
+                 std::tuple{Field{"step_time_ns", "-", &R::step_time_ns,
+                                  "statistics of the step time; null if the case was not timed"}}},
+      FieldGroup{
+          "phases", "parts of a profiled step",
+          std::tuple{
+              Field{"mean_step_ns", "ns", &R::mean_phases_ns, "mean time of each phase over the ranks of all launches"},
+              later(Field{"watched_step_ns", "ns", &R::mean_watched_step_ns,
+                          "mean time of a profiled step; the phases add up to it; since 1.2", range::above_zero})}},
+      Field{"derived", "-", &R::derived, ""},
+      later(Field{"memory_formula", "-", &R::memory_formula,
+                  "memory of the largest rank's tensors at the peak of a step by closed formulas, for gpt on the CPU; "
+                  "null: no formula; since 1.10"}),
+      unless_empty(Field{"training", "-", &R::training, ""}),
+      text_or_null(Field{"means", "-", &R::means,
+                         "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of "
+                         "active ranks, local steps; since 1.5"}),
+      Field{"warnings", "-", &R::warnings, "warnings raised while the case ran"},
+      later(Field{"notices", "-", &R::notices, "findings in the measurements: outliers, trends"}),
+      Field{"launches", "-", &R::launches, "launches of the case, each with new processes"}};
 };
 
 enum class RunStatus { complete, interrupted };
@@ -198,8 +233,6 @@ double rows_per_step(const CaseRecord& record);
 // Returns the time of the slowest rank of a block; 0 without timed steps. `block` holds the ranks' records of one
 // block.
 int64_t slowest_ns(const std::vector<RankRecord>& block);
-// Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
-std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
 // Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure; without a
 // failure, the pass with the largest error; without a pass, the skipped row.
@@ -224,8 +257,6 @@ inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpb
 inline constexpr int report_minor_version = Table<Report>::minor_version;
 Json to_json(const Report& report);
 Json to_json(const CaseRecord& record);  // a case as in run.json
-// Returns the objects "stats", "phases" and "derived" that a case has in run.json.
-Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);
 
 }  // namespace dpbench

@@ -45,35 +45,6 @@ constexpr const char* shared_definitions = R"json({
   }
 })json";
 
-// JSON Schema of a case's results in run.json; they are keys of the same object as the fields of CaseSpec.
-constexpr const char* case_results = R"json({
-  "status": {"enum": [], "description": "result of the case; wrong: a check failed"},
-  "reason": {"type": "string", "description": "why the status is not ok"},
-  "checks": {"type": "array", "items": {"$ref": "#/$defs/check"}, "description": "conformance checks of the case"},
-  "stats": {
-    "type": "object",
-    "description": "statistics over all launches",
-    "required": ["step_time_ns"],
-    "properties": {"step_time_ns": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/summary"}], "description": "statistics of the step time; null if the case was not timed"}}
-  },
-  "phases": {
-    "type": "object",
-    "description": "parts of a profiled step",
-    "required": ["mean_step_ns"],
-    "properties": {
-      "mean_step_ns": {"type": "object", "additionalProperties": {"type": "number"}, "unit": "ns", "description": "mean time of each phase over the ranks of all launches"},
-      "watched_step_ns": {"type": ["number", "null"], "exclusiveMinimum": 0, "unit": "ns", "description": "mean time of a profiled step; the phases add up to it; since 1.2"}
-    }
-  },
-  "derived": {"$ref": "#/$defs/derived"},
-  "memory_formula": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/memory formula"}], "description": "memory of the largest rank's tensors at the peak of a step by closed formulas, for gpt on the CPU; null: no formula; since 1.10"},
-  "training": {"$ref": "#/$defs/training"},
-  "means": {"type": ["string", "null"], "description": "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of active ranks, local steps; since 1.5"},
-  "warnings": {"type": "array", "items": {"type": "string"}, "description": "warnings raised while the case ran"},
-  "notices": {"type": "array", "items": {"type": "string"}, "description": "findings in the measurements: outliers, trends"},
-  "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "launches of the case, each with new processes"}
-})json";
-
 // Schema rule for cases: an ok case has no failed check, and a case that is not ok has no step time.
 constexpr const char* case_rule = R"json([{
   "if": {"properties": {"status": {"const": "ok"}}},
@@ -164,10 +135,10 @@ Json enum_values() {
 }
 
 // Returns the JSON Schema of a case: the fields of CaseSpec, then the results.
-Json case_definition(const char* results, const std::vector<std::string>& required, Json& definitions) {
+Json case_definition(const Json& results, Json& definitions) {
   Json schema = schema_of_fields<CaseSpec>(definitions);
-  schema["properties"].update(Json::parse(results));
-  for (const std::string& key : required) schema["required"].push_back(key);
+  schema["properties"].update(results.at("properties"));
+  for (const Json& key : results.at("required")) schema["required"].push_back(key);
   return schema;
 }
 
@@ -183,10 +154,7 @@ Json common_definitions() {
 
 Json run_schema() {
   Json definitions = common_definitions();
-  definitions["case"] = case_definition(
-      case_results, {"status", "reason", "checks", "stats", "phases", "derived", "warnings", "launches"}, definitions);
-  definitions["case"]["properties"]["status"]["enum"] = enum_values<CaseStatus>();
-  definitions["case"]["allOf"] = Json::parse(case_rule);
+  definitions["case"] = nullptr;  // keeps its place before the definitions of its fields
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);
@@ -195,6 +163,8 @@ Json run_schema() {
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
   schema_of<Tuned>(range::any, definitions);
+  definitions["case"] = case_definition(schema_of_fields<CaseRecord>(definitions), definitions);
+  definitions["case"]["allOf"] = Json::parse(case_rule);
   Json fields = schema_of_fields<Report>(definitions), &properties = fields["properties"];
   for (const std::string block : {"tool", "env"}) properties[block] = {{"$ref", "#/$defs/" + block}};
   properties["config"]["properties"] = Json::parse(tune_results);
@@ -210,8 +180,9 @@ Json duel_schema() {
   definitions = common_definitions();
   schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
   schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
-  definitions["case"] =
-      case_definition(duel_results, {"status", "verdict", "look", "steps_per_block", "launches"}, definitions);
+  definitions["case"] = case_definition({{"required", {"status", "verdict", "look", "steps_per_block", "launches"}},
+                                         {"properties", Json::parse(duel_results)}},
+                                        definitions);
   definitions["case"]["properties"]["status"]["enum"] = enum_values<DuelStatus>();
   Json& verdict = definitions["case"]["properties"]["verdict"]["enum"] = enum_values<Verdict>();
   verdict.push_back(nullptr);
