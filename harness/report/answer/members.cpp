@@ -101,7 +101,7 @@ std::optional<Estimate> memory_of(const CaseRecord& record) {
 }
 
 std::optional<StepParts> parts_of(const CaseRecord& record) {
-  const auto phases = mean_phases_ns(record);
+  const auto phases = record.mean_phases_ns();
   // The shares of communication and waiting are unknown if steps are replayed as CUDA graphs, because a replayed step
   // has only the phase `graph`. They are also unknown if collectives have no times, as on a GPU: waiting is then part
   // of other phases (`backward` in ddp).

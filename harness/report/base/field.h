@@ -8,27 +8,37 @@
 
 namespace dpbench {
 
-// Allowed range of a number, of each number in a list or map, or of the length of a string.
+// Allowed range of a number, of each number in a list or map, or of the length of a string, and the form of a string.
 struct NumberRange {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  bool above_least = false;  // true: the lower limit `least` itself is not allowed
+  bool above_least = false;       // true: the lower limit `least` itself is not allowed
+  const char* pattern = nullptr;  // regular expression that a string must match
 };
 namespace range {
 inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 1}, share{.least = 0, .most = 1},
-    above_zero{.least = 0, .above_least = true}, not_empty{.least = 1};
+    above_zero{.least = 0, .above_least = true}, not_empty{.least = 1},
+    utc_time{.pattern = R"(^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$)"};
 }
 
 template <class T, class Member>
 struct Field {
   const char* key;
-  const char* unit;  // unit in the glossary; "-": none (names, strings, objects and lists of them)
-  Member T::* member;
+  const char* unit;    // unit in the glossary; "-": none (names, strings, objects and lists of them)
+  Member T::* member;  // a const member function: its result is written to the JSON, but not read back
   const char* meaning;
   NumberRange limits = range::any;
   bool required = true;        // false: an absent or null key leaves the member's default
   bool null_if_empty = false;  // strings only: "" is written as null
   bool omit_if_empty = false;  // lists and optionals only: the JSON key is omitted for an empty one
   bool per_block = false;      // lists only: one number per timed block
+};
+
+// Fields of a struct that are in an object of their own in its JSON. The object is always present.
+template <class... Fields>
+struct FieldGroup {
+  const char* key;
+  const char* meaning;
+  std::tuple<Fields...> fields;
 };
 
 // Marks a JSON key as optional, because older reports or some kinds of report do not have it.
@@ -72,8 +82,8 @@ constexpr auto fields_of(const std::tuple<Fields...>& all) {
 }
 
 // The field table of a report struct, specialised next to that struct. Members: `name`, used in the JSON Schema, and
-// `fields`, a tuple of fields in writing order. The table of a whole document (write_document() in codec.h) also has
-// its `title` and `minor_version`.
+// `fields`, a tuple of fields and groups in writing order. The table of a whole document (write_document() in codec.h)
+// also has its `title` and `minor_version`.
 template <class T>
 struct Table;
 

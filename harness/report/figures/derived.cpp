@@ -20,7 +20,7 @@ double sum_of(const std::map<std::string, double>& phases) {
 }
 
 std::optional<double> comm_fraction(const CaseRecord& record) {
-  const auto phases = mean_phases_ns(record);
+  const auto phases = record.mean_phases_ns();
   const double total = sum_of(phases);
   if (!phases.contains("communication") || total <= 0) return std::nullopt;
   const auto waiting = phases.find("waiting");

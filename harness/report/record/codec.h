@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,15 +33,28 @@ struct MapOf<std::map<std::string, T>> : std::true_type {};
 // The functions below write structs as JSON.
 
 template <class T>
+Json write_value(const T& value);
+
+// Adds the fields of a struct to a JSON object.
+template <class T, class All = decltype(Table<T>::fields)>
+void write_fields(const T& value, Json& json, const All& all = Table<T>::fields) {
+  const auto add = [&](const auto& field) {
+    if constexpr (requires { field.fields; }) {
+      write_fields(value, json[field.key] = Json::object(), field.fields);
+    } else {
+      Json member = write_value(std::invoke(field.member, value));
+      if (field.omit_if_empty && member.empty()) return;
+      json[field.key] = field.null_if_empty && member == Json("") ? Json(nullptr) : std::move(member);
+    }
+  };
+  std::apply([&](const auto&... field) { (add(field), ...); }, all);
+}
+
+template <class T>
 Json write_value(const T& value) {
   if constexpr (HasTable<T>) {
     Json json = Json::object();
-    const auto add = [&](const auto& field) {
-      Json member = write_value(value.*field.member);
-      if (field.omit_if_empty && member.empty()) return;
-      json[field.key] = field.null_if_empty && member == Json("") ? Json(nullptr) : std::move(member);
-    };
-    std::apply([&](const auto&... field) { (add(field), ...); }, Table<T>::fields);
+    write_fields(value, json);
     return json;
   } else if constexpr (Named<T>) {
     return name_of(value);
@@ -74,19 +88,23 @@ Json write_document(const T& document) {
 template <class T>
 T read_value(const Json& json, const std::string& path);
 
-template <class T>
-void read_fields(const Json& json, const std::string& path, T& value) {
+template <class T, class All = decltype(Table<T>::fields)>
+void read_fields(const Json& json, const std::string& path, T& value, const All& all = Table<T>::fields) {
   const Fields fields(json, path);
   const auto take = [&](const auto& field) {
-    using Member = std::remove_reference_t<decltype(value.*field.member)>;
-    const Json* found = fields.find(field.key);
-    // An empty list or map may be absent from the JSON.
-    constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;
-    if (!field.required && (!found || found->is_null())) return;
-    if (may_be_absent && !found) return;
-    value.*field.member = read_value<Member>(fields.at(field.key), fields.path(field.key));
+    if constexpr (requires { field.fields; }) {
+      read_fields(fields.at(field.key), fields.path(field.key), value, field.fields);
+    } else if constexpr (std::is_member_object_pointer_v<decltype(field.member)>) {
+      using Member = std::remove_reference_t<decltype(value.*field.member)>;
+      const Json* found = fields.find(field.key);
+      // An empty list or map may be absent from the JSON.
+      constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;
+      if (!field.required && (!found || found->is_null())) return;
+      if (may_be_absent && !found) return;
+      value.*field.member = read_value<Member>(fields.at(field.key), fields.path(field.key));
+    }
   };
-  std::apply([&](const auto&... field) { (take(field), ...); }, Table<T>::fields);
+  std::apply([&](const auto&... field) { (take(field), ...); }, all);
 }
 
 template <class T>
@@ -114,6 +132,9 @@ T read_value(const Json& json, const std::string& path) {
     for (const auto& [name, item] : json.items())
       values[name] = read_value<typename T::mapped_type>(item, path + "." + name);
     return values;
+  } else if constexpr (std::is_same_v<T, Json>) {
+    if (!json.is_object()) throw UsageError(path + " is not an object");
+    return json;
   } else {
     return Fields::read<T>(json, path);
   }
@@ -133,21 +154,29 @@ template <class T>
 Json schema_of(const NumberRange& range, Json& definitions);
 
 // Returns the JSON Schema of a struct's fields. The caller may add properties to it.
-template <class T>
-Json schema_of_fields(Json& definitions) {
+template <class T, class All = decltype(Table<T>::fields)>
+Json schema_of_fields(Json& definitions, const All& all = Table<T>::fields) {
   Json required = Json::array(), properties = Json::object();
   const auto add = [&](const auto& field) {
-    using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
-    Json type = schema_of<Member>(field.limits, definitions);
-    if (field.null_if_empty) type["type"] = {"string", "null"};
-    // Allow null for an optional floating-point number, because a non-finite number is written as null.
-    if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
-    if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
-    type["description"] = field.meaning;
-    properties[field.key] = std::move(type);
-    if (field.required) required.push_back(field.key);
+    if constexpr (requires { field.fields; }) {
+      properties[field.key] = {{"type", "object"}, {"description", field.meaning}};
+      properties[field.key].update(schema_of_fields<T>(definitions, field.fields));
+      required.push_back(field.key);
+    } else {
+      using Member = std::remove_cvref_t<std::invoke_result_t<decltype(field.member), const T&>>;
+      Json type = schema_of<Member>(field.limits, definitions);
+      // A struct that is left out of the JSON if it is empty is never null.
+      if (field.omit_if_empty && type.contains("oneOf")) type = Json(type["oneOf"][1]);
+      if (field.null_if_empty) type["type"] = {"string", "null"};
+      // Allow null for an optional floating-point number, because a non-finite number is written as null.
+      if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
+      if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
+      if (*field.meaning) type["description"] = field.meaning;
+      properties[field.key] = std::move(type);
+      if (field.required) required.push_back(field.key);
+    }
   };
-  std::apply([&](const auto&... field) { (add(field), ...); }, Table<T>::fields);
+  std::apply([&](const auto&... field) { (add(field), ...); }, all);
   return {{"type", "object"}, {"required", std::move(required)}, {"properties", std::move(properties)}};
 }
 
@@ -176,6 +205,8 @@ Json schema_of(const NumberRange& range, Json& definitions) {
     return {{"type", "array"}, {"items", schema_of<typename T::value_type>(range, definitions)}};
   } else if constexpr (MapOf<T>::value) {
     return {{"type", "object"}, {"additionalProperties", schema_of<typename T::mapped_type>(range, definitions)}};
+  } else if constexpr (std::is_same_v<T, Json>) {
+    return {{"type", "object"}, {"additionalProperties", true}};
   } else {
     Json type = {{"type", std::is_same_v<T, std::string> ? "string"
                           : std::is_same_v<T, bool>      ? "boolean"
@@ -183,6 +214,7 @@ Json schema_of(const NumberRange& range, Json& definitions) {
                                                          : "integer"}};
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) limit(type, range);
     if (std::is_same_v<T, std::string> && range.least > 0) type["minLength"] = static_cast<int64_t>(range.least);
+    if (range.pattern) type["pattern"] = range.pattern;
     return type;
   }
 }

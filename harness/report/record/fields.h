@@ -102,9 +102,4 @@ std::vector<T> list_of(const Fields& fields, const char* key) {
   return values;
 }
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 }  // namespace dpbench

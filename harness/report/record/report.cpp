@@ -52,16 +52,24 @@ double rows_per_step(const CaseRecord& record) {
   return rows.empty() ? static_cast<double>(record.spec.global_batch()) : median(rows);
 }
 
-std::map<std::string, double> mean_phases_ns(const CaseRecord& record) {
+std::map<std::string, double> CaseRecord::mean_phases_ns() const {
   std::map<std::string, double> sums;
   double ranks = 0;
-  for (const LaunchRecord& launch : record.launches)
+  for (const LaunchRecord& launch : launches)
     for (const RankRecord& rank : launch.ranks) {
       for (const auto& [name, ns] : rank.phases_ns) sums[name] += ns;
       ranks += rank.phases_ns.empty() ? 0 : 1;
     }
   for (auto& [name, ns] : sums) ns /= ranks;
   return sums;
+}
+
+std::optional<double> CaseRecord::mean_watched_step_ns() const {
+  double sum = 0, n = 0;
+  for (const LaunchRecord& launch : launches)
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.profile && !rank.profile->disturbed) sum += rank.profile->step_ns, ++n;
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
 bool any_failed(const std::vector<CheckRow>& checks) {

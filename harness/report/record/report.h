@@ -136,6 +136,41 @@ struct CaseRecord {
   // comparable.
   bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
+  // Mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
+  std::map<std::string, double> mean_phases_ns() const;
+  // Mean time of a profiled step over the ranks of all launches, without disturbed profiles; nullopt if there is none.
+  // The times of the step's phases add up to it.
+  std::optional<double> mean_watched_step_ns() const;
+};
+
+// The results of a case. In run.json, they are in the same object as the fields of Table<CaseSpec>.
+template <>
+struct Table<CaseRecord> {
+  using R = CaseRecord;
+  static constexpr std::tuple fields{
+      Field{"status", "-", &R::status, "result of the case; wrong: a check failed"},
+      Field{"reason", "-", &R::reason, "why the status is not ok"},
+      Field{"checks", "-", &R::checks, "conformance checks of the case"},
+      FieldGroup{"stats", "statistics over all launches",
+                 std::tuple{Field{"step_time_ns", "-", &R::step_time_ns,
+                                  "statistics of the step time; null if the case was not timed"}}},
+      FieldGroup{
+          "phases", "parts of a profiled step",
+          std::tuple{
+              Field{"mean_step_ns", "ns", &R::mean_phases_ns, "mean time of each phase over the ranks of all launches"},
+              later(Field{"watched_step_ns", "ns", &R::mean_watched_step_ns,
+                          "mean time of a profiled step; the phases add up to it; since 1.2", range::above_zero})}},
+      Field{"derived", "-", &R::derived, ""},
+      later(Field{"memory_formula", "-", &R::memory_formula,
+                  "memory of the largest rank's tensors at the peak of a step by closed formulas, for gpt on the CPU; "
+                  "null: no formula; since 1.10"}),
+      unless_empty(Field{"training", "-", &R::training, ""}),
+      text_or_null(Field{"means", "-", &R::means,
+                         "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of "
+                         "active ranks, local steps; since 1.5"}),
+      Field{"warnings", "-", &R::warnings, "warnings raised while the case ran"},
+      later(Field{"notices", "-", &R::notices, "findings in the measurements: outliers, trends"}),
+      Field{"launches", "-", &R::launches, "launches of the case, each with new processes"}};
 };
 
 enum class RunStatus { complete, interrupted };
@@ -159,6 +194,31 @@ struct Report {
   std::optional<Answer> answer{};
 };
 
+// All keys of run.json but `cases`. The schemas of `tool`, `env` and `config` are completed in validate/schema.cpp.
+template <>
+struct Table<Report> {
+  using R = Report;
+  static constexpr const char *name = "run", *title = "dpbench report, major version 1";
+  static constexpr int minor_version = 10;
+  static constexpr std::tuple fields{
+      Field{"id", "-", &R::id, "name of the run's directory: <UTC time>-<commit>-<machine>", range::not_empty},
+      Field{"status", "-", &R::status, "complete once every planned case was tried, else interrupted"},
+      text_or_null(Field{"started", "-", &R::started, "start of the run in UTC; since 1.10", range::utc_time}),
+      text_or_null(
+          Field{"ended", "-", &R::ended, "end of the run in UTC; null: it did not end; since 1.10", range::utc_time}),
+      Field{"tool", "-", &R::tool, ""},
+      Field{"env", "-", &R::env, ""},
+      Field{"config", "-", &R::config, "resolved options, by flag name"},
+      later(Field{"defaults", "-", &R::defaults,
+                  "default values of the parameters of the strategies of the cases; params of a case has only other "
+                  "values; since 1.10"}),
+      text_or_null(Field{"disturbance", "-", &R::disturbance,
+                         "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"}),
+      later(Field{"answer", "-", &R::answer,
+                  "which strategy is fastest and why; null: not a measurement, or one without a timed case; since "
+                  "1.7"})};
+};
+
 // Maps case ids to cases. A duplicate id maps to its first case.
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
@@ -175,8 +235,6 @@ double rows_per_step(const CaseRecord& record);
 // Returns the time of the slowest rank of a block; 0 without timed steps. `block` holds the ranks' records of one
 // block.
 int64_t slowest_ns(const std::vector<RankRecord>& block);
-// Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
-std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
 // Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure; without a
 // failure, the pass with the largest error; without a pass, the skipped row.
@@ -198,11 +256,9 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 // Values of the key "schema" in run.json, duel.json and the comparison of two runs.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel",
                             *compare_document = "dpbench.compare";
-inline constexpr int report_minor_version = 10;
+inline constexpr int report_minor_version = Table<Report>::minor_version;
 Json to_json(const Report& report);
 Json to_json(const CaseRecord& record);  // the JSON object of a case in run.json
-// Returns the objects "stats", "phases" and "derived" that a case has in run.json.
-Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);
 
 }  // namespace dpbench

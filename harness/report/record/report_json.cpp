@@ -11,48 +11,14 @@ namespace {
 
 constexpr int major_version = 1;
 
-std::vector<LaunchRecord> launches_from_json(const Json& json, const std::string& path) {
-  auto launches = read_value<std::vector<LaunchRecord>>(json, path);
-  for (const LaunchRecord& launch : launches)
-    for (const RankRecord& rank : launch.ranks) require_times(rank);
-  return launches;
-}
-
-// Returns the mean time of a profiled step over the ranks of all launches, without disturbed profiles; nullopt if there
-// is none. The times of the step's phases add up to it.
-std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
-  double sum = 0, n = 0;
-  for (const LaunchRecord& launch : record.launches)
-    for (const RankRecord& rank : launch.ranks)
-      if (rank.profile && !rank.profile->disturbed) sum += rank.profile->step_ns, ++n;
-  return n > 0 ? std::optional(sum / n) : std::nullopt;
-}
-
 CaseRecord case_record_from_json(const Json& json, const std::string& path) {
-  const Fields fields(json, path);
   CaseRecord record;
-  const auto take = [&](const char* key, auto& member) {
-    const Json* found = fields.find(key);
-    if (found && !found->is_null())
-      member = read_value<std::remove_reference_t<decltype(member)>>(*found, fields.path(key));
-  };
+  read_fields(json, path, record);
   record.spec = case_from_json(json);
-  record.status = read_value<CaseStatus>(fields.at("status"), fields.path("status"));
-  take("reason", record.reason);
-  take("means", record.means);
-  take("checks", record.checks);
-  if (const Json* launches = fields.find("launches"))
-    record.launches = launches_from_json(*launches, fields.path("launches"));
-  const Fields stats(fields.at("stats"), path + ".stats");
-  if (const Json* found = stats.find("step_time_ns"))
-    record.step_time_ns = read_value<std::optional<Summary>>(*found, stats.path("step_time_ns"));
   if (record.step_time_ns && !(record.step_time_ns->median > 0))
-    throw UsageError(stats.path("step_time_ns") + ".median is not above 0");
-  record.derived = read_value<Derived>(fields.at("derived"), fields.path("derived"));
-  take("memory_formula", record.memory_formula);
-  take("training", record.training);
-  take("warnings", record.warnings);
-  take("notices", record.notices);
+    throw UsageError(path + ".stats.step_time_ns.median is not above 0");
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) require_times(rank);
   return record;
 }
 
@@ -81,43 +47,17 @@ void require_version(const Fields& report) {
 
 }  // namespace
 
-Json figures_json(const CaseRecord& record) {
-  return {{"stats", {{"step_time_ns", write_value(record.step_time_ns)}}},
-          {"phases",
-           {{"mean_step_ns", mean_phases_ns(record)}, {"watched_step_ns", or_null(mean_watched_step_ns(record))}}},
-          {"derived", write_value(record.derived)}};
-}
-
-// Returns a case as one flat JSON object with the fields of its CaseSpec and its results.
 Json to_json(const CaseRecord& record) {
   Json json = write_value(record.spec);
-  json["status"] = write_value(record.status);
-  json["reason"] = record.reason;
-  json["means"] = record.means.empty() ? Json(nullptr) : Json(record.means);
-  json["checks"] = write_value(record.checks);
-  json.update(figures_json(record));
-  json["memory_formula"] = write_value(record.memory_formula);
-  if (record.training) json["training"] = write_value(*record.training);
-  json["warnings"] = record.warnings;
-  json["notices"] = record.notices;
-  json["launches"] = write_value(record.launches);
+  // Fix the order of the first keys: `means` follows `reason` in run.json, but `training` in the schema.
+  for (const char* key : {"status", "reason", "means"}) json[key] = nullptr;
+  write_fields(record, json);
   return json;
 }
 
 Json to_json(const Report& report) {
-  Json json = {{"schema", run_document},
-               {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
-               {"id", report.id},
-               {"status", name_of(report.status)},
-               {"started", report.started.empty() ? Json(nullptr) : Json(report.started)},
-               {"ended", report.ended.empty() ? Json(nullptr) : Json(report.ended)},
-               {"tool", report.tool},
-               {"env", report.env},
-               {"config", report.config},
-               {"defaults", report.defaults},
-               {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
-               {"answer", write_value(report.answer)},
-               {"cases", Json::array()}};
+  Json json = write_document(report);
+  json["cases"] = Json::array();
   for (const CaseRecord& record : report.cases) json["cases"].push_back(to_json(record));
   return json;
 }
@@ -125,21 +65,7 @@ Json to_json(const Report& report) {
 Report report_from_json(const Json& json) {
   const Fields fields(json, "report");
   require_version(fields);
-  Report report;
-  report.id = fields.get<std::string>("id");
-  report.status = read_value<RunStatus>(fields.at("status"), "report.status");
-  report.started = fields.get_or<std::string>("started", "");
-  report.ended = fields.get_or<std::string>("ended", "");
-  report.tool = fields.at("tool");
-  report.env = fields.at("env");
-  report.config = fields.at("config");
-  if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
-    throw UsageError("report.tool, report.env and report.config must be objects");
-  if (const Json* defaults = fields.find("defaults"))
-    report.defaults = read_value<decltype(report.defaults)>(*defaults, fields.path("defaults"));
-  if (const Json* line = fields.find("disturbance"); line && line->is_string()) report.disturbance = *line;
-  if (const Json* answer = fields.find("answer"))
-    report.answer = read_value<std::optional<Answer>>(*answer, fields.path("answer"));
+  auto report = read_value<Report>(json, "report");
   if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
   const int minor = Fields(fields.at("schema_version"), fields.path("schema_version")).get<int>("minor");
   fields.each("cases", [&](const Json& record, const std::string& path) {

@@ -13,42 +13,12 @@
 namespace dpbench {
 namespace {
 
-// Hand-written parts of the JSON Schemas: the outer structure of the documents, which no field table describes.
-constexpr const char* run_skeleton = R"json({
-  "$schema": "https://json-schema.org/draft/2020-12/schema",
-  "$id": "urn:dpbench:schema:run-1",
-  "title": "dpbench report, major version 1",
-  "description": "run.json. Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
-  "type": "object",
-  "required": ["schema", "schema_version", "id", "status", "tool", "env", "config", "cases"],
-  "properties": {
-    "schema": {"const": "dpbench.run", "description": "the kind of document"},
-    "schema_version": {"$ref": "#/$defs/schema_version"},
-    "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
-    "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
-    "started": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "start of the run in UTC; since 1.10"},
-    "ended": {"type": ["string", "null"], "pattern": "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}Z$", "description": "end of the run in UTC; null: it did not end; since 1.10"},
-    "tool": {"$ref": "#/$defs/tool"},
-    "env": {"$ref": "#/$defs/env"},
-    "config": {
-      "type": "object",
-      "additionalProperties": true,
-      "description": "resolved options, by flag name",
-      "properties": {
-        "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
-        "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
-      }
-    },
-    "defaults": {
-      "type": "object",
-      "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
-      "description": "default values of the parameters of the strategies of the cases; params of a case has only other values; since 1.10"
-    },
-    "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
-    "answer": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/answer"}], "description": "which strategy is fastest and why; null: not a measurement, or one without a timed case; since 1.7"},
-    "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
-  },
-  "$defs": {}
+// Hand-written parts of the JSON Schemas, which no field table describes.
+
+// JSON Schema of the keys that `dpbench tune` adds to the configuration of run.json.
+constexpr const char* tune_results = R"json({
+  "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
+  "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
 })json";
 
 constexpr const char* shared_definitions = R"json({
@@ -73,35 +43,6 @@ constexpr const char* shared_definitions = R"json({
       "argv": {"type": "array", "items": {"type": "string"}, "description": "arguments of the command line"}
     }
   }
-})json";
-
-// JSON Schema of a case's results in run.json; they are keys of the same object as the fields of CaseSpec.
-constexpr const char* case_results = R"json({
-  "status": {"enum": [], "description": "result of the case; wrong: a check failed"},
-  "reason": {"type": "string", "description": "why the status is not ok"},
-  "checks": {"type": "array", "items": {"$ref": "#/$defs/check"}, "description": "conformance checks of the case"},
-  "stats": {
-    "type": "object",
-    "description": "statistics over all launches",
-    "required": ["step_time_ns"],
-    "properties": {"step_time_ns": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/summary"}], "description": "statistics of the step time; null if the case was not timed"}}
-  },
-  "phases": {
-    "type": "object",
-    "description": "parts of a profiled step",
-    "required": ["mean_step_ns"],
-    "properties": {
-      "mean_step_ns": {"type": "object", "additionalProperties": {"type": "number"}, "unit": "ns", "description": "mean time of each phase over the ranks of all launches"},
-      "watched_step_ns": {"type": ["number", "null"], "exclusiveMinimum": 0, "unit": "ns", "description": "mean time of a profiled step; the phases add up to it; since 1.2"}
-    }
-  },
-  "derived": {"$ref": "#/$defs/derived"},
-  "memory_formula": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/memory formula"}], "description": "memory of the largest rank's tensors at the peak of a step by closed formulas, for gpt on the CPU; null: no formula; since 1.10"},
-  "training": {"$ref": "#/$defs/training"},
-  "means": {"type": ["string", "null"], "description": "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of active ranks, local steps; since 1.5"},
-  "warnings": {"type": "array", "items": {"type": "string"}, "description": "warnings raised while the case ran"},
-  "notices": {"type": "array", "items": {"type": "string"}, "description": "findings in the measurements: outliers, trends"},
-  "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "launches of the case, each with new processes"}
 })json";
 
 // Schema rule for cases: an ok case has no failed check, and a case that is not ok has no step time.
@@ -195,30 +136,26 @@ Json enum_values() {
 }
 
 // Returns the JSON Schema of a case: the fields of CaseSpec, then the results.
-Json case_definition(const char* results, const std::vector<std::string>& required, Json& definitions) {
+Json case_definition(const Json& results, Json& definitions) {
   Json schema = schema_of_fields<CaseSpec>(definitions);
-  schema["properties"].update(Json::parse(results));
-  for (const std::string& key : required) schema["required"].push_back(key);
+  schema["properties"].update(results.at("properties"));
+  for (const Json& key : results.at("required")) schema["required"].push_back(key);
   return schema;
 }
 
-Json skeleton_of(const char* skeleton) {
-  Json schema = Json::parse(skeleton), &definitions = schema["$defs"];
-  schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
-  definitions = Json::parse(shared_definitions);
+// Returns the definitions that the schemas of run.json and duel.json share.
+Json common_definitions() {
+  Json definitions = Json::parse(shared_definitions);
   schema_of<EnvBlock>(range::any, definitions);
   definitions["env"]["properties"]["fingerprint"]["pattern"] = "^[0-9a-f]{8}$";
-  return schema;
+  return definitions;
 }
 
 }  // namespace
 
 Json run_schema() {
-  Json schema = skeleton_of(run_skeleton), &definitions = schema["$defs"];
-  definitions["case"] = case_definition(
-      case_results, {"status", "reason", "checks", "stats", "phases", "derived", "warnings", "launches"}, definitions);
-  definitions["case"]["properties"]["status"]["enum"] = enum_values<CaseStatus>();
-  definitions["case"]["allOf"] = Json::parse(case_rule);
+  Json definitions = common_definitions();
+  definitions["case"] = nullptr;  // keeps its place before the definitions of its fields
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);
@@ -227,14 +164,26 @@ Json run_schema() {
   schema_of<TrainingRecord>(range::any, definitions);
   schema_of<Answer>(range::any, definitions);
   schema_of<Tuned>(range::any, definitions);
+  definitions["case"] = case_definition(schema_of_fields<CaseRecord>(definitions), definitions);
+  definitions["case"]["allOf"] = Json::parse(case_rule);
+  Json fields = schema_of_fields<Report>(definitions), &properties = fields["properties"];
+  for (const std::string block : {"tool", "env"}) properties[block] = {{"$ref", "#/$defs/" + block}};
+  properties["config"]["properties"] = Json::parse(tune_results);
+  properties["cases"] = {{"type", "array"}, {"items", {{"$ref", "#/$defs/case"}}}};
+  fields["required"].push_back("cases");
+  Json schema = document_schema(Table<Report>::name, Table<Report>::title, fields, definitions);
+  schema["description"] = "run.json. " + schema["description"].get<std::string>();
   return schema;
 }
 
 Json duel_schema() {
-  Json schema = skeleton_of(duel_skeleton), &definitions = schema["$defs"];
+  Json schema = Json::parse(duel_skeleton), &definitions = schema["$defs"];
+  definitions = common_definitions();
+  schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
   schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
-  definitions["case"] =
-      case_definition(duel_results, {"status", "verdict", "look", "steps_per_block", "launches"}, definitions);
+  definitions["case"] = case_definition({{"required", {"status", "verdict", "look", "steps_per_block", "launches"}},
+                                         {"properties", Json::parse(duel_results)}},
+                                        definitions);
   definitions["case"]["properties"]["status"]["enum"] = enum_values<DuelStatus>();
   Json& verdict = definitions["case"]["properties"]["verdict"]["enum"] = enum_values<Verdict>();
   verdict.push_back(nullptr);

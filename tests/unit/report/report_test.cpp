@@ -181,7 +181,7 @@ TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   Report report = report_of({record});
   summarise(report);
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.comm_fraction, 0.25);
-  EXPECT_DOUBLE_EQ(mean_phases_ns(report.cases[0])["forward"], 60);
+  EXPECT_DOUBLE_EQ(report.cases[0].mean_phases_ns()["forward"], 60);
 }
 
 TEST(Report, CommFractionIsUnknownWithoutPhases) {
