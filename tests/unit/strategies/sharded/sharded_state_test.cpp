@@ -142,7 +142,7 @@ TEST(SavedExperts, ResumeUnderTheSameLayoutWithTheSameBits) {
 
 // Half of each parameter fills whole SIMD vectors. The optimizer's kernels may round elements that do not fill a vector
 // differently, so with other sizes the bits could depend on how parameters are cut.
-constexpr const char* whole_vectors = "style=llama,layers=2,hidden=32,heads=2,mlp=64,seq=8,vocab=64,tied=off";
+constexpr const char* whole_vectors = "style=llama,layers=2,hidden=32,heads=2,mlp=64,seq=8,vocab=128,tied=off";
 
 TEST(LayoutsOfTheSameOrder, OfTwoReplicasResumeUnderEachOtherWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp"},
