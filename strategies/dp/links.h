@@ -11,9 +11,8 @@
 
 namespace dpbench::dp {
 
-// Returns the link between replicas on these devices; null for one device, or if replicas copy and add tensors
-// themselves. plain: the link uses plain copies. Otherwise it uses NCCL, and there is no link if NCCL is missing or if
-// replicas do not have a GPU each.
+// Returns what moves the state and the gradients between the replicas on these devices: NCCL, or copies if `plain`.
+// Null for one device, and, unless `plain`, if NCCL is missing or replicas do not have a GPU each.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.

@@ -34,7 +34,7 @@ struct Parts {
 };
 Parts right_parts();
 
-// One rank's training state, which every part receives.
+// One rank's training state: the argument of all functions in Parts.
 struct Run {
   Run(const Setup& setup, Parts parts);
 

@@ -64,7 +64,7 @@ double distance(const at::Tensor& a, const at::Tensor& exact) {
   return ((a.to(at::kDouble) - exact).abs().max() / exact.abs().max()).item<double>();
 }
 
-TEST(OneDnn, ComputesForwardAndBackwardProductsOfALargeLayer) {
+TEST(OneDnn, IsUsedForTheForwardAndBackwardProductsOfALargeLayer) {
   at::set_num_threads(1);
   const LinearPass exact = linear_pass(64, at::kDouble, false), blas = linear_pass(64, at::kFloat, false);
   const OneDnnCalls calls;

@@ -95,7 +95,7 @@ std::vector<Json> World::receive() {
     if (rank < 1 || rank >= ranks()) throw std::runtime_error("message of unknown rank " + std::to_string(rank));
     last_heard_[static_cast<size_t>(rank)] = now;
     if (message.contains("gone")) gone_reasons_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
-    // Raise a signal that another rank received in this process too, so that it ends the whole run.
+    // If another rank received a signal, raise it in this process too, so that the whole run ends.
     if (message.contains("signal")) ::raise(message.at("signal").get<int>());
   }
   return messages;

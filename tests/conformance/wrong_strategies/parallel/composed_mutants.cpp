@@ -127,7 +127,8 @@ class Composed : public layout::Layout {
   Mistake mistake_;
 };
 
-// Draws the right parts: the other axis, its place in the mesh, the model and the options.
+// Chooses at random with what a wrong strategy of one mesh axis is combined: the other axis, the order of the two axes,
+// the model and the options. All of these are right.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(seed) {}
