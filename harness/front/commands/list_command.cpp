@@ -43,7 +43,7 @@ namespace {
 void add_flags(CLI::App& app, ListOptions& o) {
   app.add_option("topic", o.topic, "what to list, or one name such as ddp [all]")
       ->type_name(join(names_list<Topic>(), "|"));
-  app.add_flag("--parameters", o.parameters, "list the parameters of the workload's model: name, shape, blocks, cuts");
+  app.add_flag("--parameters", o.parameters, "list the parameters of the workload's model: shape, blocks, cuts");
   app.add_option("--model", o.what.model, "with --parameters: shape of gpt, or a model in Python")
       ->needs("--parameters")
       ->type_name("NAME,KEY=V,..|MODULE:CLASS");

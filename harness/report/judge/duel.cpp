@@ -44,7 +44,10 @@ DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelR
 
 std::string why_unclear(const DuelLook& look, const DuelRule& rule) {
   char text[160];
-  if (look.noise > rule.most_noise_percent / 100)
+  if (look.launches < launches_to_judge)
+    std::snprintf(text, sizeof text, "%d launches in the given time, at least %d are needed. Use a larger --max-time",
+                  look.launches, static_cast<int>(launches_to_judge));
+  else if (look.noise > rule.most_noise_percent / 100)
     std::snprintf(
         text, sizeof text,
         "pairs differ by %.1f %%; above %.0f %% nothing is judged. Use a quieter machine or longer blocks (--min-time)",
