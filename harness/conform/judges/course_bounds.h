@@ -36,8 +36,9 @@ class CourseBounds {
   bool rounds_;      // true if the strategy computes or communicates in a narrower dtype than float64
   double relative_;  // allowed relative error, without the rounding error that the rounded courses show
   double rates_;     // sum of the learning rates of all steps
-  double loss_rounding_ = 0, usual_rounding_ = 0;  // usual_rounding_: a parameter's error / its movement
-  std::vector<double> moved_;                      // each rank's largest_move()
+  // usual_rounding_: norm of the rounding errors of all parameters / norm of their changes
+  double loss_rounding_ = 0, usual_rounding_ = 0;
+  std::vector<double> moved_;  // each rank's largest_move()
 };
 
 }  // namespace dpbench
