@@ -48,7 +48,8 @@ struct Place {
   // Number of this rank's oldest block that still exists; blocks with lower numbers have been freed.
   uint64_t oldest = 0;
   uint64_t offset = 0, bytes = 0;
-  char* address = nullptr;  // address of the block in its owner's process; other ranks can use it if all are threads
+  char* address = nullptr;  // address of the block in its owner's process; other ranks can use it if all ranks are
+                            // threads of one process
   int32_t fd = -1;
 };
 
