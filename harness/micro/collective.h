@@ -33,7 +33,8 @@ struct Collective {
   bool reduces;
   double (*bus_share)(double world);
   void (*start_and_wait)(Call& call);
-  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);  // a rank's output; undefined without one
+  // Returns a rank's correct output; an undefined tensor if the rank has none.
+  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);
 
   bool has_in_place() const { return roles == Roles::part_to_whole || roles == Roles::whole_to_part; }
 };

@@ -15,10 +15,10 @@ class CourseBounds {
   // it; may be empty. All arguments must outlive this object.
   CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 
-  // due: the expected value.
+  // These functions return the largest allowed error of a strategy's value. due: the value in the float64 course.
   double of_loss(size_t rank, double due) const;
   double of_output(size_t rank, const at::Tensor& due) const;
-  // Returns a bound for each element. found: the strategy's value.
+  // Returns the allowed error of each element of a parameter. found: the strategy's parameter.
   at::Tensor of_parameter(size_t rank, const std::string& name, const at::Tensor& found, const at::Tensor& due) const;
   double of_buffer(size_t rank, const std::string& name, const at::Tensor& due) const;
   double of_state(size_t rank, const std::string& name, const at::Tensor& due) const;
