@@ -85,7 +85,7 @@ std::string first_far(const NamedTensors& due, const NamedTensors& found) {
 // Returns the name of the first tensor that differs; empty if all are equal.
 using Difference = std::string (*)(const NamedTensors& due, const NamedTensors& found);
 
-// Expects of each of these layouts that it continues a snapshot of each of them like an uninterrupted run.
+// Expects that a snapshot of each layout resumes under every layout like an uninterrupted run.
 void expect_to_resume_under_each_other(const std::vector<Training>& all, const Workload& workload,
                                        Difference difference, int64_t micros = 1) {
   const Snapshot uninterrupted = continued(all[0], workload, 0, 4, {}, micros);
