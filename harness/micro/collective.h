@@ -19,10 +19,10 @@ struct Call {
   std::vector<at::Tensor> parts{};  // gather and scatter: each rank's part of the whole tensor
 };
 
-// Kinds of a rank's tensors. one: one tensor is input and output. two: an input and an output of equal size.
-// part_to_whole, whole_to_part: a whole tensor and this rank's part of it, one of `world` equal parts. Only these
-// collectives are measured both in place and out of place. part_to_root, root_to_part: likewise, but only the root uses
-// the whole tensor.
+// The shapes of a collective's tensors on a rank. one: a single tensor is input and output. two: an input and an output
+// of equal size. part_to_whole: the output is `world` times as large as the input. whole_to_part: the input is `world`
+// times as large as the output. Only part_to_whole and whole_to_part are measured both in place and out of place.
+// part_to_root, root_to_part: as part_to_whole and whole_to_part, but only the root has the larger tensor.
 enum class Roles { one, two, part_to_whole, whole_to_part, part_to_root, root_to_part };
 
 // In new_call() and `expected`, the parameter `all` is the number of elements of the whole tensor.
@@ -33,7 +33,8 @@ struct Collective {
   bool reduces;
   double (*bus_share)(double world);
   void (*start_and_wait)(Call& call);
-  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);  // a rank's output; undefined without one
+  // Returns a rank's correct output; an undefined tensor if the rank has none.
+  at::Tensor (*expected)(const Inputs& inputs, int64_t all, int rank);
 
   bool has_in_place() const { return roles == Roles::part_to_whole || roles == Roles::whole_to_part; }
 };

@@ -70,7 +70,7 @@ Verified Team::verify(const std::function<double()>& call) {
   } catch (const std::exception& thrown) {
     verified.error = thrown.what();
   }
-  // Ranks outside the call's world neither fail nor lack an operation.
+  // A rank that takes no part in the call has no error, so it counts neither as failed nor as unsupported.
   const double errors = sum(verified.error.empty() ? 0 : 1), lacking = sum(is_unsupported(verified.error) ? 1 : 0);
   if (errors > 0 && verified.error.empty()) verified.error = "another rank failed";
   verified.wrong = sum(verified.wrong);

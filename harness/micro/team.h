@@ -28,7 +28,7 @@ struct Seat {
 
 // The outcome of Team::verify(). It is equal on all ranks, except for the error's text.
 struct Verified {
-  double wrong = 0;     // wrong elements over all ranks
+  double wrong = 0;     // number of wrong elements in a call's results, summed over all ranks
   std::string error{};  // error message of a failed call
 };
 

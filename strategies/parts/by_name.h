@@ -1,4 +1,5 @@
-// A map from the name of a parameter or buffer to its value, gradient or optimizer state, or to a rank's part of one.
+// A map from the name of a parameter or buffer to a tensor: its value, gradient or optimizer state, or a rank's piece
+// of that tensor.
 #pragma once
 
 #include <map>

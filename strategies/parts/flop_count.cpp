@@ -50,8 +50,9 @@ int64_t attention_backward(Values in) {
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);  // computes the operation count from the inputs
-  // True if flop() counts per output position. The number of positions is known only when the operation ends.
+  int64_t (*flop)(Values in);  // returns the number of floating-point operations, given the inputs
+  // True if flop() returns the operations of a single output position: the number of positions is known only when the
+  // operation ends.
   bool per_position = false;
 };
 constexpr Operation operations[] = {

@@ -1,4 +1,4 @@
-// Names the part of a step in which an error occurred.
+// Prefixes the message of an error with the place in a step where it occurred, such as a rank and a collective.
 #pragma once
 
 #include <new>

@@ -92,7 +92,7 @@ at::Tensor loss_of_workload(int64_t strategy, const at::Tensor& output, const at
   return strategy_of(strategy).setup().workload.loss(output, target);
 }
 
-// Returns the numbers, real numbers and texts of a strategy's setup, in the order in which Setup.__init__ reads them.
+// Returns the integers, real numbers and texts of a strategy's setup, in the order in which Setup.__init__ reads them.
 std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t strategy) {
   const PythonStrategy& asked = strategy_of(strategy);
   const Setup& setup = asked.setup();

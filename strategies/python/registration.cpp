@@ -17,8 +17,8 @@ namespace {
   throw UsageError(field + "='" + text + "': must be " + allowed);
 }
 
-// Returns the value that `words` has for a text. field: the name of the field that is set to the text. allowed: the
-// allowed values as the error message names them.
+// Converts the text of a registration's field to a value. words: the value of each allowed text. field: the field's
+// name. allowed: the allowed texts as the error message lists them. Throws UsageError for any other text.
 template <class Value>
 Value meaning(const std::map<std::string, Value>& words, const std::string& allowed, const std::string& field,
               const std::string& text) {

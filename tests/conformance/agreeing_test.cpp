@@ -125,7 +125,7 @@ TEST_P(CollectiveComparison, NamesTheRanksOfASubgroupByTheirGlobalNumbers) {
                                 "rank 3 \"even, axis dp: set-up, call 0: allreduce (sum) of 2 Float\""}));
 }
 
-TEST_P(CollectiveComparison, GivesTheWaitingRanksTheErrorOfARankThatGaveUp) {
+TEST_P(CollectiveComparison, ThrowsOnWaitingRanksTheErrorOfTheRankThatStoppedBeforeTheCollective) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");

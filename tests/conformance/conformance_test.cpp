@@ -417,7 +417,7 @@ TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
   for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   const auto refusal = std::ranges::find(rows, "unused-parameters", &CheckRow::name);
   ASSERT_NE(refusal, rows.end());
-  // The check is skipped for the model with a branch, on which ddp would hang.
+  // The check `unused-parameters` is skipped for the model with a branch, because ddp would hang.
   const bool hangs = std::string(GetParam()) == "probe-branch";
   EXPECT_EQ(refusal->status, hangs ? CheckStatus::skipped : CheckStatus::passed) << message_of(*refusal);
   EXPECT_EQ(refusal->detail.find("would hang") != std::string::npos, hangs) << message_of(*refusal);
@@ -465,7 +465,7 @@ TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
   }
 }
 
-TEST(LiveParametersOfFsdp, IncludeThePartsThatRanksKeepBetweenThePasses) {
+TEST(LiveParametersOfFsdp, IncludeTheShardsThatRanksKeepBetweenForwardAndBackward) {
   for (const char* prefetch : {"0", "1", "2"})
     for (const char* mesh : {"dp=2,shard=2", "shard=2", "shard=4"}) {
       const bool one_axis = std::string(mesh) == "shard=4";

@@ -1,5 +1,5 @@
 // Tests the judges: functions that compare the tensors of a strategy's steps with the expected ones and return check
-// results. Handmade tensors of a right strategy pass; each single change to them fails the check that covers it.
+// results. Handmade tensors of a correct strategy pass; each single change to them fails the check that covers it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,7 +78,7 @@ class ConformanceChecks : public testing::Test {
     }
   }
 
-  // Returns the tensors that a right strategy would give on this rank.
+  // Returns the tensors that a correct strategy would report on this rank.
   static Evidence right(Evidence evidence, const std::vector<std::string>& names, const ExpectedStep& expected,
                         int rank) {
     evidence.rank = rank;
@@ -373,7 +373,7 @@ TEST(SampledElements, AreEvenlySpacedOverMoreThanAThirdOfATensorAndForSomeSeedsR
   }
 }
 
-// Float32 runs of the oracle that round differently show how far a right strategy may be from the float64 run.
+// Float32 runs of the oracle that round differently show how far a correct strategy may be from the float64 run.
 TEST_F(ConformanceChecks, RunTheOracleInFloat32WithRoundingThatDependsOnASeed) {
   scenario_.dtype = at::kFloat;
   for (Evidence& evidence : ranks_)
@@ -430,7 +430,7 @@ TEST_F(ConformanceChecks, AllowParametersTheErrorOfASingleFloat32PassWithoutAFlo
 }
 
 // Adam's variance tells the size of a parameter's gradients. Gradients below epsilon are rounding errors, which differ
-// between right strategies.
+// between correct strategies.
 TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErrors) {
   const auto adam = workload_registry().at("probe-mlp").make({});
   const Bench bench{declared(), *adam, {Parallelism::ranks, 1, 4, adam->samples()}, 0, {}, {at::Device(at::kCPU)},
@@ -490,14 +490,14 @@ TEST_F(ConformanceChecks, FailForInitialWeightsThatWereNotBroadcast) {
   EXPECT_TRUE(mentions(row("initial-broadcast").detail, {"rank 1"}));
 }
 
-TEST_F(ConformanceChecks, FailForTheNamesOfAWrapper) {
+TEST_F(ConformanceChecks, FailForParameterNamesWithThePrefixOfAModelWrapper) {
   for (Evidence& rank : ranks_)
     for (auto& [name, tensor] : rank.parameters) name.insert(0, "module.");
   EXPECT_EQ(row("initial-broadcast").status, CheckStatus::failed);
   EXPECT_TRUE(mentions(row("initial-broadcast").likely, {"wrapper", "\"module.\""}));
 }
 
-TEST_F(ConformanceChecks, ComputeNoLaterStepsFromTheNamesOfAWrapper) {
+TEST_F(ConformanceChecks, ReportAMissingNameIfParameterNamesHaveThePrefixOfAModelWrapper) {
   for (auto& [name, tensor] : ranks_[0].parameters) name.insert(0, "module.");
   const Course course = course_of(bench_, scenario_, {}, ranks_, /*exact=*/true);
   EXPECT_TRUE(mentions(course.unknown, {"parameters() has no \"w0\""})) << course.unknown;

@@ -64,8 +64,8 @@ struct Model {
   bool repeats = false;  // if true, all elements of a row have the same gradient
 };
 
-// Trains with `found` and lets the rows vote on whether it makes the mistake of `suspected`. Returns the majority for
-// the mistake, in units of the majority that counts as a detection.
+// Trains a model with `found`. Its rows then vote on whether `found` makes the mistake that `suspected` is known to
+// make. Returns the majority for the mistake, in units of the majority that counts as a detection.
 double votes(const Model& model, const Training& found, const Training& suspected) {
   at::manual_seed(model.seed);
   const at::Tensor start = at::randn({rows, columns}, at::kDouble).mul(0.05).to(at::kFloat);
@@ -92,7 +92,7 @@ double votes(const Model& model, const Training& found, const Training& suspecte
 
 const std::vector<std::pair<std::string, Training>> mistakes = {
     {"gradients", rounds_gradients}, {"own gradients", rounds_own_gradients}, {"updates", rounds_updates}};
-constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; a product with the power of two is not rounded
+constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; multiplying by 2^-7 does not round
 
 TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRoundingOfTheParameters) {
   for (const auto& [name, mistake] : mistakes)
@@ -103,7 +103,7 @@ TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRounding
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }
 
-TEST(VotesOfParameterRows, DetectNoMistakeInRightStrategies) {
+TEST(VotesOfParameterRows, DetectNoMistakeInCorrectStrategies) {
   const std::vector<std::pair<std::string, Training>> strategies = {{"right", right},
                                                                     {"master copy", with_master_copy}};
   for (const auto& [name, strategy] : strategies)

@@ -1,5 +1,5 @@
-// Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
-// A run tests a sixth of these strategies, drawn at random.
+// Proves that the conformance suite can fail: the named check catches each wrong strategy, and correct variants of
+// strategies pass. A run tests a sixth of these strategies, drawn at random.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -134,7 +134,7 @@ uint64_t layout_seed() {
 
 class WrongPart : public testing::TestWithParam<Mutant> {};
 
-TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectItAndARightPartPasses) {
+TEST_P(WrongPart, OfAStrategyOnARandomLayoutFailsTheCheckThatMustDetectItAndACorrectPartPasses) {
   const auto drawn = composed_mutants(layout_seed());
   const Mutant& mutant = *std::ranges::find(drawn, GetParam().name, &Mutant::name);
   const std::string what = mutant.name + " on " + mutant.mesh + ", model " + mutant.model +
@@ -146,7 +146,7 @@ TEST_P(WrongPart, OfARandomLayoutFailsTheCheckThatMustDetectItAndARightPartPasse
 
 class RareMistake : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndARightStrategyWithNone) {
+TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyWithNone) {
   const std::string& check = GetParam().killed_by;
   size_t caught = 0;
   std::string seeds;

@@ -105,7 +105,7 @@ at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, cons
   const at::Tensor start = trial_.start(rank, name);
   const double most = moved_[rank], steps = static_cast<double>(trial_.scenario.steps);
   const double roundings =
-      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // number of times that a parameter is rounded
+      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // how often a parameter is rounded in the course
   const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
   double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
   noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);

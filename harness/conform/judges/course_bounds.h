@@ -15,10 +15,10 @@ class CourseBounds {
   // it; may be empty. All arguments must outlive this object.
   CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 
-  // due: the expected value.
+  // These functions return the largest allowed error of a strategy's value. due: the value in the float64 course.
   double of_loss(size_t rank, double due) const;
   double of_output(size_t rank, const at::Tensor& due) const;
-  // Returns a bound for each element. found: the strategy's value.
+  // Returns the allowed error of each element of a parameter. found: the strategy's parameter.
   at::Tensor of_parameter(size_t rank, const std::string& name, const at::Tensor& found, const at::Tensor& due) const;
   double of_buffer(size_t rank, const std::string& name, const at::Tensor& due) const;
   double of_state(size_t rank, const std::string& name, const at::Tensor& due) const;
@@ -36,8 +36,9 @@ class CourseBounds {
   bool rounds_;      // true if the strategy computes or communicates in a narrower dtype than float64
   double relative_;  // allowed relative error, without the rounding error that the rounded courses show
   double rates_;     // sum of the learning rates of all steps
-  double loss_rounding_ = 0, usual_rounding_ = 0;  // usual_rounding_: a parameter's error / its movement
-  std::vector<double> moved_;                      // each rank's largest_move()
+  // usual_rounding_: norm of the rounding errors of all parameters / norm of their changes
+  double loss_rounding_ = 0, usual_rounding_ = 0;
+  std::vector<double> moved_;  // each rank's largest_move()
 };
 
 }  // namespace dpbench

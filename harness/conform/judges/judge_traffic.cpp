@@ -28,12 +28,13 @@ struct Amount {
   bool operator==(const Amount&) const = default;
 };
 
-using Operations = std::map<std::pair<std::string, std::string>, Amount>;  // by operation and mesh axis
+// Amounts of each collective operation on each mesh axis.
+using Operations = std::map<std::pair<std::string, std::string>, Amount>;
 
 // Bytes and calls of a rank's collectives in a step, by the strategy's formula or as counted in the run.
 struct Amounts {
-  Operations own;     // amounts that are compared for each rank
-  Operations summed;  // amounts that are compared as their sum over all ranks
+  Operations own;     // operations whose amounts are compared on each rank
+  Operations summed;  // operations whose amounts are summed over all ranks and then compared
 };
 
 Amounts amounts_of(const std::vector<Traffic>& formula) {

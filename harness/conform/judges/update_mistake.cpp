@@ -176,7 +176,7 @@ class Diagnosis {
   OptimizerSpec spec_;
   UpdateRates rates_;
   at::Tensor gradient_, before_;  // the reported gradient; the parameter before the step
-  at::Tensor change_, due_;       // the parameter's change and the expected one
+  at::Tensor change_, due_;       // the parameter's change in the step; the expected change
 };
 
 }  // namespace

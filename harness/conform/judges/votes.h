@@ -12,21 +12,21 @@ namespace dpbench {
 
 // The parameters of a model, in groups, vote on whether they contain a known mistake. A group, e.g. a row of a matrix,
 // votes for it if its errors are correlated with the changes that the mistake causes, and against it if they are
-// anticorrelated. The errors of a right strategy have no reason to point the way of a mistake that it does not make, so
-// each vote is as likely for as against it, however large the errors are, e.g. if rounding decides on which side of
-// zero an activation is. Elements of a row may share an error, so a row has a single vote.
+// anticorrelated. The errors of a correct strategy are not correlated with a mistake that it does not make, so each
+// vote is as likely for as against it, however large the errors are, e.g. if rounding decides on which side of zero an
+// activation is. Elements of a row may share an error, so a row has a single vote.
 class Votes {
  public:
-  // found: a parameter of the strategy. exact: its right value in float64. stepwise: the right value if the parameter
-  // is rounded to its own dtype after every step. A group votes only if its errors from both values agree: a right
-  // strategy rounds in either way, and the direction of that rounding may depend on the same digits of the gradient as
-  // the mistake. change: how the mistake changes the parameter. deviation: the standard deviation of each element's
-  // error; groups that the mistake changes too little do not vote. rows: the parameter's size in its first dimension;
-  // for a vector, each element is a group.
+  // found: a parameter of the strategy. exact: the correct value in float64. stepwise: the correct value if the
+  // parameter is rounded to its own dtype after every step. A group votes only if its errors from both values agree: a
+  // correct strategy may round in either way, and the direction of that rounding may depend on the same digits of the
+  // gradient as the mistake. change: how the mistake changes the parameter. deviation: the standard deviation of each
+  // element's error; groups that the mistake changes too little do not vote. rows: the parameter's size in its first
+  // dimension; for a vector, each element is a group.
   void add(const at::Tensor& found, const at::Tensor& exact, const at::Tensor& stepwise, const at::Tensor& change,
            const at::Tensor& deviation, int64_t rows);
   // Returns the majority for the mistake, in units of the allowed one; negative if more groups vote against it. By
-  // Hoeffding's inequality a right strategy exceeds 1 with a probability of at most exp(-32).
+  // Hoeffding's inequality a correct strategy exceeds 1 with a probability of at most exp(-32).
   double error() const;
 
   int64_t groups() const { return groups_; }

@@ -125,7 +125,7 @@ struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
-  int long_blocks = 0;        // blocks per launch if a step exceeds min_sample_s; 0: as for other cases
+  int long_blocks = 0;        // blocks per launch of cases with steps longer than --min-time; 0: as for others
 };
 
 struct TuneOptions : RunOptions {

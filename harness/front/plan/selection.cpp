@@ -6,8 +6,8 @@
 namespace dpbench {
 namespace {
 
-// Throws UsageError for an unknown name and Unavailable for one that this build lacks. `any` is the wildcard that names
-// of this kind accept ("all", "auto").
+// Throws UsageError for an unknown name and Unavailable for one that this build lacks. any: the word that is accepted
+// in place of a name ("all" or "auto").
 template <class Entry>
 [[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<Entry>& entries,
                               const std::string& any, const Catalogue& catalogue) {

@@ -9,7 +9,7 @@
 
 namespace dpbench::shm {
 
-// One rank's part in a collective. All arrays are contiguous and have call.count elements.
+// What one rank sends, receives and reduces in a collective. All arrays are contiguous and have call.count elements.
 struct Job {
   Call call;
   size_t item = 1;          // bytes per array element

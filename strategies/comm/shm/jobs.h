@@ -1,5 +1,5 @@
-// Converts c10d's tensors and options into a job, which is one rank's part in a shared-memory collective. Throws
-// std::invalid_argument for unsupported arguments.
+// Converts c10d's tensors and options into a job: what one rank sends, receives and reduces in a shared-memory
+// collective. Throws std::invalid_argument for unsupported arguments.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ enum class Kind : uint8_t {
 // A rank's description of its next collective call. The calls of all ranks must be equal before any data is touched.
 struct Call {
   Kind kind = Kind::none;
-  Reduction reduction = Reduction::sum;  // kind of reduction; unused by collectives that do not reduce
+  Reduction reduction = Reduction::sum;  // sum, max etc.; unused by collectives that do not reduce
   int8_t dtype = 0;                      // dtype of the tensor, an at::ScalarType
   int32_t root = -1;
   int64_t count = 0;     // number of elements of the whole tensor, or of one rank's share of it
@@ -48,7 +48,8 @@ struct Place {
   // Number of this rank's oldest block that still exists; blocks with lower numbers have been freed.
   uint64_t oldest = 0;
   uint64_t offset = 0, bytes = 0;
-  char* address = nullptr;  // address of the block in its owner's process; other ranks can use it if all are threads
+  // Address of the block in its owner's process. Other ranks can use it if all ranks are threads of one process.
+  char* address = nullptr;
   int32_t fd = -1;
 };
 
@@ -85,7 +86,8 @@ struct alignas(64) Mailbox {
   // Nonzero once the receiver could not read the sender's memory. Messages then travel as chunks.
   std::atomic<uint32_t> refused{0};
   Letter letter;
-  // Address of the whole message in the sender's process, from which the receiver copies it; null: the chunk is below.
+  // Address of the whole message in the sender's process, from which the receiver copies it; null: the mailbox holds
+  // the next chunk of the message.
   const char* address = nullptr;
   alignas(64) char chunk[64 << 10];
 };

@@ -246,7 +246,7 @@ class Training(unittest.TestCase):
         self.assertTrue(file.exists())
         return file
 
-    def test_a_killed_and_resumed_run_ends_with_the_same_bits(self):
+    def test_a_killed_and_resumed_training_has_the_bits_of_an_uninterrupted_one(self):
         for workload, strategy, world, epochs, backend in (("mnist-mlp", "dp", 2, 60, "auto"), ("convnet", "ddp", 2, 4, "shm"),
                                                            ("mnist-mlp", "ddp", 3, 60, "shm"), ("mnist-mlp", "ddp", 3, 60, "gloo")):
             # --checkpoint-every 3 writes the first checkpoint in the middle of an epoch.
@@ -294,7 +294,7 @@ class Training(unittest.TestCase):
         self.assertEqual(process.wait(60), 3)
         self.assertNotEqual(self.unfinished(directory), [])
 
-    def test_a_rank_killed_in_a_save_leaves_the_save_before_it(self):
+    def test_a_rank_killed_while_saving_leaves_the_previous_checkpoint(self):
         directory = self.folder / "parts"
         arguments = ("mnist-mlp", "fsdp", "--cpus", "2", "--scale", "4", "--threads", "1")
         self.kill_rank_1_in_a_save(directory, *arguments)

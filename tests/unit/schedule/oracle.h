@@ -18,7 +18,7 @@ class SymbolicRun {
   SymbolicRun(const Schedule& schedule, bool buffered)
       : schedule_(schedule), buffered_(buffered), at_(schedule.world(), 0) {}
 
-  // Returns true if all ranks finish the schedule, and each stage has added the right weight gradients in ascending
+  // Returns true if all ranks finish the schedule, and each stage has added the correct weight gradients in ascending
   // micro-batch order.
   bool is_right() {
     bool moved = true;

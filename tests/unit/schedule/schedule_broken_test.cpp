@@ -315,9 +315,9 @@ TEST_P(EveryMutatedSchedule, IsRefusedByTheRuleForItsKindOfMutation) {
   RecordProperty("mutants", mutants);
 }
 
-// Swaps random pairs of neighbouring or distant actions. The verifier must accept only schedules that a symbolic run
-// finds right. It may refuse a right schedule only for exceeding a declared limit.
-TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsRight) {
+// Swaps random pairs of neighbouring or distant actions. The verifier must accept only schedules that a symbolic
+// execution finds correct. It may refuse a correct schedule only for exceeding a declared limit.
+TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsCorrect) {
   const Family& family = GetParam();
   std::mt19937 random(7);
   const std::set<std::string> declared = {"live-activations", "receive-slot"};

@@ -79,13 +79,13 @@ TEST(DrawSvg, HasABoxForEachComputationAndEscapesTheTitle) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
-TEST(DrawSvg, DrawsTheScheduleAsItRanBeneathThePlanOnOneScale) {
+TEST(DrawSvg, DrawsTheMeasuredScheduleBeneathThePlannedOneOnTheSameTimeScale) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {2, 1, 2});
   const Simulation planned = simulate(schedule), ran = simulate(schedule, {.forward = 2});
   const std::string svg = draw_svg(schedule, planned, "both", &ran);
   EXPECT_EQ(count_of(svg, "<rect"), 1 + 2 * 2 * 2 * 2U);
   for (const char* lane : {"plan 0", "plan 1", "ran 0", "ran 1"}) EXPECT_EQ(count_of(svg, lane), 1U) << lane;
-  // the axis ends at 12: the plan takes 9 units of time, the run 12
+  // the time axis ends at 12: the planned schedule takes 9 units of time, the measured one 12
   EXPECT_NE(svg.find(">12</text>"), std::string::npos) << svg;
 }
 

@@ -114,7 +114,7 @@ TEST(Simulate, SendsOneTransferAtATimeOverALink) {
   EXPECT_EQ(simulation.makespan, 22);
 }
 
-TEST(Simulate, UsesTheLinkGivenForOneDirectionBetweenTwoRanks) {
+TEST(Simulate, UsesTheLatencyGivenForTransfersFromOneRankToAnother) {
   Costs costs;
   costs.links[{0, 1}] = {.latency = 10};
   EXPECT_EQ(simulated("1f1b", {2, 1, 1}, costs).makespan, 1 + 10 + 1 + 2 + 2);
@@ -162,7 +162,7 @@ TEST(Simulation, TimesGivenForOneStageReplaceThoseOfAllStages) {
   EXPECT_EQ(simulation.ranks[1].busy, 7);
 }
 
-TEST(Simulation, HasTheTimesOfTransfersOnTheSendingAndTheReceivingRank) {
+TEST(Simulation, ListsATransferWithItsStartAndEndOnTheSendingAndTheReceivingRank) {
   const Simulation simulation = simulated("1f1b", {2, 1, 1}, {.link = {.latency = 0.5}});
   for (const auto& [rank, name] : {std::pair{0, "0SEND_F0"}, {1, "1RECV_F0"}}) {
     const Timed& first = simulation.ranks[rank].transfers.at(0);

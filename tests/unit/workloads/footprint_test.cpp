@@ -61,8 +61,8 @@ class CountedAllocator : public c10::Allocator {
   static inline std::atomic<int64_t> live_ = 0, peak_ = 0;
 };
 
-// Stands in for rank 0's exchange of activations under tensor parallelism. Tensors have the right sizes, but not the
-// right values.
+// Stands in for rank 0's exchange of activations under tensor parallelism. The resulting tensors have the correct
+// sizes, but meaningless values.
 class FirstPiece : public TensorSplit {
  public:
   FirstPiece(const Cut& cut, int64_t tokens) : cut_(cut), tokens_(tokens) {}

@@ -1,4 +1,5 @@
-// Matrix products by oneDNN: when the layers use them instead of BLAS, and whether the results are right.
+// Matrix products by oneDNN: when the layers use them instead of BLAS, and that training results are close to those of
+// BLAS.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>

@@ -1,5 +1,5 @@
-// Tests tensors stored as a directory of parts: round trips, and the refusal of every kind of incomplete or foreign
-// directory.
+// Tests checkpoints stored as a directory with a file of each rank: written tensors are read back, and every kind of
+// incomplete or foreign directory is refused.
 #include <ATen/ATen.h>
 
 #include "tests/support/idx_files.h"

@@ -137,7 +137,7 @@ int64_t kept_bytes(int64_t layers, int64_t recompute) {
 
 TEST(RecomputeMemory, RecomputedLayersKeepOneInputPerGroupOfLayers) {
   const CountedAllocator counted;
-  constexpr int64_t input = 2 * 128 * 128 * 4;  // samples x tokens x hidden features x bytes
+  constexpr int64_t input = 2 * 128 * 128 * 4;  // bytes of a layer's input: samples x tokens x hidden features x 4
   EXPECT_EQ(kept_bytes(5, 1) - kept_bytes(4, 1), input);
   EXPECT_EQ(kept_bytes(6, 2) - kept_bytes(4, 2), input);
   EXPECT_GT(kept_bytes(5, 0) - kept_bytes(4, 0), 10 * input);

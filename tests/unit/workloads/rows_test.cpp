@@ -263,7 +263,7 @@ TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
   EXPECT_EQ(set.pixels(7)[0], 8);
 }
 
-TEST(SharedRows, AreRefusedIfTheirDirectoryDoesNotExist) {
+TEST(SharedRows, OfSamplesAreRefusedIfTheirDirectoryDoesNotExist) {
   std::atomic<int> made = 0;
   expect_line(refusal([&] { counted("/nonexistent-dpbench", made); }), {"/nonexistent-dpbench/rows", "No such file"});
 }

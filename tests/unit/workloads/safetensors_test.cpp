@@ -146,7 +146,7 @@ TEST(Safetensors, OffsetsWithGapsOrOverlapsAreRefused) {
   expect_line(two("0,4", 4, "8,4", 4), {"'b'", "8", "4"});
   expect_line(two("0,4", 3, "4,8", 4), {"tensor 'a'", "3 bytes", "4"});
   expect_line(refused("{" + entry("a", 8, "0,18446744073709551615") + "}"), {"18446744073709551615"});
-  // The product of the shape wraps around in 64 bits and gives the right number of bytes.
+  // The number of elements, 2^63 + 2, is too large for a signed 64-bit integer.
   const std::string wraps = R"({"a":{"dtype":"F64","shape":[4611686018427387905,2],"data_offsets":[0,8]}})";
   expect_line(refused(wraps), {"2^63"});
   const std::string hidden = R"({"a":{"dtype":"U8","shape":[4611686018427387905,4,0],"data_offsets":[0,0]}})";

@@ -175,7 +175,7 @@ TEST(Convnet, InitialisesDenseLayersWithinGlorotsBoundAndZeroBias) {
 }
 
 // The expected output is that of the same network built from torch's functions, layer by layer as in the Keras guide.
-TEST(Convnet, ComputesTheNetworkOfTheKerasGuide) {
+TEST(Convnet, HasTheOutputOfTheKerasGuidesNetworkBuiltFromTorchFunctions) {
   namespace F = torch::nn::functional;
   const auto workload = make_workload("convnet");
   const auto model = workload->model(2);

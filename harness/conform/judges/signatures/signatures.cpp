@@ -279,7 +279,7 @@ struct RowsOfRank {
 bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   for (int piece = 0; piece < pieces; ++piece) {
     const RowsOfRank rows(c, piece, pieces);
-    if (rows.wrong.empty()) continue;  // a rank whose rows have a right gradient did not clip it
+    if (rows.wrong.empty()) continue;  // a rank whose rows have a correct gradient did not clip
     double products = 0, squares = 0;
     for (const size_t p : rows.wrong) {
       products += (rows.found[p] * rows.expected.gradient[p]).sum().item<double>();
@@ -318,7 +318,7 @@ std::string by_pieces(const WrongGradient& c) {
 // Returns a diagnosis of the wrong gradients of the last layer that has any, which the backward pass computes first.
 // The other gradients may be wrong only because of these.
 std::string by_last_layer(const WrongGradient& c) {
-  constexpr int64_t enough = 16;  // so few elements may be a multiple of the expected ones by chance
+  constexpr int64_t enough = 16;  // fewer elements may be a multiple of the expected ones by chance
   const auto layer_of = [&](size_t p) { return c.trial.names[p].substr(0, c.trial.names[p].rfind('.')); };
   const std::string layer = layer_of(c.wrong.back());
   WrongGradient last = c;
@@ -329,7 +329,7 @@ std::string by_last_layer(const WrongGradient& c) {
   return "";
 }
 
-// Returns a diagnosis if most gradients are wrong although the outputs are right.
+// Returns a diagnosis if most gradients are wrong although the outputs are correct.
 std::string by_passes(const WrongGradient& c) {
   if (2 * c.wrong.size() <= c.expected.gradient.size() || !same_forward_pass(c)) return "";
   const std::string last = by_last_layer(c);

@@ -26,7 +26,7 @@ class PairedRunner : public CaseRunner {
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
     ReadCpuTimes cpu_times = {};  // reads CPU times, to compute the load of other programs
-    int long_blocks = 0;          // blocks per launch if a step exceeds min_sample_s; 0: as for other cases
+    int long_blocks = 0;          // blocks per launch of cases with steps longer than --min-time; 0: as for others
   };
 
   // `cases` and `references` must use separate worker processes.

@@ -243,7 +243,7 @@ TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
-TEST(Fsdp, PeakOfGatheredParametersIncludesThePartsKeptBetweenThePasses) {
+TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptBetweenForwardAndBackward) {
   const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
@@ -333,7 +333,7 @@ class OutputWatch : public ForwardingBackend {
   Gathers& gathers_;
 };
 
-TEST(Fsdp, WithPoisonGathersIntoMemoryThatHoldsNanUntilThen) {
+TEST(Fsdp, WithPoisonFillsTheOutputsOfAllGathersWithNanBeforehand) {
   const auto workload = gpt();
   const Training plain{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}}};
   const Training in_pairs{.strategy = "fsdp", .world = 4, .params = {{"poison", "on"}, {"reshard", "2"}}};
@@ -447,7 +447,7 @@ std::string refusal(const std::string& strategy, const Given& params, at::Scalar
   return errors[0].empty() ? "nothing was refused" : errors[0];
 }
 
-TEST(ShardedStrategies, NameTheParameterWhoseValueTheyRefuse) {
+TEST(ShardedStrategies, RefuseInvalidValuesForTheFlagParamNamingTheParameter) {
   EXPECT_EQ(refusal("fsdp", {}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal("fsdp", {{"unit", "0"}}), {"fsdp.unit=0", "1 or more"}));
   EXPECT_TRUE(mentions(refusal("fsdp", {{"prefetch", "-1"}}), {"fsdp.prefetch=-1", "0 or more"}));

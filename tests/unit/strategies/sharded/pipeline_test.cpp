@@ -105,7 +105,7 @@ TEST(Stages, OfAModelWithoutMatrixProductsHaveEquallyManyBlocks) {
   EXPECT_EQ(cut.at(0).last, 3u);
 }
 
-TEST(Stages, ATiedParameterBelongsToBothStages) {
+TEST(Stages, ATiedEmbeddingBelongsToTheFirstAndTheLastStage) {
   const auto model = gpt()->model(1);
   const auto stages = pipeline::cut_stages(*model, {0, 1}, "");
   size_t tied = 0;

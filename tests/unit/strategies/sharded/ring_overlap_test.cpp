@@ -14,10 +14,11 @@ namespace {
 
 using namespace sharded_runs;
 
-// The blocks and transfers of a rank.
+// Counts the attention blocks that a rank computes, and records when its transfers start and are awaited.
 struct Record {
   struct Transfer {
-    int begun = 0, awaited = -1;  // numbers of blocks computed before the start, and before the wait; -1: no wait
+    // Numbers of blocks computed before the transfer's start, and before the wait for its end; -1: no wait.
+    int begun = 0, awaited = -1;
   };
   int blocks = 0;  // computed so far
   std::vector<Transfer> transfers = {};
@@ -99,13 +100,13 @@ TEST(RingAttention, ComputesTheBlocksOfAHopWhileTheNextKeysTravel) {
     const at::Tensor x = at::ones({1, 2, tokens / ranks, 5}, at::kDouble);
 
     const context::Ring::Result whole = ring.forward(x, x, x, kernel);
-    // A send and a receive in each of the two hops.
+    // In each of two hops the rank sends and receives keys and values, while it computes 3 and 2 blocks.
     EXPECT_EQ(record.blocks_during_transfers(), (std::vector<int>{3, 3, 2, 2})) << "rank " << me.rank;
 
     record = {};
     ring.backward(whole.output, x, x, x, whole, kernel);
-    // Keys, their gradient, keys, gradient, gradient. A gradient travels during the blocks of the next hop; no blocks
-    // are left for the last one.
+    // A send and a receive each of: keys and values, their gradient, keys and values, gradient, gradient. A gradient
+    // travels while the blocks of the next hop are computed. No blocks are left for the last gradient.
     EXPECT_EQ(record.blocks_during_transfers(), (std::vector<int>{3, 3, 2, 2, 2, 2, 2, 2, 0, 0})) << "rank " << me.rank;
   }));
 }

@@ -7,7 +7,7 @@ namespace {
 
 using namespace sharded_runs;
 
-constexpr int64_t samples_of_a_step = 12;  // the world of every training run in layouts() divides this number
+constexpr int64_t samples_of_a_step = 12;  // a multiple of every number of ranks in layouts()
 
 std::vector<Training> layouts() {
   std::vector<Training> all;
@@ -85,7 +85,7 @@ std::string first_far(const NamedTensors& due, const NamedTensors& found) {
 // Returns the name of the first tensor that differs; empty if all are equal.
 using Difference = std::string (*)(const NamedTensors& due, const NamedTensors& found);
 
-// Expects of each of these layouts that it continues a snapshot of each of them like an uninterrupted run.
+// Expects that a snapshot of each layout resumes under every layout like an uninterrupted run.
 void expect_to_resume_under_each_other(const std::vector<Training>& all, const Workload& workload,
                                        Difference difference, int64_t micros = 1) {
   const Snapshot uninterrupted = continued(all[0], workload, 0, 4, {}, micros);
@@ -144,7 +144,7 @@ TEST(SavedExperts, ResumeUnderTheSameLayoutWithTheSameBits) {
 // differently, so with other sizes the bits could depend on how parameters are cut.
 constexpr const char* whole_vectors = "style=llama,layers=2,hidden=32,heads=2,mlp=64,seq=8,vocab=128,tied=off";
 
-TEST(LayoutsOfTheSameOrder, OfTwoReplicasResumeUnderEachOtherWithTheSameBits) {
+TEST(LayoutsOfTheSameOrder, OfAdditionsWithTwoReplicasResumeUnderEachOtherWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp"},
                                      {.strategy = "zero2"},
                                      {.strategy = "fsdp"},
@@ -156,7 +156,7 @@ TEST(LayoutsOfTheSameOrder, OfTwoReplicasResumeUnderEachOtherWithTheSameBits) {
 }
 
 // A stage adds the gradients of the micro-batches in ascending order, as one device does.
-TEST(LayoutsOfTheSameOrder, OfStagesAndOneDeviceResumeUnderEachOtherWithTheSameBits) {
+TEST(LayoutsOfTheSameOrder, OfAdditionsWithStagesOrOneDeviceResumeUnderEachOtherWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp", .world = 1},
                                      {.strategy = "pp", .mesh = "pp=2"},
                                      {.strategy = "pp", .world = 3, .params = {{"schedule", "zb-h1"}}, .mesh = "pp=3"},
@@ -164,7 +164,7 @@ TEST(LayoutsOfTheSameOrder, OfStagesAndOneDeviceResumeUnderEachOtherWithTheSameB
                                     *gpt(whole_vectors), first_difference, /*micros=*/4);
 }
 
-TEST(LayoutsOfTheSameOrder, WithTheirAxesSwappedResumeUnderEachOtherWithTheSameBits) {
+TEST(LayoutsOfTheSameOrder, OfAdditionsWithSwappedAxesResumeUnderEachOtherWithTheSameBits) {
   for (const auto& [mesh, swapped] : {std::pair{"dp=2,tp=2", "tp=2,dp=2"}, {"shard=2,cp=2", "cp=2,shard=2"}})
     expect_to_resume_under_each_other(
         {{.strategy = "layout", .world = 4, .mesh = mesh}, {.strategy = "layout", .world = 4, .mesh = swapped}},
