@@ -13,7 +13,7 @@ namespace {
 
 // Unit of a collective's delay, longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
-// Delay of a collective's end, in units, so that later collectives end first. Each of these takes up to two units.
+// Delay of a collective's end, in units, so that later collectives, which take up to two units each, end first.
 constexpr int units_of_overtaken = 6;
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
