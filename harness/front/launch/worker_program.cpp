@@ -35,7 +35,7 @@ constexpr int catalogue_seconds = 60;
 
 // Returns the files of dpbench's Python package that register this strategy of PyTorch's (py-ddp and others). Only
 // these files are loaded, because importing the PyTorch modules of all files takes seconds. For an unknown name that
-// begins with "py-", returns all files, so that the error can suggest a right name.
+// begins with "py-", returns all files, so that the error can suggest a correct name.
 std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::string& strategy) {
   if (!strategy.starts_with("py-")) return {};
   std::set<std::string> all, found;
