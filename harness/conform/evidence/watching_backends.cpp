@@ -103,7 +103,8 @@ LateBackend::~LateBackend() {
 }
 
 ForwardingBackend::WorkPtr LateBackend::around(Call call) {
-  // A callback of a collective may wait for the collectives that it calls, which only its own thread can start.
+  // The callback of a collective runs on thread_ and may wait for a collective that it calls. So this one starts at
+  // once.
   if (std::this_thread::get_id() == thread_.get_id()) return call.run();
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);
