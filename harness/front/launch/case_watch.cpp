@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
+constexpr double grace_seconds = 0.3;  // time to wait after the first error for another rank's error that explains it
 // Grace period while every error so far only reports that another rank is gone. On a busy machine, that rank may need
 // seconds to report its own error.
 constexpr double echo_grace_seconds = 3;

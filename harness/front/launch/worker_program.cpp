@@ -102,7 +102,8 @@ Catalogue read_catalogue_file(const fs::path& worker) {
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
 // Completes the catalogue of a worker started with --no-cuda, which cannot list the backends of the CUDA library. Takes
-// those backends, and the list of parts not built, from the catalogue file written at build time.
+// those backends, and the list of optional components that were not built, from the catalogue file written at build
+// time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) return asked;
   Json all = asked.document;
