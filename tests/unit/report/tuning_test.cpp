@@ -44,7 +44,7 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsCandidatesThatComputeOtherGradients) {
+TEST(Tuning, DropsCandidatesThatCombineGradientsOtherwiseThanTheReference) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
