@@ -176,8 +176,8 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
 }
 
-// Two cases can be ranked. Each of these changes to one of them makes the two incomparable.
-TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
+// Two cases can be ranked. Each change to one of the cases makes the two incomparable.
+TEST(Answer, NeverRanksCasesThatDifferInASettingInTheUseOfGradientsOrInStatus) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
       {"model", [](CaseRecord& r) { r.spec.model = "large"; }},
