@@ -158,7 +158,7 @@ void Layout::load(const Snapshot& snapshot) {
 
 std::map<std::string, std::vector<double>> Layout::figures() {
   const auto peak = model_.units ? static_cast<double>(model_.units->take_peak()) : 0;
-  if (peak == 0) return {};  // without sharded parameters, nothing is gathered
+  if (peak == 0) return {};  // this strategy frees no parameters, so it gathers none
   return {{"gathered_parameters_peak_bytes", {peak}}};
 }
 
