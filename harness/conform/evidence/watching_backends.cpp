@@ -103,8 +103,7 @@ LateBackend::~LateBackend() {
 }
 
 ForwardingBackend::WorkPtr LateBackend::around(Call call) {
-  // The callback of a collective runs on thread_ and may wait for a collective that it calls. So this one starts at
-  // once.
+  // A callback on thread_ may wait for a collective that it calls, so this collective starts at once.
   if (std::this_thread::get_id() == thread_.get_id()) return call.run();
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);
