@@ -28,9 +28,9 @@ struct CheckRequest {
   ParamValues params;
   uint64_t seed = 1;
   // own_samples: samples per micro-batch of a rank; own_micros: micro-batches per step. 0: chosen by the seed. The
-  // scenario `unwatched`, which runs like a timed case, uses both, but fewer samples if its time limit is short. The
-  // other scenarios use at most own_samples samples, but at least two, or five if the model refuses a batch of one
-  // sample.
+  // scenario `unwatched`, which runs like a timed case, uses these numbers, but fewer samples if its time limit is
+  // short. The other scenarios use at most own_samples samples, but at least two, or five if the model refuses a batch
+  // of one sample.
   int64_t own_samples = 0, own_micros = 0;
   std::optional<double> own_clip = {};  // the timed case's limit on the gradient's norm, for the scenario `unwatched`
   double unwatched_s = 1;               // time limit for the expected results of the scenario `unwatched`
@@ -45,7 +45,7 @@ struct CheckRequest {
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
-  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even".
+  // Called when a scenario begins its set-up, a step or an evaluation, with a text such as "step 1 of scenario even".
   std::function<void(const std::string& place)> enters = {};
 };
 

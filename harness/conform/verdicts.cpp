@@ -81,7 +81,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
   return completed;
 }
 
-// True if every rank stopped with an error that names all unused parameters. This response is correct too.
+// True if every rank stopped with an error that names all unused parameters, which is a correct response to them.
 bool Verdicts::refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   if (unused_.empty()) return false;
   for (const auto& one : evidence)

@@ -16,7 +16,7 @@ namespace {
 // Turns off the options that have no effect on this mesh.
 Options effective_on(const Mesh& mesh, Options options) {
   if (mesh.axis("tp").size == 1) options.tensor.sequence = false;
-  if (mesh.axis("pp").size == 1) options.pipeline.microbatches = 1;  // there is no other stage to overlap with
+  if (mesh.axis("pp").size == 1) options.pipeline.microbatches = 1;  // a single stage has no stage to overlap with
   return options;
 }
 
@@ -90,7 +90,8 @@ void Layout::share_buffers(Phases& phases) const {
     if (axis->size > 1) broadcast_from(0, axis->group, buffers);
 }
 
-// Returns the result with the last stage's loss, on every rank. The output is sent only if gather_output() is called.
+// Returns a step's result with the last stage's loss, on every rank. The step's output is sent to the other ranks only
+// if gather_output() is called.
 StepResult Layout::shared(StepResult result, const Batch& last) {
   if (axes_.cp.size == 1 && axes_.pp.size == 1 && axes_.tp.size == 1) return result;
   const int root = model_.stages.back().rank;
@@ -157,7 +158,7 @@ void Layout::load(const Snapshot& snapshot) {
 
 std::map<std::string, std::vector<double>> Layout::figures() {
   const auto peak = model_.units ? static_cast<double>(model_.units->take_peak()) : 0;
-  if (peak == 0) return {};  // no parameters are freed, so none are gathered
+  if (peak == 0) return {};  // this strategy frees no parameters, so it gathers none
   return {{"gathered_parameters_peak_bytes", {peak}}};
 }
 

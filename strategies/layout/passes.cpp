@@ -35,7 +35,7 @@ Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stag
 
 StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases) {
   step_ = step;
-  sent_.clear();  // an earlier step that threw may have left entries
+  sent_.clear();  // an earlier step that threw may have left transfers in these lists
   arriving_.clear();
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});

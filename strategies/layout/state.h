@@ -23,7 +23,7 @@ class TrainingState {
   NamedTensors optimizer_state();
   std::vector<StatePart> stored_parts();
   KeptTensors kept_tensors() const;
-  // Sets what this rank stores. whole: all tensors of the model and the optimizer.
+  // Sets the tensors that this rank stores, from the whole tensors of the model and the optimizer.
   void set(const Snapshot& whole);
 
  private:

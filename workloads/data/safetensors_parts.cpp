@@ -172,7 +172,7 @@ class Directory {
 
 void require_parts_directory(const std::string& directory, const std::string& what) {
   std::error_code failed;
-  fs::create_directories(directory, failed);  // require_writable() reports why a directory cannot be created
+  fs::create_directories(directory, failed);  // an error is ignored: require_writable() reports it
   const fs::path index = fs::path(directory) / index_file;
   require_writable(index, what);
   if (!fs::exists(index)) return;
@@ -193,7 +193,7 @@ void write_parts(const std::string& directory, const Save& save, int number, con
   }
   file.metadata = {{save_key, save.mark}, {offsets_key, offsets.dump()}, {sizes_key, sizes.dump()}, {"format", "pt"}};
   std::error_code failed;
-  fs::create_directories(directory, failed);  // save_tensors() reports why a directory cannot be created
+  fs::create_directories(directory, failed);  // an error is ignored: save_tensors() reports it
   save_tensors(fs::path(directory) / file_name(save, number), file);
 }
 

@@ -75,7 +75,8 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
 
 void AgreeingBackend::agree(const std::string& mine) {
   if (diverged_) throw std::runtime_error("the ranks called different collectives earlier");
-  diverged_ = true;  // stays true if exchange() throws: the calls of the ranks then count as different
+  // If the comparison fails (exchange() throws), the ranks count as having called different collectives.
+  diverged_ = true;
   const auto all = exchange(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
   diverged_ = other != all.end();

@@ -18,7 +18,7 @@ struct Marked {
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // CPU time of the threads' marked periods that have ended
+int64_t ended_ns = 0;  // CPU time of all threads in past periods in which they were marked
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Describes which elements of a tensor are wrong: one element, a row, a column, a part.
+// Describes which elements of a tensor are wrong: one element, a row, a column, all from some index on.
 #pragma once
 
 #include <string>

@@ -17,7 +17,8 @@ at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU)
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// visit() passes each field of a struct to `archive`, which writes or reads it. So both use the same order of fields.
+// visit() passes each field of a struct to `archive`, which writes or reads it. So fields are written and read in the
+// same order.
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);

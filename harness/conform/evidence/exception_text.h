@@ -19,7 +19,7 @@ inline std::string message_of(const std::exception& error) {
 }
 
 // True for out-of-memory errors of the host or a device, from any allocator. torch has an exception of its own only for
-// its caching allocator. Its CPU allocator, CUDA calls, NCCL, cuBLAS and cuDNN give only a text.
+// its caching allocator. Its CPU allocator, CUDA calls, NCCL, cuBLAS and cuDNN report it only in the message.
 inline bool out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
   if (!dynamic_cast<const c10::Error*>(&error)) return false;

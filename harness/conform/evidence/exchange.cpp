@@ -35,7 +35,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // sorted, because rank 0 wrote the hashes of its tensors from a std::map
+  return hashes;  // sorted, because rank 0 packed the hashes in the order of a std::map
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class Lockstep {
 
   // Calls compute() on rank 0 and returns its result on every rank.
   std::string from_rank0(const std::function<std::string()>& compute);
-  // Returns rank 0's decision on every rank.
+  // Sends rank 0's yes or no to every rank and returns it.
   bool agreed(bool mine);
   // Returns all ranks' evidence in rank order on rank 0 and an empty list on the others.
   std::vector<Evidence> gathered(const Evidence& mine);

@@ -10,7 +10,7 @@
 namespace dpbench {
 
 struct Sample {
-  int64_t most_elements = 0;  // selected from each tensor that has more elements; 0: all are selected
+  int64_t most_elements = 0;  // number of elements selected from each larger tensor; 0: all elements
   uint64_t seed = 0;
 
   bool takes_all(int64_t elements) const { return most_elements == 0 || elements <= most_elements; }

@@ -13,7 +13,7 @@ namespace {
 
 // Unit of a collective's delay, longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
-// Delay of a collective's end, in units, so that later collectives end first. Each of these takes up to two units.
+// Delay of a collective's end, in units, so that later collectives, which take up to two units each, end first.
 constexpr int units_of_overtaken = 6;
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
@@ -103,7 +103,7 @@ LateBackend::~LateBackend() {
 }
 
 ForwardingBackend::WorkPtr LateBackend::around(Call call) {
-  // A callback of a collective may wait for the collectives that it calls, which only its own thread can start.
+  // A callback on thread_ may wait for a collective that it calls, so this collective starts at once.
   if (std::this_thread::get_id() == thread_.get_id()) return call.run();
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);

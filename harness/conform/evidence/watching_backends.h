@@ -25,8 +25,8 @@ class RecordingBackend : public ForwardingBackend {
   // Discards the old record and starts a new one. keep: if true, also copies the inputs and outputs of reductions,
   // which makes each reduction blocking.
   void start(bool keep);
-  // Marks all further collectives of the calling thread as called by accessors. Other threads may still be finishing
-  // the step.
+  // Marks all further collectives of the calling thread as called by accessors (e.g. Strategy::gradients()). Other
+  // threads may still be finishing the step.
   void step_returned();
   std::vector<Collective> stop();
 

@@ -35,7 +35,7 @@ class Linear : public Model {
 
 class Exact : public Workload {
  public:
-  // options.scale must be the world size.
+  // options: WorkloadOptions::scale must be the world size.
   explicit Exact(const WorkloadOptions& options) {
     input_ = at::empty({row_count, features + 1});
     auto values = input_.accessor<float, 2>();

@@ -1,4 +1,4 @@
-// The parts that all scenarios of a case share: the strategy, the workload with its samples, and the initial model.
+// The objects that all scenarios of a case share: the strategy, the workload with its samples, and the initial model.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct Bench {
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
-  // Called when a part of a scenario begins, with a description such as "step 1 of scenario even". An empty function
-  // is not called.
+  // Called when a scenario begins its set-up, a step or an evaluation, with a text such as "step 1 of scenario even".
+  // An empty function is not called.
   std::function<void(const std::string& place)> enters = {};
   bool allows_idle = true;  // true if the model may be too small to give each rank a part of the computation
 

@@ -10,8 +10,8 @@ namespace {
 // oracle computes each micro-batch of each of their steps.
 constexpr int64_t most_own_micros = 16;
 
-// Largest number of micro-batches of a heavy model (CaseTraits::heavy). The scenario `unwatched` has the timed case's
-// number instead, if there is one.
+// Largest number of micro-batches of a heavy model (CaseTraits::heavy). In the scenario `unwatched`, the timed case's
+// number replaces it, if the case sets one.
 constexpr int64_t most_heavy_micros = 2;
 
 // Gives the scenario `unwatched` the timed case's micro-batches. It gets few samples until affordable_shape() chooses

@@ -27,7 +27,7 @@ std::vector<std::string> usual_checks() {
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), unwatched = drawn(seed, 3, 1, 3);
   // For a quarter of the seeds, one scenario has more micro-batches; for a third, one begins at a later step, with a
-  // strategy object that has taken as many steps.
+  // strategy object that has already taken the steps before it.
   const int64_t other = drawn(seed, 13, 0, 3) == 0 ? drawn(seed, 2, 6, 12) : drawn(seed, 2, 2, 5);
   const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
   // Draws a replica, whose number is taken modulo the number of replicas. 840 is divisible by 1 to 8, so each of up to

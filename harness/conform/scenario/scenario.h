@@ -43,7 +43,7 @@ struct Scenario {
   bool learns = false;             // if true, the check loss-falls requires that the loss falls
   bool counts_reductions = false;  // if true, the check collective-count counts the reductions of the last step
   bool keep_reductions = false;    // if true, the evidence has the inputs and outputs of the last step's reductions
-  bool revealing = false;          // if true, the strategy's options, e.g. small buckets, reveal mistakes
+  bool revealing = false;          // if true, the strategy has options that reveal mistakes, e.g. small buckets
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   // Before this step the strategy is destroyed and restored from its reported state; 0: never.
   int64_t reload_before = 0;

@@ -63,10 +63,12 @@ std::vector<Scenario> with_distinct_samples(const Distribution& distribution, ui
 
 }  // namespace
 
-// Also returns true if the model throws, because the strategy's own run will then throw too and report the step.
+// If the model throws, its parameters count as used, because the strategy's own run will then throw too and report the
+// step.
 bool first_steps_use_all(const Bench& bench) try {
   Trials trials(bench);
-  // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
+  // The model is run on uneven batches too, because the first samples of even batches have nearby ids and may be
+  // similar.
   for (const Split split : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.distribution.owners(); ++rank)

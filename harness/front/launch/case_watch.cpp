@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
+constexpr double grace_seconds = 0.3;  // time to wait after the first error for another rank's error that explains it
 // Grace period while every error so far only reports that another rank is gone. On a busy machine, that rank may need
 // seconds to report its own error.
 constexpr double echo_grace_seconds = 3;
@@ -25,7 +25,7 @@ constexpr size_t reason_length = 2000;
 // True if the text of an error suggests that the rank failed only because another rank is gone. Such an error is
 // reported as the root cause only if there is no other.
 bool is_secondary(const std::string& reason) {
-  // The last two phrases are error texts of the backend shm.
+  // Phrases from messages about a lost rank or a timeout. The last two are from the backend shm.
   constexpr std::array<const char*, 9> phrases = {"onnection reset", "onnection closed", "onnection refused",
                                                   "roken pipe",      "imed out",         "imeout",
                                                   " peer",           ") died while ",    "left the group while "};

@@ -28,7 +28,7 @@ struct RankState {
   int64_t step = 0, beat = 0;
   bool stopped = false;     // the process is stopped by SIGSTOP or a debugger
   int64_t collectives = 0;  // number of collectives entered since the rank started; 0: none, or not known
-  std::string place = {};   // the part of the checks that runs, e.g. "step 1 of scenario even"; empty: none
+  std::string place = {};   // where the rank is in the checks, e.g. "step 1 of scenario even"; empty: no check runs
   // The rank's latest collectives, unordered. Empty if the backend itself detects mismatched collectives.
   std::vector<RankCall> calls = {};
 

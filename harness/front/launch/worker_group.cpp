@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t max_line_bytes = 64u << 20;
-constexpr char reaper_variable[] = "DPBENCH_KEPT_BY";  // marks the ranks and their children through their environment
+constexpr char reaper_variable[] = "DPBENCH_KEPT_BY";  // environment variable that marks the ranks and their children
 constexpr double quit_seconds = 5, quit_seconds_per_rank = 0.25, term_seconds = 0.5, kill_seconds = 5;
 
 std::string random_hex() {

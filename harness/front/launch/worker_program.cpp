@@ -35,7 +35,7 @@ constexpr int catalogue_seconds = 60;
 
 // Returns the files of dpbench's Python package that register this strategy of PyTorch's (py-ddp and others). Only
 // these files are loaded, because importing the PyTorch modules of all files takes seconds. For an unknown name that
-// begins with "py-", returns all files, so that the error can suggest a right name.
+// begins with "py-", returns all files, so that the error can suggest a correct name.
 std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::string& strategy) {
   if (!strategy.starts_with("py-")) return {};
   std::set<std::string> all, found;
@@ -102,7 +102,8 @@ Catalogue read_catalogue_file(const fs::path& worker) {
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
 // Completes the catalogue of a worker started with --no-cuda, which cannot list the backends of the CUDA library. Takes
-// those backends, and the list of parts not built, from the catalogue file written at build time.
+// those backends, and the list of optional components that were not built, from the catalogue file written at build
+// time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) return asked;
   Json all = asked.document;

@@ -155,7 +155,7 @@ Json common_definitions() {
 
 Json run_schema() {
   Json definitions = common_definitions();
-  definitions["case"] = nullptr;  // keeps its place before the definitions of its fields
+  definitions["case"] = nullptr;  // reserves the place of "case" before the types of its fields
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);

@@ -115,7 +115,7 @@ void check_launches(const Report& report, const CaseRecord& record, Problems& pr
   }
   const auto asked_for = configured_number(report, "/launches");
   if (!asked_for || !record.ok() || record.launches.empty()) return;
-  // In a run of `tune`, the number is that of the launches that judge the last candidates.
+  // In a run of `tune`, the configured number of launches counts only those that judge the last candidates.
   if (configured_number(report, "/judged_from_launch")) return;
   // With max_noise_percent, more launches than configured are made until the noise is low enough.
   const bool more = field_of(report.config, "/max_noise_percent").is_number();

@@ -40,7 +40,7 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // memory that ranks share
+    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // a tensor in memory of several ranks
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
   }

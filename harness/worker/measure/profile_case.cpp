@@ -246,7 +246,7 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
-    const EngineWatch engine;  // ends before the profiled steps, because counting nodes would slow them down
+    const EngineWatch engine;  // counts autograd nodes until the profiled steps, which counting would slow down
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }

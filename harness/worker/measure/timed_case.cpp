@@ -198,7 +198,7 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   const bool divides_blocks = info_of(spec_).live_parameters && spec_.world > 1;
-  // Look for models without blocks in Python only, because building a large model again takes seconds.
+  // Only Python models are checked for blocks, because this builds the model again, which may take seconds.
   if (divides_blocks && workload_registry().at(spec_.workload).python && workload_->model(0)->blocks().empty())
     record.warnings.emplace_back("the model is one unit, communicated whole: model() does not return an nn.Sequential");
   const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;

@@ -37,8 +37,7 @@ std::string hex(int64_t value) {
   return text;
 }
 
-// Returns the parts of a checkpoint that this rank writes for whole tensors: all of them if `everything` is set, else
-// none.
+// Returns the whole tensors of a snapshot, for this rank to write to a checkpoint; none unless `everything` is set.
 std::vector<StatePart> whole_of(const Snapshot& snapshot, bool everything) {
   std::vector<StatePart> all;
   const auto add = [&](StatePart::Kind kind, const NamedTensors& tensors) {

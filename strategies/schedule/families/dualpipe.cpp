@@ -60,7 +60,8 @@ class DualRank {
     tape_.backward(backward);
   }
 
-  // The two ranks in the middle do not overlap their first pair: each rank waits for the other's half of the pair.
+  // The two ranks in the middle run their first forward and backward pass without overlap, because each of these ranks
+  // waits for tensors that the other one computes in its pair of passes.
   void steady() {
     for (int i = 0; i < main_; ++i) {
       if (i == 0 && beyond_ == 0) {

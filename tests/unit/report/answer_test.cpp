@@ -176,8 +176,8 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
   EXPECT_NEAR(choice.loss_parts.at("computation"), 0.25, 1e-12);
 }
 
-// Two cases can be ranked. Each of these changes to one of them makes the two incomparable.
-TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
+// Two cases can be ranked. Each change to one of the cases makes the two incomparable.
+TEST(Answer, NeverRanksCasesThatDifferInASettingInTheUseOfGradientsOrInStatus) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
       {"model", [](CaseRecord& r) { r.spec.model = "large"; }},
@@ -209,7 +209,7 @@ TEST(Answer, NeverRanksCasesThatDifferInASettingInMathematicsOrInStatus) {
   EXPECT_TRUE(compares_any(answer_of(run_of({timed("ddp", 2, 1.7, 0.01), timed("zero1", 2, 1.5, 0.01)}))));
 }
 
-TEST(Answer, CasesOfOldReportsWithTheGradientsOfTheBaselineAreRanked) {
+TEST(Answer, RanksCasesOfOldReportsThatLackTheFieldMeans) {
   const auto no_means = [](CaseRecord& record) { record.means.clear(); };
   const Answer answer = answer_of(
       run_of({changed(timed("ddp", 2, 1.7, 0.01), no_means), changed(timed("zero1", 2, 1.5, 0.01), no_means)}));
@@ -388,7 +388,7 @@ TEST(AnswerRules, EachRuleOfTheAnswerWritesItsSentenceForARunToWhichItApplies) {
 }
 
 // The sentence about the fastest case holds the text of the reason rule that applies to the slower case.
-TEST(AnswerRules, TheReasonForASlowerCaseIsThatOfTheRule) {
+TEST(AnswerRules, SentenceAboutTheFastestCaseContainsTheReasonWhyAnotherIsSlower) {
   for (const RuleCase& one : rule_cases()) {
     const auto rule = std::ranges::find_if(
         reason_rules(), [&](const AnswerRule& each) { return std::string_view(each.name) == one.rule; });

@@ -106,7 +106,7 @@ Report scaling_report() {
 
 // On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The notice on this
 // comes before the other notices of the case.
-TEST(Derived, AnEfficiencyAbove100PercentGivesTheFirstNotice) {
+TEST(Derived, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   for (const int world : {1, 2}) {
     Report report =
         report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", world, Scaling::weak, 64, 8000)});
@@ -126,7 +126,7 @@ TEST(Derived, AnEfficiencyAbove100PercentGivesTheFirstNotice) {
   }
 }
 
-TEST(Derived, AReferenceWithAnotherSpeedThanInItsOwnRowGivesANotice) {
+TEST(Derived, ANoticeSaysThatTheReferenceWasFasterOrSlowerBesideTheCaseThanInItsOwnRow) {
   for (const auto& [beside_ns, doubtful] :
        std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
     Report report =
@@ -141,7 +141,7 @@ TEST(Derived, AReferenceWithAnotherSpeedThanInItsOwnRowGivesANotice) {
   }
 }
 
-TEST(Derived, ADisturbedProfileGivesNoTimes) {
+TEST(Derived, CommunicationFiguresAreUnknownIfTheProfilesOfAllLaunchesWereDisturbed) {
   Report report = scaling_report();
   ASSERT_TRUE(report.cases[2].derived.comm_fraction.has_value());
   const auto told = [](const std::string& notice) { return notice.find("profiled steps") != std::string::npos; };

@@ -308,7 +308,7 @@ TEST(ParseJson, ReadsAnObjectOf100001Keys) {
   EXPECT_EQ(parse_json(text + "}", "x").size(), 100001u);
 }
 
-TEST(ParseJson, RefusesTextBeyondItsLimits) {
+TEST(ParseJson, RefusesTextBeyondTheLimitsOnBytesMemoryKeysAndNesting) {
   const JsonLimits small{.bytes = 100, .depth = 3, .memory = 245, .keys = 2};
   const auto refused = [&](const std::string& text) { return refusal(text, small); };
   EXPECT_EQ(refused("[1,2,3,4,5,6,7]"), "");

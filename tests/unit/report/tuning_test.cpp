@@ -44,7 +44,7 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsCandidatesThatComputeOtherGradients) {
+TEST(Tuning, DropsCandidatesThatCombineGradientsOtherwiseThanTheReference) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
@@ -76,7 +76,7 @@ TEST(Tuning, GivesNoVerdictOnACandidateThatWasMeasuredInTwoLaunches) {
 }
 
 // The lucky launch that chose the candidate must not make it the fastest case of the run.
-TEST(Tuning, TheVerdictIsTheAnswerOfTheRun) {
+TEST(Tuning, TheAnswerOfATuneRunIsTheVerdictOnTheCandidate) {
   Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
   report.config[first_judged] = 1;
   Answer answer = answer_of(report);
@@ -84,7 +84,7 @@ TEST(Tuning, TheVerdictIsTheAnswerOfTheRun) {
   ASSERT_EQ(answer.sentences.size(), 1u);
   EXPECT_EQ(answer.sentences[0].text, tuned_text(tuned(report, 1).at(0)) + ".");
   EXPECT_TRUE(compares_any(answer));
-  report.config[first_judged] = 2;  // two launches are too few
+  report.config[first_judged] = 2;  // two launches are too few for a verdict
   answer = answer_of(report);
   ASSERT_EQ(answer.sentences.size(), 1u);
   EXPECT_EQ(answer.sentences[0].text, not_tuned);

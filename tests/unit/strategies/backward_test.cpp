@@ -306,7 +306,7 @@ TEST(Backward, RejectsNonScalarUndefinedComplexOrGraphlessRoots) {
   EXPECT_EQ(leaf.grad().item<float>(), 1);
 }
 
-TEST(Backward, HandlesAGraph50000NodesDeep) {
+TEST(Backward, ComputesTheGradientThroughAGraph50000NodesDeep) {
   const at::Tensor x = random_leaf({1}, 1);
   at::Tensor y = x;
   for (int i = 0; i < 50'000; ++i) y = y + 1;

@@ -60,7 +60,7 @@ void add_transfers(const RanStep& step, const Schedule& schedule,
     }
 }
 
-// Returns the mean time of a kind of computation over the stages; 0 if there is none.
+// Returns the mean time of a type of action, e.g. forward, over the stages; 0 if no stage ran it.
 double mean_over_stages(const Costs& costs, Kind kind) {
   double sum = 0, count = 0;
   for (const auto& [of, time] : costs.stage_times)

@@ -16,7 +16,7 @@ using pipeline::Action;
 using pipeline::Timed;
 
 constexpr char ran_category[] = "pipeline", planned_category[] = "planned pipeline";
-// Thread ids of the rows in a trace. Rows of collectives have smaller ids.
+// Thread ids of the rows of pipelines in a trace. Rows of collectives have smaller ids.
 constexpr int64_t ran_row = 1'100'000'000, planned_row = ran_row + 100, transfers_row = ran_row + 1000;
 constexpr size_t most_places = 4096;
 

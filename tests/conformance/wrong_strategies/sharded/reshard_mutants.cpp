@@ -1,4 +1,4 @@
-// Mistakes of fsdp with reshard=N, where each group of N ranks keeps the parts of a unit for the backward pass.
+// Mistakes of fsdp with reshard=N, where the N ranks of a group together keep a whole unit for the backward pass.
 #include <algorithm>
 #include <utility>
 
@@ -25,8 +25,8 @@ std::function<StrategyInfo()> keeping_in_pairs(const ChangeSetup& change) {
   };
 }
 
-// A mistake: the backward pass gathers from a distant rank, which keeps the same part as this rank, instead of from the
-// neighbour, which keeps the other part.
+// A mistake: the backward pass gathers from a distant rank, which keeps the same half of the unit as this rank, instead
+// of from the neighbour, which keeps the other half.
 void gather_from_distant_ranks(Setup& setup) {
   const Mesh mesh = setup.mesh;
   setup.mesh = mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
@@ -35,13 +35,13 @@ void gather_from_distant_ranks(Setup& setup) {
 }
 
 // A mistake: cuts the parameters over the two ranks of a pair, as HSDP does, instead of over all ranks. The gradients
-// are right, but each rank stores twice as much.
+// are correct, but each rank stores twice as much.
 void shard_within_pairs(Setup& setup) {
   setup.params = Params(strategy_registry().at("fsdp").params,
                         {{"reshard", "on"}, {"poison", setup.params.text("poison")}}, setup.params.owner());
 }
 
-// A mistake: a gather sends the part of the previous gather if both parts have equally many elements.
+// A mistake: an allgather sends the input of the previous allgather if both inputs have the same shape.
 class StalePartBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;

@@ -10,7 +10,7 @@ namespace dpbench::wrong::sharded {
 
 using Change = std::function<void(ShardedParts&)>;
 
-// Returns a factory of the sharded reference with `change` applied to its parts.
+// Returns a factory of the sharded reference strategy in which `change` has replaced some functions.
 inline std::function<StrategyInfo()> made(const Change& change, const ShardedOptions& options = {}) {
   return [=] {
     ShardedParts parts = right_sharded_parts();

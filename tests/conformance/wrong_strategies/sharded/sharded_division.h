@@ -23,7 +23,7 @@ struct Division {
 
 Division divided(const Model& model, int64_t blocks_per_unit);
 
-// Returns the traffic formula of the sharded reference strategy with right parts.
+// Returns the traffic formula of the sharded reference strategy without mistakes.
 TrafficFormula traffic_of(const ShardedOptions& options);
 
 }  // namespace dpbench::wrong::sharded

@@ -1,4 +1,4 @@
-// Mistakes in the reduction, accumulation and clipping of sharded gradients (FSDP, ZeRO, HSDP). Also contains right
+// Mistakes in the reduction, accumulation and clipping of sharded gradients (FSDP, ZeRO, HSDP). Also contains correct
 // variants.
 #include <algorithm>
 #include <utility>

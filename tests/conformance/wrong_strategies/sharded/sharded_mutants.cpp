@@ -1,5 +1,5 @@
 // Mistakes of strategies that shard parameters and optimizer state (FSDP, ZeRO, HSDP): in gathering, freeing, stepping,
-// restoring. Also contains right variants of the sharded reference.
+// restoring. Also contains correct variants of the sharded reference.
 #include <functional>
 #include <limits>
 #include <utility>

@@ -1,5 +1,5 @@
-// The sharded reference: a plain, right strategy that shards parameters, gradients and optimizer state by rows, with
-// exchangeable parts. Each wrong strategy replaces one part.
+// The sharded reference: a plain, correct strategy that shards parameters, gradients and optimizer state by rows. It
+// consists of replaceable functions; each wrong strategy replaces some of them.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct ShardedUnit {
   std::vector<size_t> parameters = {};  // indices in ShardedRun::parameters
 };
 
-// The exchangeable parts of a training step, in the order of their calls.
+// The replaceable functions of a training step, in the order of their calls.
 struct ShardedParts {
   std::function<void(ShardedRun&)> start;         // broadcasts rank 0's parameters and buffers, once
   std::function<void(ShardedRun&)> sync_buffers;  // broadcasts rank 0's buffers before a step
@@ -39,7 +39,8 @@ struct ShardedParts {
   // Returns the gradient of this rank's samples, padded to equal shards: the input of the reduction.
   std::function<at::Tensor(ShardedRun&, ShardedParameter&)> filled;
   std::function<void(ShardedRun&, ShardedUnit&)> begin_reduce, end_reduce;
-  std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;  // adds a micro-batch's gradient
+  // Adds the reduced gradient of a micro-batch to the accumulated gradient.
+  std::function<void(ShardedRun&, ShardedParameter&, const at::Tensor& sum)> add;
   std::function<void(ShardedRun&)> over_replicas;  // sums the shards of gradients over the axis dp
   std::function<double(ShardedRun&)> squares;      // returns the square of the gradient's norm
   std::function<void(ShardedRun&, ShardedParameter&)> update;
@@ -68,7 +69,7 @@ struct ShardedParameter {
   Transfer gather = {}, reduction = {};
 };
 
-// One rank's training state, which every part receives.
+// One rank's training state, an argument of every function of ShardedParts.
 struct ShardedRun {
   ShardedRun(const Setup& setup, ShardedParts parts, int64_t blocks_per_unit);
 
@@ -80,8 +81,9 @@ struct ShardedRun {
   at::Tensor piece(const at::Tensor& value, int place) const;
   // Returns an uninitialised tensor for the shards of all ranks, one after the other.
   at::Tensor empty_whole(const at::Tensor& its_shard) const;
-  int64_t own_rows(const ShardedParameter& parameter) const;       // rows of this rank's shard, without padding
-  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);  // returns the next unit, or `unit` at the end
+  int64_t own_rows(const ShardedParameter& parameter) const;  // rows of this rank's shard, without padding
+  // Returns the next unit in this direction, or `unit` itself if it is the last.
+  ShardedUnit& neighbour(const ShardedUnit& unit, int direction);
 
   ShardedParts parts;
   const Workload& workload;
@@ -107,7 +109,7 @@ struct ShardedOptions {
   bool reduces_each_micro_batch = true;
 };
 
-// Returns a registration named "sharded-reference" for a strategy of these parts.
+// Returns a registration named "sharded-reference" for a strategy that consists of these functions.
 StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions& options = {});
 
 // Formula for StrategyInfo::live_parameters: the most bytes of parameters and all-gathers that the sharded reference
