@@ -99,14 +99,14 @@ class Strategy {
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
   // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
-  // Collective. The default returns the tensors of the accessors. Override it if the accessors return gathered copies,
-  // or if the process has several replicas. With StrategyInfo::live_parameters it is also called during step(): it
-  // then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
+  // Collective. The default returns parameters(), buffers(), gradients() and state(). Override it if these are gathered
+  // copies, or if the process has several replicas. With StrategyInfo::live_parameters, it is also called during
+  // step(): it then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
   virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
-  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors that
-  // the accessors return. Override it if the accessors return copies, or if the strategy cannot resume.
+  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors of
+  // parameters(), buffers() and state(). Override it if these are copies, or if the strategy cannot resume.
   virtual void load(const Snapshot& snapshot);
 
   // Returns the strategy's own metrics of the last step with phase timing, for the report. Names end in the unit.
