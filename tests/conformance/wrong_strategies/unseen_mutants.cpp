@@ -72,8 +72,8 @@ void update_twice_after_a_look(Parts& parts) {
 
 // A mistake: divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
-  const auto rows =
-      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples in the rank's current and longest batch
+  // for each rank: samples in its current batch and in its longest batch so far
+  const auto rows = std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();
   parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.samples();
