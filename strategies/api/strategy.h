@@ -58,8 +58,8 @@ struct StepResult {
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
 };
-// Adds one micro-batch to a step's result: concatenates outputs and sums losses. `loss` must already be divided by the
-// number of micro-batches.
+// Adds a micro-batch's output and loss to a step's result: concatenates outputs and sums losses. `loss` must already be
+// divided by the number of micro-batches.
 void add_micro(StepResult& result, at::Tensor output, at::Tensor loss);
 
 // The complete training state of a strategy: whole (unsharded) tensors by name.
@@ -145,8 +145,8 @@ struct Variant {
   ParamValues params;
 };
 
-// Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
-// parameter of the strategy has that effect.
+// Parameter values with which the tests reach non-default behaviour of a strategy. A member is empty if no parameter
+// value of the strategy has the effect that the member's comment describes.
 struct Settings {
   ParamValues revealing = {};         // parameter values that reveal mistakes, such as several buckets in a small model
   ParamValues allow_unused = {};      // values with which StrategyInfo::allows_unused becomes true
