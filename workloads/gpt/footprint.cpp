@@ -142,7 +142,7 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   return found;
 }
 
-// True if the head's matrix product keeps the output of the norm itself, not a copy.
+// True if the head's matrix product keeps the norm's output tensor for its backward pass, rather than a copy of it.
 bool keeps_norm(const Sizes& sizes) { return !sizes.narrow && !sizes.gathered; }
 
 // Returns the memory of the head and the loss. The loss keeps the logarithms of the probabilities; under tensor
