@@ -90,7 +90,8 @@ void weigh_short_batches(Parts& parts) {
   };
 }
 
-// A mistake: evaluates no more samples than the longest batch had; the rest repeat the first ones' outputs.
+// A mistake: evaluates at most as many samples as the longest training batch had. As outputs of all further samples, it
+// returns those of the first samples again.
 void evaluate_at_most_a_batch(Parts& parts) {
   const auto most = std::make_shared<OfRanks<int64_t>>();
   parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
