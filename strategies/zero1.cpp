@@ -266,8 +266,8 @@ class Zero1 : public Strategy {
     return shards;
   }
 
-  // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
-  // A no-op if `name` is the state of another parameter than the slice's.
+  // Copies this rank's slice of `value`, the state tensor `name` of a whole parameter, into the optimizer state, in the
+  // memory order given by the parameter's strides. Does nothing unless `slice` is a slice of this parameter.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     const auto [parameter, slot] = split_state_name(name);
     if (parameter != name_of(slice.parameter)) return;

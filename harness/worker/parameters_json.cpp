@@ -19,7 +19,8 @@ Json placement(const std::vector<TensorCut>& cuts, const std::vector<std::string
   return std::ranges::count(partial, name) > 0 ? "whole, gradients summed" : "whole";
 }
 
-// Returns the plan that make() returns, or an empty one if the model refuses to be divided.
+// Calls `make`, which returns how a model is divided among ranks. Returns an empty object if `make` throws UsageError
+// because the model cannot be divided.
 template <class Make>
 auto plan_of(const Make& make) -> decltype(make()) {
   try {

@@ -222,7 +222,8 @@ class CommandLoop {
     timed_case_.reset();
   }
 
-  // Returns a function that tells the front how many scenarios of the checks have begun; empty except on rank 0.
+  // Returns a function that tells the front (the dpbench process) how many scenarios of the checks have begun. On ranks
+  // other than 0, the returned function is empty.
   std::function<void(size_t, size_t)> checking(const CaseSpec& spec) {
     if (variables_.rank != 0) return {};
     return [this, id = spec.id](size_t number, size_t of) {

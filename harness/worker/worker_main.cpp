@@ -29,8 +29,8 @@
 namespace dpbench {
 namespace {
 
-// Prints the JSON that make() returns. Output of plug-ins meanwhile goes to stderr, because stdout is reserved for the
-// JSON.
+// Calls `make` and prints the JSON that it returns. What plug-ins print during the call goes to stderr, because stdout
+// is reserved for the JSON.
 template <class Make>
 int print_json(const Make& make) {
   const int output = dup(STDOUT_FILENO);

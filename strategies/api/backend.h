@@ -37,8 +37,8 @@ struct BackendSetup {
   // CPU cores of all ranks of this host; empty if the ranks are not pinned to cores. A backend's helper threads may use
   // all of them.
   std::vector<int> cores = {};
-  // Function that a backend calls with a description of each collective, so that ranks that call different ones can be
-  // named. Backends that compare the ranks' calls themselves do not use it.
+  // Function that a backend calls with a description of each collective, so that an error message can name ranks that
+  // call different collectives. Backends that compare the ranks' calls themselves do not call the function.
   NoteCall note = {};
 
   // Returns the global number of a rank of this group.

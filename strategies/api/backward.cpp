@@ -177,8 +177,8 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Runs the backward pass of a loss by our own execution of its graph (see walked()). Returns false, without running it,
-// unless the loss has exactly one element and needs none of torch's engine.
+// Runs the backward pass of a loss by our own execution of its graph (see walked()). Returns false without running it
+// if the loss does not have exactly one element or if torch's engine must run the graph.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

@@ -39,8 +39,8 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   MeshShape shape() const;
 
-  // Returns a mesh of the same ranks in which replace(axis, group) replaces each group. The group of all ranks is
-  // replaced once: under the name of an axis that covers all ranks, or under world_axis if no axis does.
+  // Returns a mesh of the same ranks with each process group replaced by the result of replace(axis, group). For the
+  // group of all ranks, `axis` is an axis that has all ranks, or world_axis if there is none.
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

@@ -13,9 +13,9 @@ namespace dpbench {
 
 struct ParamInfo {
   std::string name, fallback, summary;
-  // Allowed values: words such as "none|fp16|bf16"; one of them, or all, may be "integer" or "number", also with a
-  // lower limit: "integer from 1", "number above 0". Empty: "on|off" if `fallback` (the default value) is "on" or
-  // "off", else any text.
+  // Allowed values, separated by '|', such as "none|fp16|bf16". The entries "integer" and "number" allow all integers
+  // or numbers, also with a lower limit: "integer from 1", "number above 0". Empty: "on|off" if `fallback` (the default
+  // value) is "on" or "off", else any text.
   std::string values = "";
 };
 

@@ -58,8 +58,8 @@ struct StepResult {
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
 };
-// Adds one micro-batch to a step's result: concatenates outputs and sums losses. `loss` must already be divided by the
-// number of micro-batches.
+// Adds a micro-batch's output and loss to a step's result: concatenates outputs and sums losses. `loss` must already be
+// divided by the number of micro-batches.
 void add_micro(StepResult& result, at::Tensor output, at::Tensor loss);
 
 // The complete training state of a strategy: whole (unsharded) tensors by name.
@@ -99,14 +99,14 @@ class Strategy {
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
   // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
-  // Collective. The default returns the tensors of the accessors. Override it if the accessors return gathered copies,
-  // or if the process has several replicas. With StrategyInfo::live_parameters it is also called during step(): it
-  // then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
+  // Collective. The default returns parameters(), buffers(), gradients() and state(). Override it if these are gathered
+  // copies, or if the process has several replicas. With StrategyInfo::live_parameters, it is also called during
+  // step(): it then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
   virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
-  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors that
-  // the accessors return. Override it if the accessors return copies, or if the strategy cannot resume.
+  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors of
+  // parameters(), buffers() and state(). Override it if these are copies, or if the strategy cannot resume.
   virtual void load(const Snapshot& snapshot);
 
   // Returns the strategy's own metrics of the last step with phase timing, for the report. Names end in the unit.
@@ -145,8 +145,8 @@ struct Variant {
   ParamValues params;
 };
 
-// Parameter values with which the tests reach non-default behaviour of a strategy. An empty member means that no
-// parameter of the strategy has that effect.
+// Parameter values with which the tests reach non-default behaviour of a strategy. A member is empty if no parameter
+// value of the strategy has the effect that the member's comment describes.
 struct Settings {
   ParamValues revealing = {};         // parameter values that reveal mistakes, such as several buckets in a small model
   ParamValues allow_unused = {};      // values with which StrategyInfo::allows_unused becomes true

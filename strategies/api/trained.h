@@ -25,7 +25,8 @@ class TrainedStrategy : public Strategy {
   // buffers and throws if the ranks' models differ in a name, shape or dtype.
   explicit TrainedStrategy(const Setup& setup);
 
-  // Returns each trained tensor once, even if it has several names. A tensor's .grad() is undefined if no pass used it.
+  // Returns each trained tensor once, even if it has several names. A tensor that no pass used has an undefined
+  // .grad().
   const std::vector<at::Tensor>& trainable() const;
   // Clears the gradients, then runs forward and backward pass over every micro-batch. Throws if this rank has no
   // samples.

@@ -11,7 +11,8 @@ namespace dpbench {
 
 class PackedBatches {
  public:
-  // Allocates device memory for micro-batches shaped like these. Floating-point tensors are stored as `storage`.
+  // Allocates device memory for micro-batches with the shapes of `like`. Floating-point tensors are stored in the dtype
+  // `storage`.
   PackedBatches(std::span<const Batch> like, at::Device device, at::ScalarType storage);
 
   // Copies samples to the fixed addresses in stream order, so that samples still being read are not overwritten.

@@ -21,8 +21,8 @@ class RecordedPass : public Pass {
  public:
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
-  // Loads the samples of the next pass. A replica's pass needs no targets (labels), so Batch::target carries the step
-  // number.
+  // Copies the samples of the next pass to their fixed addresses. A replica's pass needs no targets (labels), so
+  // Batch::target carries the step number.
   void load(int64_t step, const Batch& batch, bool first_of_step) override {
     if (first_of_step) ++steps_;
     const Batch all{batch.input, at::full({1}, step, at::kLong), batch.ids};

@@ -1,4 +1,4 @@
-// "cheating" is a right data-parallel strategy, except for one way to cheat, chosen by --param cheating.how=.. Most
+// "cheating" is a correct data-parallel strategy, except for one way to cheat, chosen by --param cheating.how=.. Most
 // ways are honest in the checks and cheat in timed steps; audits of the timed run must find them.
 #include <chrono>
 #include <functional>
@@ -24,7 +24,7 @@ struct View {
   // between_reads: steps between the last two reads of the buffers. since_buffers: steps since the last read of the
   // buffers.
   int64_t between_reads = 0, since_buffers = 0;
-  // Right steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on all ranks.
+  // Correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on all ranks.
   int64_t honest = 0;
   int64_t samples = 0;  // number of samples in this step
   double pause_s = 0;   // time since the strategy's previous step

@@ -316,7 +316,7 @@ StrategyInfo faulty(const std::string& name) {
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
                  {"in", "none", "collective in which the rank fails, or none: before the step"},
                  {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
-  info.settings = {};  // none, because the settings of the inner strategy name parameters that the faulty one lacks
+  info.settings = {};  // empty: the inner strategy's settings name parameters that the faulty strategy lacks
   info.promise = nullptr;
   info.mesh_for = nullptr;
   info.traffic = nullptr;

@@ -1,5 +1,5 @@
 // A library for LD_PRELOAD that makes the wall clock jump an hour back or forth with every reading. Monotonic clocks
-// stay right.
+// stay correct.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

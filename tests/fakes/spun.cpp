@@ -117,7 +117,7 @@ class SpunAlone : public Spun {
     if (!setup.params.flag("rival")) return;
     static int made = 0;
     std::cerr << "object " << ++made << "\n";
-    if (made == 2) rival_.emplace();  // the second object is the one that the harness profiles
+    if (made == 2) rival_.emplace();  // the harness makes a second strategy object and profiles it
   }
 
  private:

@@ -17,8 +17,9 @@ namespace dpbench {
 // whole_inputs: it receives all features, and takes this rank's piece of them.
 enum class Cutting { none, outputs, inputs, whole_inputs };
 
-// Returns the cutting of layer number `depth` of a stack: outputs and inputs in turn. If the turn of the last layer is
-// outputs, it stays whole instead, or cuts its inputs if it is the only layer.
+// Returns which features of layer number `depth` of a stack are cut: outputs in the first layer, inputs in the second,
+// and so on. The last layer's outputs are never cut: the layer stays whole instead, or is cut by its inputs if it is
+// the only layer.
 inline Cutting cutting_of(int64_t depth, int64_t layers) {
   if (layers == 1) return Cutting::whole_inputs;
   if (depth % 2 == 1) return Cutting::inputs;
@@ -28,17 +29,17 @@ inline Cutting cutting_of(int64_t depth, int64_t layers) {
 struct StackLayer {
   std::string name;                 // name of the layer; its parameters are name.weight and, with has_bias, name.bias
   int64_t inputs = 0, outputs = 0;  // number of features
-  int64_t pixels_in = 1, pixels_out = 1;  // values of one input or output feature in a sample
+  int64_t pixels_in = 1, pixels_out = 1;  // values per input feature and per output feature in a sample
   bool has_bias = true;
   std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
 };
 
-// Returns the plan that divides a stack of layers. Throws UsageError if a layer has fewer features than there are
+// Returns the tensor-parallel plan of a stack of layers. Throws UsageError if a layer has fewer features than there are
 // ranks.
 TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks);
 
-// Computes a layer that is divided as `cutting` says. The layer has the functions forward(x), without_bias(x) and
-// bias(), the bias to add to the result of without_bias().
+// Computes a layer of which this rank has the features that `cutting` says. `Layer` must have the functions forward(x),
+// without_bias(x) and bias(), which returns the bias to add to the result of without_bias().
 template <class Layer>
 at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, const TensorSplit* split) {
   if (!split || cutting == Cutting::none) return layer.forward(x);

@@ -24,7 +24,7 @@ class Rotary {
 
  private:
   struct Tables {
-    at::Tensor cosine, sine;  // both of shape [positions, head size]
+    at::Tensor cosine, sine;  // cosines and sines, each of shape [positions, head size]
   };
   const Tables& tables_for(const at::Tensor& x) const;
 

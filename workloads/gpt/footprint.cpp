@@ -142,7 +142,7 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   return found;
 }
 
-// True if the head's matrix product keeps the output of the norm itself, not a copy.
+// True if the head's matrix product keeps the norm's output tensor for its backward pass, rather than a copy of it.
 bool keeps_norm(const Sizes& sizes) { return !sizes.narrow && !sizes.gathered; }
 
 // Returns the memory of the head and the loss. The loss keeps the logarithms of the probabilities; under tensor
@@ -304,8 +304,9 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // Returns the bytes of the logits of all micro-batches, without the logits that block `b` itself makes. Logits stay
-  // from the head's forward pass to the end of the step.
+  // Returns the bytes of the logits of all micro-batches, and of the previous step's logits if the caller keeps them,
+  // without the logits that block `b` itself computes. Logits are kept from the head's forward pass to the end of the
+  // step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
   // Updates the peak with a moment of the backward pass at which block `done` and all later blocks have gradients.

@@ -19,8 +19,8 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// Returns the features of these tokens of a sample, as pieces of the sample's features, which are numbered over all
-// tokens.
+// Converts ranges of a sample's tokens to ranges of their features. Features are numbered consecutively over all tokens
+// of the sample.
 std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
   return tokens;

@@ -22,8 +22,8 @@ class Tokens {
 
   bool are_bytes() const { return ids_.scalar_type() == at::kByte; }
   int64_t count() const { return ids_.numel(); }
-  // Returns the tokens at these positions, as int64 in the positions' shape. Throws UsageError if one is not below the
-  // vocabulary size.
+  // Returns the tokens at these positions, as int64 in the positions' shape. Throws UsageError if a token is not below
+  // the vocabulary size.
   at::Tensor at(const at::Tensor& positions) const;
 
  private:

@@ -113,7 +113,8 @@ double whole_bytes(const CollectiveRecord& one, int world) {
 }
 
 // Estimates when a gradient bucket is ready, as a fraction of the step's computing, for collectives without a usable
-// start time: the backward pass is taken to progress in proportion to the bytes of finished gradients (`part`).
+// start time. Assumes that the backward pass progresses in proportion to the bytes of finished gradients. part:
+// finished bytes as a fraction of all bytes.
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
   return (before + part * share_of(phases, backward_pass)) / computing_of(phases);

@@ -43,7 +43,8 @@ class TomlFile : public CLI::Config {
 
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
 
-  // Sets the flags here and returns no items, because CLI11's error for a returned item would not name the file's line.
+  // Sets the flags itself and returns no items to CLI11, because CLI11's error messages would not name the line of the
+  // configuration file.
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     try {
       const toml::table file = toml::parse(input);

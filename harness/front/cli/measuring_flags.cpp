@@ -501,7 +501,7 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   settle_selection(o.what);
 }
 
-// Throws UsageError if the pairs take fewer launches (starts of both builds) than a verdict needs.
+// Throws UsageError if the pairs of a duel fit into fewer launches (starts of both builds) than a verdict needs.
 void check_pairs(const DuelOptions& o) {
   const int pairs = o.pairs > 0 ? o.pairs : DuelRule().looks.back();
   const int launches = (pairs + o.pairs_per_launch - 1) / o.pairs_per_launch;

@@ -61,7 +61,7 @@ std::vector<std::string> wrapped(const std::string& text, size_t width) {
 
 std::string row_text(const Cells& row, const std::vector<Place>& places, const std::vector<bool>& right) {
   std::vector<std::string> lines;
-  size_t top = 0;  // index of the first line for the columns that stand beside the current one
+  size_t top = 0;  // index of the line at which the current group of side-by-side columns begins
   for (size_t i = 0; i < row.size(); ++i) {
     const Place& place = places[i];
     if (i > 0 && place.line != places[i - 1].line) top = lines.size();

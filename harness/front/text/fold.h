@@ -7,10 +7,10 @@
 
 namespace dpbench {
 
-// Returns the text of each row, without a newline at its end. Columns set in `right` are right-aligned; the others are
-// left-aligned text. If the table is wider than `width` (0: no limit), columns that do not fit stand on lines of their
-// own below, indented, and long text wraps under itself. Right-aligned cells, which hold figures, and single words
-// never wrap.
+// Returns the text of each row, without a newline at its end. Columns for which `right` is true are right-aligned; all
+// others are left-aligned. If the table is wider than `width` (0: no limit), columns that do not fit move to further,
+// indented lines of the row, and long text wraps within its column. Right-aligned cells, which hold figures, and single
+// words never wrap.
 std::vector<std::string> folded_rows(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right,
                                      size_t width);
 

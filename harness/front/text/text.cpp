@@ -82,7 +82,7 @@ std::string normalized(const std::string& name) {
 // Returns nullopt if the names do not match. A prefix match costs as much as one edit. A substring match, or a known
 // name with extra letters after it, costs less than two edits.
 std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
-  constexpr size_t min_letters = 3;  // shorter parts of a name match too many names
+  constexpr size_t min_letters = 3;  // fewer letters match too many names
   if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;
   if (edits > 1 && typed.size() >= min_letters && meant.find(typed) != std::string::npos) return 3;
   if (edits > 1 && meant.size() >= min_letters && typed.starts_with(meant)) return 3;

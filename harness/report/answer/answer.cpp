@@ -46,8 +46,8 @@ std::optional<Estimate> time_of(const RankedCase& member) {
 }
 
 // True if `better` is faster than `member` without more memory, or needs less memory without being slower. A difference
-// counts only if the intervals do not overlap. any_memory: some cases of the group can be compared by memory; if false,
-// only speed counts. If true, the result is false for two cases with incomparable memory.
+// counts only if the intervals do not overlap. any_memory: true if some cases of the group can be compared by memory;
+// the result is then false for two cases whose memory cannot be compared. false: only speed counts.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);

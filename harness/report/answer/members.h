@@ -28,7 +28,7 @@ struct RankedCase {
   std::string label;
   // A speed-up over the reference if CaseGroup::paired is set, else samples per second.
   std::optional<Estimate> speed;
-  std::optional<Estimate> memory;  // peak bytes; comparable if the numbers of processes are equal
+  std::optional<Estimate> memory;  // peak bytes; comparable between cases with equal numbers of processes
   std::optional<StepParts> parts;
 };
 

@@ -13,7 +13,8 @@ namespace dpbench {
 namespace {
 
 constexpr double much_noise = 0.1;
-constexpr int usual_launches = 5, most_launches = 60;  // default of --launches; most launches to recommend
+// usual_launches: default of --launches. most_launches: largest value of --launches that a sentence recommends.
+constexpr int usual_launches = 5, most_launches = 60;
 
 const Choice& first(const GroupFacts& facts) { return facts.choices.front(); }
 

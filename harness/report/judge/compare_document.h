@@ -30,8 +30,8 @@ struct Table<Difference> {
                                      Field{"new", "-", &D::now, "its value in the new run"}};
 };
 
-// A Judgement in the units in which it is printed. The change is either in percent or in percentage points; the members
-// of the other unit are unset.
+// A Judgement in the units in which it is printed. The change is either in percent or in percentage points:
+// change_percent or change_points is unset.
 struct JudgedRow {
   std::string case_id, metric, rule, unit;
   std::optional<double> base{}, limit{};

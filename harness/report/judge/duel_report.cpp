@@ -60,7 +60,7 @@ Json case_json(const DuelCase& record) {
   return json;
 }
 
-// Returns the gate's result as a word. failed: the word for a failed gate.
+// Returns the result of a duel's gate: "passed", "inconclusive" or, if the gate failed, the text `failed`.
 std::string gate_word(const DuelReport& report, const char* failed) {
   if (report.count(DuelStatus::failed) + report.count(DuelStatus::wrong) + report.count(Verdict::slower) > 0)
     return failed;

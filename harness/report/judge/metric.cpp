@@ -108,7 +108,7 @@ constexpr LimitUnit times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 constexpr LimitUnit sizes[] = {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
 constexpr LimitUnit rates[] = {{"", 1}}, ratios[] = {{"", 1}, {"x", 1}}, percents[] = {{"%", 0.01}};
 
-// Initialisers in the order of the members of Metric, then the function that computes the metric.
+// Each entry has the values of a Metric's members, in their order, and the function that computes the metric's figure.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms", times}, median_figure},
@@ -153,8 +153,8 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // The terms of a metric are means of logarithms. For a metric in percentage points, 100 times its value converts a
-  // change of the logarithm to points (delta method).
+  // The terms of a metric are means of logarithms. For a metric in percentage points, a change of the logarithm is
+  // multiplied by 100 times the metric's value, which gives the change in points (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

@@ -17,7 +17,8 @@ namespace dpbench {
 
 // Key in the config of a report of `tune`: the number of the first launch that judges the last candidates.
 inline constexpr const char* first_judged = "judged_from_launch";
-// Returns that number; nullopt for other reports.
+// Returns the number of the first launch that judges the last candidates, as stored in a report of `tune`; nullopt for
+// reports of other commands.
 std::optional<int> judged_from(const Report& report);
 
 // Returns the indices of the cases that the next launch measures: the reference of each setting (workload, devices,
@@ -52,7 +53,6 @@ struct Table<Tuned> {
 std::vector<Tuned> tuned(const Report& report, int first);
 // Returns one line that recommends the candidate's parameter values or the default values.
 std::string tuned_text(const Tuned& tuned);
-// The line of a search without a result.
 inline constexpr const char* not_tuned = "No candidate was measured often enough to judge it.";
 
 }  // namespace dpbench

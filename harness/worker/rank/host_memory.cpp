@@ -15,7 +15,7 @@ namespace dpbench {
 namespace {
 
 int64_t initial_bytes = 0, leftover_bytes = 0;
-int64_t earlier_peak_bytes = 0;  // the case's peak when memory last ceased to count (UncountedMemory)
+int64_t earlier_peak_bytes = 0;  // the case's peak before the latest UncountedMemory; 0: none in this case
 
 int64_t status_bytes(const char* key) {
   std::ifstream status("/proc/self/status");

@@ -17,8 +17,8 @@ class BatchCopies {
   // storage: the dtype to which floating-point tensors are cast.
   BatchCopies(at::Device device, at::ScalarType storage);
 
-  // Returns the tensors on the device, ready for use on the current stream. If all are on the host, they are
-  // transferred in one copy. Tensors already on the device with the right dtype are returned unchanged.
+  // Returns the tensors on the device, ready for use on the current stream. If all tensors are on the host, they are
+  // transferred in one copy. Tensors that are already on the device and need no cast are returned unchanged.
   std::vector<at::Tensor> to_device(const std::vector<at::Tensor>& tensors);
 
   // Transfers host tensors in one copy and returns the packed device memory. The host waits only if it is more than one

@@ -38,7 +38,7 @@ class Flat {
 // call them.
 int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts = 1);
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
-// Return the number of these flat buffers.
+// Return the number of flat buffers (Flat) of these tensors, or of a model's trained parameters.
 int64_t flat_buffers(const TrafficQuery& query, const NamedTensors& named);
 int64_t flat_buffers(const TrafficQuery& query);
 

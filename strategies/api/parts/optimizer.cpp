@@ -20,7 +20,7 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
 namespace {
 
 // Returns the gradient with its parameter's memory layout, copied if necessary: fused kernels ignore strides. A
-// backward pass gives a gradient the right layout, but other code may assign one with another.
+// backward pass gives a gradient its parameter's layout, but other code may assign a gradient with a different layout.
 at::Tensor with_layout_of(const at::Tensor& parameter, const at::Tensor& gradient) {
   if (!gradient.defined() || gradient.layout() != at::kStrided || same_layout(parameter, gradient)) return gradient;
   return at::empty_like(parameter).copy_(gradient);

@@ -41,8 +41,8 @@ class BuiltInStrategy : public TrainedStrategy {
   }
 
   using TrainedStrategy::apply_gradients;
-  // Clips the gradients and steps the optimizer, like the function without `run_parallel`, but on the threads of
-  // several replicas.
+  // Clips the gradients and steps the optimizer, like TrainedStrategy::apply_gradients(), but on the threads of several
+  // replicas.
   void apply_gradients(int64_t step, Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
   // Steps only these parameters, with these gradients, without clipping.
   void apply_gradients(int64_t step, const std::vector<at::Tensor>& parameters,

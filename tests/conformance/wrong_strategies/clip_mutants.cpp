@@ -1,5 +1,5 @@
 // Wrong strategies with mistakes in gradient clipping: a norm taken at the wrong time or over the wrong elements, or a
-// norm applied wrongly. Also contains right strategies.
+// norm applied wrongly. Also contains correct strategies.
 #include <algorithm>
 #include <cmath>
 #include <functional>

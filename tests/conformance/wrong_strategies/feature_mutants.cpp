@@ -1,4 +1,4 @@
-// Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers. Also contains a right
+// Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers. Also contains a correct
 // version of each feature, which must pass.
 #include <map>
 #include <mutex>
@@ -111,8 +111,8 @@ Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
 
 void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
 
-// A mistake: counts the steps since the strategy was made, so a resumption between two averages shifts them. Not for a
-// scheduled learning rate, which depends on the number of the step too.
+// A mistake: counts steps from the strategy's construction, so after a resume between two averages, it averages in the
+// wrong steps. Not usable with a scheduled learning rate, which would follow the same count.
 void average_by_own_count(Parts& parts) {
   averaging(right_average)(parts);
   parts.start = [start = parts.start](Run& run) {
@@ -153,8 +153,8 @@ bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world 
 
 // --- Mistakes with buckets that contain unused parameters
 
-// Does not reduce buckets for which `idle` returns true. A right `idle` returns true only if no rank used any parameter
-// of the bucket.
+// Does not reduce buckets for which `idle` returns true. A correct `idle` returns true only if no rank used any
+// parameter of the bucket.
 Change omitting_buckets(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
   return [=](Parts& parts) {
     parts.buckets = [=, right = parts.buckets](Run& run) {

@@ -71,7 +71,7 @@ void resume_from_memory(Parts& parts) {
   };
 }
 
-// Keeps its own momentum if it has taken a step before load().
+// A mistake: if the strategy object has taken steps, it ignores the snapshot's momentum on a resume and keeps its own.
 void load_momentum_into_a_fresh_object_only(Run& run, Snapshot& snapshot) {
   if (run.gradients.empty()) return;
   size_t i = 0;

@@ -99,13 +99,14 @@ std::vector<Mutant> layout_mutants();
 std::vector<Mutant> tensor_mutants();
 std::vector<Mutant> context_mutants();
 std::vector<Mutant> expert_mutants();
-// Layouts drawn at random, each with one wrong part, and one without. Their names do not depend on the seed.
+// Strategies on layouts drawn at random: each has one mistake, except one strategy, which has none. Their names do not
+// depend on the seed.
 std::vector<Mutant> composed_mutants(uint64_t seed);
-// Wrong strategies that a check catches with some of the seeds 1 to Mutant::seed, and a right one that passes with all.
-// World 0: each seed draws the world, as in `dpbench check`.
+// Wrong strategies that a check catches with some of the seeds 1 to Mutant::seed, and a correct one that passes with
+// all. World 0: each seed draws the world, as in `dpbench check`.
 std::vector<Mutant> rare_mutants();
-std::vector<Mutant> odd_strategies();  // right strategies of unusual construction, and similar wrong ones
-std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
-std::vector<Mutant> equivalents();     // other right strategies: must pass every check
+std::vector<Mutant> odd_strategies();  // correct strategies of unusual construction, and similar wrong ones
+std::vector<Mutant> right_features();  // correct versions of feature_mutants(): must pass every check
+std::vector<Mutant> equivalents();     // other correct strategies: must pass every check
 
 }  // namespace dpbench::wrong

@@ -1,4 +1,5 @@
-// Right strategies of unusual construction, which must pass every check, and wrong strategies of similar construction.
+// Correct strategies of unusual construction, which must pass every check, and wrong strategies of similar
+// construction.
 #include <cmath>
 #include <future>
 #include <map>
@@ -18,8 +19,8 @@ Change both(const Change& first, const Change& second) {
   return [=](Parts& parts) { first(parts), second(parts); };
 }
 
-// Returns a change that replaces a part of the strategy in all dtypes except float64. The checks in float64 cannot
-// detect the change.
+// Returns a change that replaces an exchangeable part of the reference strategy by `wrong` in all dtypes except
+// float64. The checks in float64 cannot detect the change.
 template <class Part>
 Change in_working_dtype(Part Parts::* part, const Part& wrong) {
   return [=](Parts& parts) {

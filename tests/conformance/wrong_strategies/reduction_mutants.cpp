@@ -52,7 +52,8 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
   });
 }
 
-// Makes a strategy that promises to skip steps with a non-finite gradient and contains `change`.
+// Makes a reference strategy with `change` applied to its parts, which promises to skip steps with a non-finite
+// gradient.
 std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change) {
   return [made = with(change)] {
     StrategyInfo info = made();

@@ -1,4 +1,5 @@
-// The reference: a plain, right data-parallel strategy with exchangeable parts. Each wrong strategy replaces one part.
+// The reference: a plain, correct data-parallel strategy with exchangeable parts. Each wrong strategy replaces one
+// part.
 #pragma once
 
 #include <functional>
@@ -34,7 +35,7 @@ struct Parts {
 };
 Parts right_parts();
 
-// One rank's training state: the argument of all functions in Parts.
+// One rank's training state, which is passed to every exchangeable part of a training step.
 struct Run {
   Run(const Setup& setup, Parts parts);
 
@@ -58,7 +59,7 @@ struct Run {
   std::vector<at::Tensor> leaves;     // trainable parameters; a parameter that layers share appears once
   std::vector<at::Tensor> gradients;  // gradients of the current step; undefined for parameters that no rank used
   std::vector<at::Tensor> momenta, variances, counts;
-  std::vector<at::Tensor> kept;  // for wrong strategies: gradients of another step or of this rank
+  std::vector<at::Tensor> kept;  // tensors that wrong strategies store, such as earlier gradients
   int64_t step = 0, micro = 0, micros = 1;
   int64_t samples = 0;     // for a mean over all samples: number of samples that this rank has seen in the step
   bool own_finite = true;  // for wrong strategies: true if this rank's gradients were finite before the reduction
@@ -67,7 +68,7 @@ struct Run {
 // Returns a registration named "reference" for a strategy of these parts, with one process per rank.
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
 
-// Traffic formula of the reference strategy with right parts, for ranks that use all parameters.
+// Traffic formula of the reference strategy with correct parts, for ranks that use all parameters.
 std::optional<std::vector<Traffic>> reference_traffic(const TrafficQuery& query);
 
 }  // namespace dpbench::wrong

@@ -1,4 +1,4 @@
-// A plain, right data-parallel strategy in one process (like dp), and its wrong variants.
+// A plain, correct data-parallel strategy in one process (like dp), and its wrong variants.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -17,7 +17,7 @@ struct ReplicaParts {
   bool zero_idle_replicas = true;  // zero the gradients of replicas without samples too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
   bool gather_backwards = false;
-  std::function<void(Replicas&)> reduce;  // adds the other replicas' gradients to the first's
+  std::function<void(Replicas&)> reduce;  // adds the gradients of replicas 1, 2, .. to replica 0's
   std::function<void(Replicas&)> keep_buffers = [](Replicas&) {};
 };
 
@@ -191,7 +191,7 @@ std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   return sizes;
 }
 
-// A right dp strategy that rejects every optimizer except Adam.
+// A correct dp strategy that rejects every optimizer except Adam.
 StrategyInfo dp_for_adam_only() {
   StrategyInfo info = strategy_registry().at("dp");
   info.make = [right = info.make](const Setup& setup) {

@@ -28,8 +28,8 @@ void keep_the_last_micro_batch(Run& run) {
   if (run.micro + 1 < run.micros) run.parts.clear(run);
 }
 
-// Reduces after every micro-batch instead of once per step. The result stays right, because the next reduction averages
-// equal values; only the number of reductions is wrong.
+// Reduces after every micro-batch instead of once per step. The result stays correct, because the next reduction
+// averages equal values; only the number of reductions is wrong.
 void reduce_after_each_micro_batch(Run& run) {
   if (run.micro + 1 == run.micros) return;
   for (auto& leaf : run.leaves) {
@@ -39,7 +39,7 @@ void reduce_after_each_micro_batch(Run& run) {
 }
 
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
-// single micro-batch the result is bit-identical to the right one.
+// single micro-batch the result is bit-identical to the correct one.
 double samples_in(const Batch& batch) { return static_cast<double>(batch.samples()); }
 
 void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
@@ -140,7 +140,8 @@ at::Tensor evaluate_and_stay(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
 
-// Makes a strategy with one wrong part. The part is right in float64, which most checks use, and wrong in float32.
+// Makes a reference strategy in which `wrong` replaces one part of the training step, except in float64, which most
+// checks use.
 using Part = std::function<void(Run&)> Parts::*;
 std::function<StrategyInfo()> in_float32(Part part, const std::function<void(Run&)>& wrong) {
   return with([=](Parts& parts) {

@@ -1,5 +1,5 @@
-// Strategies whose traffic differs from their formula. Most compute right gradients, so no other check fails. Also
-// contains right strategies that split the same bytes into other calls.
+// Strategies whose traffic differs from their formula. Most compute correct gradients, so no other check fails. Also
+// contains correct strategies that split the same bytes into other calls.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"

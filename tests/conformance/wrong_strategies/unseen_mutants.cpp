@@ -72,8 +72,8 @@ void update_twice_after_a_look(Parts& parts) {
 
 // A mistake: divides the sum over a short batch by the number of samples of the longest earlier batch.
 void weigh_short_batches(Parts& parts) {
-  const auto rows =
-      std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // samples in the rank's current and longest batch
+  // for each rank: samples in its current batch and in its longest batch so far
+  const auto rows = std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();
   parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {
     auto& [now, most] = (*rows)[run.rank];
     now = batch.samples();
@@ -90,7 +90,8 @@ void weigh_short_batches(Parts& parts) {
   };
 }
 
-// A mistake: evaluates no more samples than the longest batch had; the rest repeat the first ones' outputs.
+// A mistake: evaluates at most as many samples as the longest training batch had. As outputs of all further samples, it
+// returns those of the first samples again.
 void evaluate_at_most_a_batch(Parts& parts) {
   const auto most = std::make_shared<OfRanks<int64_t>>();
   parts.batch = [=, right = parts.batch](Run& run, const Batch& batch) {

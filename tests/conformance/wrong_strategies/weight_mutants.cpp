@@ -1,5 +1,5 @@
 // Mistakes in the weights of ranks and micro-batches: with unequal numbers of samples or tokens, and with gradients
-// that accumulate over micro-batches. Also contains a right version of each.
+// that accumulate over micro-batches. Also contains a correct version of each.
 #include <map>
 #include <mutex>
 

@@ -33,8 +33,8 @@ std::string host_name() {
   return name;
 }
 
-// Returns the selection of this process's own command line, with its plug-ins checked. The agent never loads plug-ins
-// named in a message from the network.
+// Returns the selection of cases from this process's own command line, after checking the plug-ins that it names. The
+// agent never loads plug-ins named in a message from the network.
 Selection own_selection(Selection what, const std::string& worker) {
   settle_plugins(what, worker);
   return what;

@@ -164,7 +164,7 @@ std::map<std::string, std::string> variables_of(const Placement& p) {
           {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
           {"MASTER_ADDR", p.master_addr},
           {"DPBENCH_FD", "3"},       // file descriptor through which this process and its relay exchange messages
-          {"DPBENCH_RUN_DIR", "/"},  // not used by the relay, but the worker's library requires it
+          {"DPBENCH_RUN_DIR", "/"},  // unused by the relay, but dpbench-worker requires the variable
           {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
           {"DPBENCH_NONCE", p.nonce},
           {"DPBENCH_SERVES", serves ? "1" : "0"},
