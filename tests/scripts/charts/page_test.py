@@ -248,7 +248,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
 
-    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_its_kind(self):
+    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_the_name_of_its_figure(self):
         for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
                                           ("", "Throughput", "n = 3.")):
             made = page_of(sample_runs.usual(), charts=[chart(message=message)])
