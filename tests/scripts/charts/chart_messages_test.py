@@ -122,7 +122,7 @@ class Efficiency(Titles):
         self.names(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                    "ddp and dp", "78 to 86 %", "linear", "world 2")
 
-    def test_a_chart_title_says_that_nothing_is_lost_if_an_efficiency_interval_reaches_100_percent(self):
+    def test_a_chart_title_says_that_scaling_loses_nothing_if_an_efficiency_interval_reaches_100_percent(self):
         self.names(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                    "ddp", "nothing", "world 2", no=("dp", "%"))
         self.names(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
@@ -191,7 +191,7 @@ class Memory(Titles):
         return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
                                      for case in cases for sizes in [[size / MIB for size in case.peaks]]})
 
-    def test_a_chart_title_names_the_strategy_with_least_memory_if_spread_and_error_are_smaller_than_the_gap(self):
+    def test_a_chart_title_names_the_strategy_with_least_memory_if_the_gap_exceeds_the_error(self):
         self.names(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
                    "fsdp", "least", "memory", "world 2", "98 MiB", no=("ddp",))
         for tie in (self.said(self.sized("fsdp", 97, 98, 121), self.sized("ddp", 120, 121, 122)),
