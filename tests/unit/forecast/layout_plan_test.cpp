@@ -47,7 +47,7 @@ Time timed(const Layout& layout, const Machine& machine) {
 TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
   Lanes lanes;
   lanes.compute(2);
-  EXPECT_EQ(lanes.transfer(3), 5);  // the transfer lasts from time 2 to time 5
+  EXPECT_EQ(lanes.transfer(3), 5);  // a transfer from time 2 to time 5
   lanes.compute(1);
   EXPECT_EQ(lanes.transfer(1), 6);  // this transfer starts at time 5, because the link is busy until then
   lanes.wait_for_all();
