@@ -40,7 +40,7 @@ class ShardedParameters {
 
   // Returns this rank's part of the tensors from free_between() to gather(); else an undefined tensor.
   const at::Tensor& kept_part() const { return between_; }
-  // Returns the bytes of the tensors that are gathered or being gathered and of the kept part, without the shard that
+  // Returns the bytes of the tensors that are gathered or being gathered and of kept_part(), without the shard that
   // this rank stores.
   int64_t held_bytes() const;
   // Returns the bytes of a gather's output, which is copied into the tensors.

@@ -140,7 +140,7 @@ void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool l
   if (first == end) run(pieces[0]);
   for (size_t u = end; u-- > first;) {
     GraphPiece& piece = pieces[u - first];
-    need(u, -1, phases);  // a unit is gathered even without a backward pass here, because other ranks may have one
+    need(u, -1, phases);  // a unit is gathered even without a backward pass on this rank, as other ranks may have one
     run(piece);
     slope = piece.input.is_floating_point() ? piece.input.grad() : at::Tensor();
     runs = slope.defined();

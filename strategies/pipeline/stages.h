@@ -30,7 +30,7 @@ std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_o
 
 // A parameter or buffer, and the stages that use it. A tensor that no stage uses belongs to the first stage.
 struct Placed {
-  std::string name;  // the tensor's name; the first one of a tied tensor
+  std::string name;  // the tensor's name; for a tied tensor, the first of its names
   at::Tensor tensor;
   // Sizes and dtype of the whole tensor.
   std::vector<int64_t> sizes;

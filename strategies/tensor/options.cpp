@@ -28,7 +28,8 @@ int64_t micro_batches(const std::vector<int64_t>& micro) {
   return std::ranges::count_if(micro, [](int64_t samples) { return samples > 0; });
 }
 
-// Returns the number of calls that exchange activations: leave() makes one for each chunk, enter() one.
+// Returns the number of calls that exchange activations: leave() makes one for each chunk in the forward pass, enter()
+// one in the backward pass.
 int64_t calls_of(const TensorPlan& plan, const Options& options, const std::vector<int64_t>& micro) {
   int64_t calls = micro_batches(micro) * plan.entered.calls;
   for (const int64_t samples : micro) calls += std::min(samples, options.chunks) * plan.left.calls;
@@ -65,7 +66,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
     all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
            {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts)), flat_buffers(query)}};
   if (ranks == 1) return all;
-  // Bytes of one element of an activation or a loss, over all samples.
+  // Bytes of all samples together if each sample has one element of an activation or a loss.
   const int64_t size = query.samples * static_cast<int64_t>(c10::elementSize(query.dtype));
   const int64_t activations = size * (plan.left.elements + plan.entered.elements);
   const int64_t calls = calls_of(plan, options, query.micro);

@@ -38,7 +38,7 @@ class CliEnds(Runs):
         with open(log, "rb") as file:
             self.assertIn(b"\x1b[31m", file.read())
 
-    def test_a_flaky_case_passes_with_a_retry(self):
+    def test_a_case_whose_rank_exits_once_is_ok_if_it_is_retried(self):
         self.run_it(*fault("flaky"), code=3)
         self.run_it(*fault("flaky"), "--retries", "1", "--out", "again")
         (path,) = glob.glob(self.directory + "/again/*/run.json")

@@ -20,7 +20,7 @@ class Faults(FaultyRuns):
         killed."""
         self.over_both("kill", r"rank 0 [^;]*signal 9[^;]*step 7", flags=("--param", "rank=0"))
 
-    def test_a_killed_rank_is_named_with_its_step_and_the_collective_of_the_other_rank(self):
+    def test_a_killed_rank_is_named_with_its_step_and_the_collective_in_which_rank_0_waits(self):
         for backend, words in (("shm", r"#\d+ allreduce .*"), ("gloo", "")):
             with self.subTest(backend=backend):
                 case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend=backend)
@@ -171,7 +171,7 @@ class Faults(FaultyRuns):
         case = self.failed("kill", r"rank 1 [^;]*signal 9[^;]*step 7", strategy="faulty-fsdp", flags=("--scale", "3", "--param", "in=allgather"))
         self.assertRegex(case["reason"], r"rank 0 .*#\d+ allgather")
 
-    def test_ranks_of_fsdp_with_different_units_are_reported_with_the_calls_of_both(self):
+    def test_two_ranks_of_fsdp_with_different_units_are_reported_with_the_call_of_each(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 self.failed("other-unit", r"rank 0 .*allgather of (\d+) Float.* rank 1 .*allgather of (?!\1 )", strategy="faulty-fsdp", backend=backend, step=0,
@@ -208,7 +208,7 @@ class Faults(FaultyRuns):
         self.on_gpt(self.over_both, "faulty-pp", "stop", r"rank 1 [^;]*stopped[^;]*step 7", "--accumulate", "4",
                     "--param", "in=recv", "--param", "after=2", silent=TIMEOUT)
 
-    def test_a_rank_of_pp_that_fails_after_its_schedule_is_named_with_the_tied_gradient_or_the_loss(self):
+    def test_the_error_of_a_failing_rank_of_pp_names_the_tied_gradient_or_the_loss_that_it_exchanged(self):
         """In a step of one micro-batch, rank 1's second receive is that of the gradient of the tied embedding."""
         for collective, after, where in (("recv", 1, r"gradient\b[^:]*\bmodel\.embed_tokens\.weight"),
                                          ("broadcast", 0, r"broadcast\b[^:]*\bloss")):
@@ -216,7 +216,7 @@ class Faults(FaultyRuns):
             self.on_gpt(self.over_both, "faulty-pp", "throw", words,
                         "--param", f"in={collective}", "--param", f"after={after}")
 
-    def test_a_rank_of_pp_with_another_schedule_is_named_with_the_first_action_that_differs(self):
+    def test_a_rank_of_pp_whose_schedule_differs_from_rank_0s_is_named_with_the_first_differing_action(self):
         words = (r'^rank 1 [^;]*pp: rank 1\b[^"]* "rank 0, action 2, 0F2 \(stage 0, micro-batch 2\)"'
                  r'[^"]*\brank 0\b[^"]* "rank 0, action 2, 0B0 \(stage 0, micro-batch 0\)"')
         self.on_gpt(self.over_both, "faulty-pp", "other-schedule", words, step=-1, within=DIFFERS)
@@ -250,7 +250,7 @@ class Faults(FaultyRuns):
             with self.subTest(collective=collective):
                 self.on_a_mesh(self.over_both, fault, words, collective)
 
-    def test_mesh_ranks_with_different_fsdp_units_are_reported_with_the_calls_of_both(self):
+    def test_two_mesh_ranks_with_different_fsdp_units_are_reported_with_the_call_of_each(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 self.on_a_mesh(self.failed, "other-unit", r"rank 2 .*allgather of (\d+) Float.* rank 3 .*allgather of (?!\1 )", backend=backend, step=0,

@@ -91,7 +91,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(case["status"], "failed")
         self.assertRegex(case["reason"], words)
 
-    def test_only_rank_0_prints_and_the_report_lists_the_hosts(self):
+    def test_under_a_launcher_only_rank_0_prints_and_the_report_lists_the_hosts(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 codes, ends = self.launch([*CASE, "--backend", backend, "-o", "json"], world=3)

@@ -25,7 +25,7 @@ std::vector<T> drawn(const std::vector<T>& all, int parts, uint64_t shift = 0) {
   return some;
 }
 
-// Returns one in `parts` of the values with each key, at least one of every key, drawn as by drawn().
+// Groups the values by their key and returns what drawn() returns for each group, so at least one value of every key.
 template <class T, class KeyOf>
 std::vector<T> drawn_of_each(const std::vector<T>& all, int parts, const KeyOf& key_of) {
   std::map<std::decay_t<std::invoke_result_t<KeyOf, const T&>>, std::vector<T>> groups;

@@ -55,8 +55,8 @@ struct TensorPlan {
   // Sequence length (dimension 1 of the activations before enter() and after leave()) if the sequence may be cut there;
   // else 0.
   int64_t tokens = 0;
-  // left: leave() in a forward pass. entered: the sums of enter() in a backward pass. totals, maxima: total() and
-  // maximum() in the loss. left and entered count the whole sequence.
+  // left: calls of leave() in a forward pass. entered: gradient sums of enter() in a backward pass. totals, maxima:
+  // calls of total() and maximum() in the loss. `left` and `entered` count the elements of the whole sequence.
   SplitCalls left, entered, totals, maxima;
 };
 

@@ -30,11 +30,11 @@ struct KnownAxis {
   const char* name;
   const char* summary;
   bool data = false;           // ranks at different positions on the axis get different samples
-  bool stores_rows = false;    // each position stores some rows of each parameter
-  bool cuts_layers = false;    // each position computes a part of each layer; no layer may have experts
+  bool stores_rows = false;    // each position on the axis stores some rows of each parameter
+  bool cuts_layers = false;    // each position on the axis computes a part of each layer; no layer may have experts
   bool cuts_tensors = false;   // layers are divided by cutting their parameters; the sequence may be cut between layers
   bool cuts_sequence = false;  // layers are divided by cutting the sequence, in all layers
-  bool cuts_experts = false;   // each position stores some experts of each layer
+  bool cuts_experts = false;   // each position on the axis stores some experts of each layer
 };
 
 inline const std::vector<KnownAxis>& known_axes() {
@@ -105,13 +105,13 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
 }
 
 // True if --mesh accepts an axis of this name and the axis has the property, such as &KnownAxis::cuts_layers.
-inline bool axis_has(bool KnownAxis::* property, const std::string& name) {
+inline bool axis_has(bool KnownAxis::*property, const std::string& name) {
   const KnownAxis* axis = mesh_text::known_axis(name);
   return axis && axis->*property;
 }
 
 // Returns the number of ranks on all axes that have the property, such as &KnownAxis::data; 1 if the mesh has none.
-inline int size_of(const MeshShape& shape, bool KnownAxis::* property) {
+inline int size_of(const MeshShape& shape, bool KnownAxis::*property) {
   int ranks = 1;
   for (const AxisSize& axis : shape) ranks *= axis_has(property, axis.name) ? axis.size : 1;
   return ranks;

@@ -25,9 +25,9 @@ struct EnteredCollective {
 
 struct Communication {
   int64_t total_ns = 0;    // time in which at least one collective was in progress
-  int64_t exposed_ns = 0;  // part of total_ns in which this rank did nothing but communicate
-  int64_t hidden_ns = 0;   // total_ns - exposed_ns: communication that overlapped with computation
-  int64_t waiting_ns = 0;  // part of exposed_ns in which another rank had not yet called the collective
+  int64_t exposed_ns = 0;  // communication time in which this rank did nothing else
+  int64_t hidden_ns = 0;   // communication time that overlapped with computation
+  int64_t waiting_ns = 0;  // exposed time in which another rank had not yet called the collective
 };
 // Returns a rank's communication times. blocked: the time spans in which the strategy did nothing but communicate.
 Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked);

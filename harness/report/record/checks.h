@@ -15,13 +15,13 @@ enum class Effect { explains_all, cause, update, buffers, output };
 struct CheckMeaning {
   std::string_view name, summary;
   Effect effect = Effect::cause;
-  bool proves_gradient = false;  // true if a pass proves a gradient or an update right
+  bool proves_gradient = false;  // true if passing the check proves a gradient or an update correct
   bool usual = false;            // true if the scenario `even` of the conformance suite includes this check
 };
 
 namespace check_table {
 
-// A check whose pass proves a gradient or an update right.
+// A check that, if passed, proves a gradient or an update correct.
 constexpr CheckMeaning proof(std::string_view name, std::string_view summary) {
   return {name, summary, Effect::cause, true};
 }

@@ -123,7 +123,7 @@ struct CaseRecord {
   std::optional<Summary> step_time_ns;
   Derived derived;
   std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
-  // Unset if the case was not measured or plan has no formula for its memory.
+  // The case's memory by the formulas of `dpbench plan`; unset if it was not measured or has no such formula.
   std::optional<MemoryFormula> memory_formula{};
   std::vector<std::string> warnings;  // warnings raised while the case ran
   std::vector<std::string> notices;   // findings about the timed blocks: outliers, trends
@@ -240,7 +240,7 @@ bool any_failed(const std::vector<CheckRow>& checks);
 // failure, the pass with the largest error; without a pass, the skipped row.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
-// them right; else nullopt.
+// them correct; else nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.

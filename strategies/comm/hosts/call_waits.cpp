@@ -11,7 +11,8 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
-// Added to the timeouts of the parts of a call, so that check_deadline() ends a part before the part itself times out.
+// Added to the timeouts of the operations (within a host or between hosts) that make up a collective, so that
+// check_deadline() ends the wait for an operation before the operation itself times out.
 constexpr Milliseconds max_overrun{3000};
 
 std::string left_key(int leader) { return c10::str("left-", leader); }
@@ -94,8 +95,8 @@ void CallWaits::throw_aborted() const {
       c10::str("rank ", hosts_.global(hosts_.rank), " gave up ", current_.name(), ": its backend was aborted"));
 }
 
-// Throws the most specific reason known for the failure of a part of the current call. `error`: the message of the part
-// itself.
+// Throws the most specific reason known for the failure of an operation (within this host or between hosts) of the
+// current collective. `error`: the message of the operation itself.
 void CallWaits::throw_failed_part(const std::string& error, WaitFor target) {
   const bool between_hosts = target == WaitFor::other_hosts;
   if (aborted_) throw_aborted();

@@ -1,5 +1,5 @@
-// How a rank waits for the parts of a collective across hosts: until the call's deadline, and with the most specific
-// reason if a part fails or a host is late.
+// How a rank waits for the operations, within its host and between hosts, that make up a collective across hosts: until
+// the collective's deadline, and with the most specific reason if an operation fails or a host is late.
 #pragma once
 
 #include <atomic>
@@ -59,16 +59,16 @@ class CallWaits {
   // Begins a call; its time limit starts now.
   void begin(const HostsCall& call);
   const HostsCall& current() const { return current_; }
-  // Wait for one part of the current call, or for several parts between hosts. Throw if a part fails, if another host
-  // gives up, or if check_deadline() ends the wait after the call's deadline.
+  // Wait for one operation of the current collective, or for several operations between hosts. Throw if an operation
+  // fails, if another host gives up, or if check_deadline() ends the wait after the collective's deadline.
   void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
   // Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
   // flags are no longer read then.
   void clear_old_flags();
   Milliseconds left() const;
-  // Returns the timeout for parts of a call that check_deadline() watches. It is longer than the call's own timeout, so
-  // that check_deadline() fails first and gives the reason.
+  // Returns the timeout for the operations that make up a collective. It is longer than the collective's own timeout,
+  // so that check_deadline() fails first and gives the reason.
   Milliseconds padded_timeout() const;
 
   void abort() { aborted_ = true; }

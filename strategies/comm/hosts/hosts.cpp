@@ -192,7 +192,7 @@ void HostsBackend::broadcast_across_hosts(const at::Tensor& flat, int root) {
   if (source != hosts_.own) from_leader(flat);
 }
 
-// Gathers the ranks' shares into `whole` on every rank. limit: timeout of the part within this host.
+// Gathers the ranks' shares of a tensor into `whole` on every rank. limit: timeout of the all-gather within this host.
 void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit) {
   const int64_t count = share.numel();
   const auto part_of = [&](const Host& host) { return whole.narrow(0, host.first * count, host.count * count); };

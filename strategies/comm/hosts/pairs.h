@@ -25,7 +25,7 @@ class Pairs {
 
   WorkPtr send(const at::Tensor& tensor, int to, int tag);
   WorkPtr receive(const at::Tensor& tensor, int from, int tag);
-  // From now on, messages to or from a rank that is not connected yet fail. Connected ranks are not affected.
+  // After this call, messages to or from a rank that is not connected yet fail. Connected ranks are not affected.
   void abort() { aborted_ = true; }
 
  private:

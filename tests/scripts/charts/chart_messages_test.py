@@ -122,13 +122,13 @@ class Efficiency(Titles):
         self.names(efficiency(timed("ddp", 2, 1.66, 0.06), timed("dp", 2, 1.6, 0.04)),
                    "ddp and dp", "78 to 86 %", "linear", "world 2")
 
-    def test_a_chart_title_says_that_nothing_is_lost_if_an_efficiency_interval_reaches_100_percent(self):
+    def test_a_chart_title_says_that_scaling_loses_nothing_if_an_efficiency_interval_reaches_100_percent(self):
         self.names(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.2)),
                    "ddp", "nothing", "world 2", no=("dp", "%"))
         self.names(efficiency(timed("ddp", 2, 1.97, 0.05), timed("dp", 2, 1.96)),
                    "ddp and dp", "nothing", "world 2", no=("%",))
 
-    def test_a_chart_title_uses_worlds_whose_replicas_share_cores_only_without_other_worlds(self):
+    def test_a_chart_title_uses_worlds_whose_replicas_share_cores_only_if_no_other_world_exists(self):
         crowded = timed("ddp", 4, 1.5, 0.02)
         self.names(efficiency(timed("ddp", 2, 1.66, 0.05), crowded, cores=2),
                    "ddp", "83 % (80 to 86)", "linear", "world 2", no=("world 4",))
@@ -191,7 +191,7 @@ class Memory(Titles):
         return messages.peak_memory({case: Interval(sorted(sizes)[len(sizes) // 2], min(sizes), max(sizes))
                                      for case in cases for sizes in [[size / MIB for size in case.peaks]]})
 
-    def test_a_chart_title_names_the_least_memory_if_the_difference_exceeds_spread_and_error(self):
+    def test_a_chart_title_names_the_strategy_with_least_memory_if_the_gap_exceeds_the_error(self):
         self.names(self.said(self.sized("fsdp", 97, 98, 99), self.sized("ddp", 120, 121, 122)),
                    "fsdp", "least", "memory", "world 2", "98 MiB", no=("ddp",))
         for tie in (self.said(self.sized("fsdp", 97, 98, 121), self.sized("ddp", 120, 121, 122)),
@@ -201,7 +201,7 @@ class Memory(Titles):
     def test_a_chart_title_does_not_compare_memory_of_a_rank_and_of_a_process_with_all_replicas(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
 
-    def test_a_memory_chart_has_no_title_with_two_launches_or_if_memory_includes_the_library(self):
+    def test_a_memory_chart_has_no_title_with_two_launches_or_if_memory_includes_library_files(self):
         self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
         self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
 
@@ -209,7 +209,7 @@ class Memory(Titles):
         self.names(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
                    "fsdp", "least", "memory", "world 2", "98 MiB", no=("ddp",))
 
-    def test_a_chart_title_names_no_least_memory_if_tensor_memory_is_equal(self):
+    def test_a_chart_title_names_no_strategy_with_least_memory_if_tensor_memory_is_equal(self):
         spans = {case: Interval(8, 8, 8) for case in cases_of(self.sized("ddp", 1), self.sized("fsdp", 1))[1:]}
         self.names(messages.memory(spans, "tensor memory"),
                    "ddp and fsdp", "tensor memory", "world 2", no=("least", "MiB"))

@@ -79,7 +79,7 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
 
-    def test_the_relative_interval_width_of_a_ratio_is_the_root_of_the_sum_of_squares(self):
+    def test_relative_errors_of_two_figures_add_up_in_squares_to_the_error_of_their_ratio(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
         # Independent errors of 3 % and 4 % give a ratio an error of sqrt(3^2 + 4^2) = 5 %, on the scale of logarithms.
@@ -248,7 +248,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
 
-    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_its_kind(self):
+    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_the_name_of_its_figure(self):
         for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
                                           ("", "Throughput", "n = 3.")):
             made = page_of(sample_runs.usual(), charts=[chart(message=message)])

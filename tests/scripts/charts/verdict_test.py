@@ -47,7 +47,7 @@ class Verdicts(unittest.TestCase):
         self.assertIn('<p class="verdict failed">', page)
         self.assertLess(texts.index("1 slower, 1 failed, 1 same, 1 new. Gate: FAILED"), texts.index("case"))
 
-    def test_a_row_of_a_duel_has_the_base_step_time_before_and_after_the_change(self):
+    def test_a_row_of_a_duel_has_the_step_time_of_each_build_and_their_difference_in_percent(self):
         texts = text_of(verdict.html(shown(slower_duel()), [], "0.1.0"))
         place = texts.index(sample_runs.duel()["cases"][1]["id"])
         self.assertEqual(texts[place + 1:place + 8],
@@ -58,7 +58,7 @@ class Verdicts(unittest.TestCase):
         self.assertIn("rank 1 <b>died</b>", text_of(page))
         self.assertNotIn("<b>died", page)
 
-    def test_the_page_of_a_comparison_has_its_rules_its_differences_and_a_row_for_each_case(self):
+    def test_the_page_of_a_run_comparison_has_each_cases_row_gate_rules_and_changed_library_versions(self):
         page = verdict.html(shown(sample_runs.comparison()), [], "0.1.0")
         texts = text_of(page)
         self.assertIn("1 slower, 1 failed, 1 same, 1 unclear, 1 new, 1 gone. Gate: FAILED", texts)
@@ -87,7 +87,7 @@ class Verdicts(unittest.TestCase):
         self.assertRegex(messages.changes([same, unclear], labels[1:]), r"\bfsdp\b.*\bunclear\b.*-4\.0 points")
         self.assertNotRegex(messages.changes([same], ["ddp"]), r"\bddp\b|slower|unclear|^$")
 
-    def test_the_page_of_a_duel_shows_each_result_of_the_gate_in_its_own_words_and_colour(self):
+    def test_the_page_of_a_duel_tells_in_words_and_colour_if_its_gate_passed_failed_or_was_inconclusive(self):
         for gate, words, style in (("failed", "FAILED", "failed"), ("inconclusive", "inconclusive", "disturbed"),
                                    ("passed", "passed", "passed")):
             page = verdict.html(shown(sample_runs.duel() | {"gate": gate}), [], "0.1.0")

@@ -149,7 +149,7 @@ TEST(DifferentiableCollectives, RunTheirAdjointInTheBackwardPass) {
     }
 }
 
-TEST(DifferentiableCollectives, GiveRightOutputsAndGradientsOnBothAxesOfAMesh) {
+TEST(DifferentiableCollectives, GiveCorrectOutputsAndGradientsOnBothAxesOfAMesh) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("threads", {{"dp", 2}, {"tp", 2}}, setup);
     for (const Axis& axis : mesh.axes())

@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
 
 class Callbacks : public Collectives {};
 
-// PyTorch's PowerSGD hook waits in such a callback. The large array is reduced in the backend's own thread, and its
-// callback runs there, too.
+// PyTorch's PowerSGD hook waits for a collective in the callback of another one. The large array is reduced in the
+// backend's own thread, which also runs the callback.
 TEST_P(Callbacks, OfACollectiveMayWaitForAnotherCollective) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     const auto large = input_of(rank, 1100003), small = input_of(rank, 97);

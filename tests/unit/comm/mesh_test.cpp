@@ -1,4 +1,4 @@
-// Tests that a mesh's group on every axis has the right ranks, over each backend.
+// Tests that a mesh's process group on every axis has exactly the ranks of a row-major grid, over each backend.
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
 }
 
-TEST(MeshOfRanks, HasTheRightRanksOnEachAxis) {
+TEST(MeshOfRanks, HasTheRanksOfARowMajorGridOnEachAxis) {
   const std::vector<MeshShape> meshes = {
       {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
   for (const Kind& kind : kinds)
@@ -102,7 +102,7 @@ TEST(MeshGroups, NameRanksWithMismatchedCallsByGlobalNumber) {
 }
 
 // Two hosts of two ranks: the axis tp stays within a host, the axis dp crosses them.
-TEST(MeshGroups, AcrossHostsHaveTheRightRanksAndNameThemByGlobalNumberInErrors) {
+TEST(MeshGroups, AcrossHostsHaveTheRanksOfARowMajorGridAndNameThemByGlobalNumberInErrors) {
   const Team team{.backend = "shm", .as = As::processes, .world = 4, .per_host = 2};
   const auto errors = run_setups(team, [](const BackendSetup& setup) {
     const Mesh mesh = mesh_of("shm", two_by_two, setup);

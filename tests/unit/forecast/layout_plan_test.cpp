@@ -47,7 +47,7 @@ Time timed(const Layout& layout, const Machine& machine) {
 TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
   Lanes lanes;
   lanes.compute(2);
-  EXPECT_EQ(lanes.transfer(3), 5);  // the transfer lasts from time 2 to time 5
+  EXPECT_EQ(lanes.transfer(3), 5);  // a transfer from time 2 to time 5
   lanes.compute(1);
   EXPECT_EQ(lanes.transfer(1), 6);  // this transfer starts at time 5, because the link is busy until then
   lanes.wait_for_all();
@@ -60,7 +60,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
 // of two hosts. A ring over dp may use the links of both these ranks between the hosts.
-TEST(GroupLink, OfAnAxisAcrossHostsHasTheLinksOfAllRanksOfTheAxisOnAHostTogether) {
+TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);

@@ -20,7 +20,7 @@ struct Row {
   double published;
   // largest accepted relative error; the reason for a larger one is given where the measurement is listed
   double most_off = usual_error;
-  std::string order = {};  // measurements with the same text must keep their published order; empty: no order
+  std::string order = {};  // predictions with the same text here must be in the published order; empty: any
 };
 
 double rows_of(const Layout& layout) {

@@ -33,8 +33,8 @@ const RegisterWorkload counted_losses{
        return std::make_unique<CountedLosses>(workload_registry().at("random-linear").make(options));
      }}};
 
-// A strategy that is right in the first `honest` steps after a call of parameters(), then returns losses without
-// updates.
+// A strategy that computes correctly in the first `honest` steps after a call of parameters(), then returns losses
+// without updates.
 class LosesPatience : public Around {
  public:
   explicit LosesPatience(const Setup& setup)

@@ -66,7 +66,7 @@ TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheScenarioUnwatched) {
                                    [](const CheckRow& row) { return row.name == "trajectory"; });
   ASSERT_NE(course, result.rows.end());
   EXPECT_EQ(course->status, CheckStatus::passed) << course->detail;
-  // The first number of the text is the number of steps that the scenario `unwatched` took.
+  // The first number in the text of the check `trajectory` is the number of steps that the scenario `unwatched` took.
   const size_t digit = course->compared.find_first_of("0123456789");
   ASSERT_NE(digit, std::string::npos) << course->compared;
   const int steps = std::stoi(course->compared.substr(digit));

@@ -89,7 +89,7 @@ std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
   return record.profile->flop;
 }
 
-constexpr int64_t flop_per_sample = 2 * (5 * 2) * 2;  // of the forward pass and the weight gradient of a 5 x 2 layer
+constexpr int64_t flop_per_sample = 2 * (5 * 2) * 2;  // FLOP of forward pass and weight gradient of a 5 x 2 layer
 
 TEST(StepFlop, FlopOfAReplayedStepAreThoseOfAnEagerStepOfTheSameBatchSize) {
   for (const char* strategy : {"cpu", "replaying"}) {

@@ -323,7 +323,7 @@ Json row_of(const std::string& name, const std::string& workload, const std::str
   return nullptr;
 }
 
-TEST(ParameterTable, GivesSizesAndAllBlocksOfATiedParameter) {
+TEST(ParameterTable, ListsSizesAndAllBlocksOfATiedParameter) {
   EXPECT_EQ(parameters_json("gpt", "tiny").size(), 36U);
   EXPECT_EQ(row_of("model.embed_tokens.weight", "gpt", "tiny"), Json({{"name", "model.embed_tokens.weight"},
                                                                       {"sizes", {257, 18}},
@@ -332,7 +332,7 @@ TEST(ParameterTable, GivesSizesAndAllBlocksOfATiedParameter) {
                                                                       {"ep", nullptr}}));
 }
 
-TEST(ParameterTable, GivesThePlacementUnderTensorAndExpertParallelism) {
+TEST(ParameterTable, ShowsWhetherAParameterIsCutUnderTensorAndExpertParallelism) {
   const std::string layer = "model.layers.1.";
   EXPECT_EQ(row_of(layer + "mlp.down_proj.weight", "gpt", "tiny").at("tp"), "cut in dimension 1");
   EXPECT_EQ(row_of(layer + "mlp.down_proj.bias", "gpt", "tiny").at("tp"), "whole");

@@ -147,7 +147,7 @@ TEST(BatchCopies, ConvertOnlyFloatingPointTensorsToTheGivenDtype) {
   }
 }
 
-TEST(BatchCopies, WritingToOneReturnedTensorKeepsTheOthersValidForBackward) {
+TEST(BatchCopies, WritingToOneReturnedTensorDoesNotMakeAnotherInvalidForTheBackwardPass) {
   BatchCopies copies(at::kCPU, at::kFloat);
   const Tensors there = copies.to_device({at::ones({3, 5}), at::ones({3})});
   at::Tensor weight = at::ones({3, 5}).requires_grad_();

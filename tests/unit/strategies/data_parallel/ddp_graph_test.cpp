@@ -115,7 +115,7 @@ TEST(DdpStaticGraph, AcceptsAParameterUnusedInEveryStep) {
   }));
 }
 
-TEST(DdpUnused, SkipUnusedSkipsTheReductionOfUnusedBuckets) {
+TEST(DdpUnused, TheSettingSkipUnusedLeavesOutTheReductionOfUnusedBuckets) {
   const SecondLayerIf never([](const Context&) { return false; });
   for (const char* skip : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {

@@ -24,7 +24,7 @@ std::string refusal(const Given& params) {
   return "nothing was refused";
 }
 
-TEST(DdpParameters, RejectInvalidOrConflictingValuesByName) {
+TEST(DdpParameters, InvalidValuesAndValuesThatCannotBeCombinedAreRejectedNamingThem) {
   EXPECT_EQ(refusal({}), "nothing was refused");
   const std::vector<std::pair<Given, std::vector<std::string>>> bad = {
       {{{"join", "on"}, {"static_graph", "on"}}, {"ddp.join=on", "ddp.static_graph=on"}},

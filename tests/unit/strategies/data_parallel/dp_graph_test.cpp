@@ -267,7 +267,7 @@ TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, IsDeclaredToKeepOneGraphInAllStepsAndToBeUnavailableOnCpus) {
+TEST(DpGraph, DeclaresThatItNeedsAGpuAndTheSameGraphInEveryStep) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));

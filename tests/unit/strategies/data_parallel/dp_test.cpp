@@ -1,5 +1,5 @@
 // Transfers of parameters, buffers and gradients between the replicas of dp. The conformance suite checks that dp's
-// steps are right.
+// steps are correct.
 #include <atomic>
 #include <stdexcept>
 
@@ -192,7 +192,7 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   }
 }
 
-TEST(Flat, TailOfTheBuffersFromATensorOnHoldsThatTensorAndAllLaterOnes) {
+TEST(Flat, TailFromATensorOnIsASliceOfEachDtypesBufferWithThatTensorAndAllLaterOnes) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat),
                                            at::full({0}, 0.0, at::kDouble), at::full({4}, 3.0, at::kDouble),
                                            at::full({2}, 4, at::kLong)};
