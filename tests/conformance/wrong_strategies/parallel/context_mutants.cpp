@@ -1,5 +1,5 @@
 // Wrong strategies with mistakes in context parallelism: in ring attention (hops, masks, merging), in the heads of
-// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains right strategies.
+// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains correct strategies.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -186,9 +186,10 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   std::vector<Piece> from_zero_, contiguous_, others_;
-  mutable int calls_ = 0;      // times that this block has asked for its tokens' positions
-  mutable int exchanges_ = 0;  // all-to-alls to heads: of query, key, value in turn
-  mutable int totals_ = 0;     // times that this block has asked for a sum over the ranks
+  mutable int calls_ = 0;  // number of times that this block has asked for its tokens' positions
+  // Number of this block's all-to-alls to heads: first of the query, then of the key, then of the value.
+  mutable int exchanges_ = 0;
+  mutable int totals_ = 0;  // number of times that this block has asked for a sum over the ranks
 };
 
 class WrongContextParallel : public layout::Layout {
