@@ -71,8 +71,8 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    // The mistake parts_weighed_equally: a correct layout multiplies the loss of each part of a batch by its share of
-    // the tokens; this factor turns the share into 1 / number of parts.
+    // The mistake parts_weighed_equally: a correct layout multiplies the loss of each part of a batch (a pipeline
+    // micro-batch) by its share of the tokens; this factor turns the share into 1 / number of parts.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));
