@@ -32,7 +32,7 @@ struct ExpectedStep {
   }
 };
 
-// Returns all names of each of these parameters of a model; a tied parameter has several.
+// Returns, for each parameter in `names`, all names that the model has for it; a tied parameter has several.
 std::vector<std::vector<std::string>> aliases_of(const Model& model, const std::vector<std::string>& names);
 
 struct Trial {
