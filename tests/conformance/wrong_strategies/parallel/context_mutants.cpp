@@ -79,7 +79,8 @@ class WrongKernel : public AttentionKernel {
  private:
   Kernel right_;
   Mistake mistake_;
-  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;  // first key and value seen, by number of tokens
+  // For each number of tokens, the first key and value that this kernel got.
+  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;
 };
 
 class WrongRing : public Ring {
@@ -263,7 +264,7 @@ std::vector<Mutant> context_mutants() {
   using namespace context_mistakes;
   using enum context_mistakes::Mistake;
   const Options ring, ulysses{.kind = Kind::ulysses};
-  // With these sizes, the pieces of all ranks are equally large.
+  // Sizes of a gpt model with which all ranks have equally large pieces of the sequence.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";
   constexpr char wrong_model[] = "wrong model", backward[] = "backward pass", grid[] = "dp=2,cp=2";
   return {
