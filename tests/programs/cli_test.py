@@ -224,7 +224,7 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
-    def test_without_a_gpu_list_with_a_plugin_does_not_read_the_file_catalogue_json(self):
+    def test_without_a_gpu_list_with_a_plugin_needs_no_catalogue_json_beside_the_worker(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
