@@ -11,8 +11,9 @@
 
 namespace dpbench::dp {
 
-// Returns what moves the state and the gradients between the replicas on these devices: NCCL, or copies if `plain`.
-// Null for one device, and, unless `plain`, if NCCL is missing or replicas do not have a GPU each.
+// Returns the link that moves state and gradients between the replicas on these devices: plain copies if `plain`,
+// otherwise NCCL. Null for a single device; without `plain` also null if NCCL is missing, a device is no GPU, or two
+// replicas share a GPU.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.

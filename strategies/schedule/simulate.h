@@ -21,8 +21,8 @@ struct Costs {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
   // Time of a forward pass together with the backward pass that overlaps it. Negative: the sum of both times.
   double overlapped = -1;
-  std::vector<double> stage_factors = {};  // factor of each stage on these times; empty: all 1
-  // Times that replace those above, by stage and kind of computation.
+  std::vector<double> stage_factors = {};  // for each stage, a factor on the times above; empty: all factors are 1
+  // Times of single computations, by stage and kind of computation; used instead of the times and factors above.
   std::map<std::pair<int, Kind>, double> stage_times = {};
   double bytes = 0;  // bytes of one activation, and of its gradient
   Link link = {};

@@ -24,7 +24,7 @@ from terminals import read_terminal
 
 
 class Cli(Runs):
-    def test_no_arguments_print_a_table_and_save_a_report(self):
+    def test_dpbench_without_arguments_prints_a_table_and_saves_a_report(self):
         done = self.run_it()
         self.assertIn("STRATEGY  WORLD", done.stdout)
         self.assertIn("run.json", done.stderr)
@@ -86,7 +86,7 @@ class Cli(Runs):
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_reports_have_the_library_versions_built_with_and_loaded(self):
+    def test_reports_have_the_cuda_and_nccl_versions_of_the_build_and_of_the_loaded_libraries(self):
         versions = {"torch": "2.11.0", "cuda": "13.0", "nccl": "2.28.9"}
         self.assertEqual(json.loads(self.run_it("env", "-o", "json").stdout)["versions"],
                          versions | {"cuda_loaded": None, "nccl_loaded": None})
@@ -99,7 +99,7 @@ class Cli(Runs):
         self.assertEqual(len(json.loads(done.stdout)["cases"]), 6)
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_a_configuration_file_works_like_flags(self):
+    def test_a_run_takes_its_strategy_from_a_configuration_file(self):
         with open(self.directory + "/ci.toml", "w") as file:
             file.write('strategy = [\n  "ddp",  # a list over several lines\n]\nworkload = "toy"\ncpus = [2]\nquick = true\n')
         self.run_it("--config", "ci.toml")
@@ -224,7 +224,7 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
-    def test_list_with_a_plugin_needs_no_catalogue_file_without_a_gpu(self):
+    def test_without_a_gpu_list_with_a_plugin_needs_no_catalogue_json_beside_the_worker(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')

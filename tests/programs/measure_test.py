@@ -361,7 +361,7 @@ class Traces(unittest.TestCase):
             with self.subTest(prefetch=prefetch, beside=beside, gathers=len(gathers), products=len(products)):
                 (self.assertGreater if prefetch else self.assertEqual)(beside, 0)
 
-    def test_a_pipelines_trace_has_each_action_beside_its_plan(self):
+    def test_a_pipelines_trace_has_each_action_as_it_ran_and_as_the_schedule_planned_it(self):
         _, events = self.traced("--strategy", "pp", "--workload", "gpt", "--batch", "6", "--accumulate", "3", "--steps", "2")
         ran = [event for event in events if event.get("cat") == "pipeline"]
         planned = [event for event in events if event.get("cat") == "planned pipeline"]

@@ -59,7 +59,7 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
-    def test_tables_of_collectives_and_of_pairs_fold_to_the_variable_columns(self):
+    def test_tables_of_collectives_and_rank_pairs_fold_to_the_environment_variable_columns(self):
         for words, columns in ((("--collective", "allreduce,barrier", "--world", "3"), 80),
                                (("--pairs", "--world", "5"), 40)):
             with self.subTest(words):
@@ -82,7 +82,7 @@ class Micro(unittest.TestCase):
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 
-    def test_dpbench_micro_finds_all_collectives_right_in_every_dtype_and_reduction_also_in_place(self):
+    def test_dpbench_micro_finds_collectives_correct_in_every_dtype_and_reduction_also_in_place(self):
         for backend, dtypes, ops in (("shm", "f32,f64,bf16,i32,i64", "sum,max,min,product"),
                                      ("gloo", "f32,bf16", "sum,max")):
             with self.subTest(backend=backend):

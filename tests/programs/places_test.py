@@ -103,7 +103,7 @@ class Places(unittest.TestCase):
             self.one_line(done, 2, why)
             self.assertIn(f"--base: '{path}'", done.stderr)
 
-    def test_in_a_deleted_working_directory_the_error_names_the_flag_and_its_path(self):
+    def test_in_a_deleted_working_directory_a_relative_path_is_refused_naming_its_flag(self):
         for words in (("--data", "x"), ("check", "--data", "x"), ("check", "--junit", "x"), ("check", "--dump", "x")):
             self.one_line(self.in_a_folder_that_is_gone(*words), 2, f"{words[-2]} 'x': ")
         self.one_line(self.in_a_folder_that_is_gone("duel", "--base", "x"), 2, "--base: 'x': ")

@@ -146,7 +146,7 @@ class PluginExample(unittest.TestCase):
                               ("backend 'no-backend'", ".make")):
             self.assertRegex(result.stderr, rf"{name} [^;]*{re.escape(mistake)}")
 
-    def test_list_shows_the_declarations_of_a_plugin(self):
+    def test_list_shows_the_properties_that_a_plugins_strategy_declares(self):
         shown = run(self.program, "list", "own-talk", "--plugin", self.parts)
         self.assertRegex(shown.stdout, r"\baverage_every +100\b")
         self.assertRegex(shown.stdout, r"\brepeatable +yes\b")

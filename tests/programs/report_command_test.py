@@ -54,7 +54,7 @@ class ReportCommand(unittest.TestCase):
                          ["--html", f"{self.folder}/x.html", "--charts", f"{self.folder}/a/b", self.run_file, again])
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "a/b")))
 
-    def test_report_accepts_every_sample_report_of_the_page_tests(self):
+    def test_report_accepts_every_sample_report_of_the_html_page_tests(self):
         for made in (sample_runs.usual(), sample_runs.troubled(), sample_runs.hostile(), sample_runs.many(3), sample_runs.settings(),
                      *sample_runs.history(), sample_runs.conformance(), sample_runs.trained(), sample_runs.report([], status="interrupted")):
             self.arguments_of_script("--html", "x.html", self.put("made.json", made))
@@ -70,7 +70,7 @@ class ReportCommand(unittest.TestCase):
         plan = self.put("plan.json", {"layouts": []})
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--plan", "plan.json")[2:], ["--plan", plan, self.run_file])
 
-    def test_report_calls_the_script_of_the_page_with_the_flag_verdict_for_a_duel_or_a_comparison(self):
+    def test_report_calls_the_script_of_the_html_page_with_the_flag_verdict_for_a_duel_or_comparison(self):
         for made in (sample_runs.duel(), sample_runs.comparison()):
             file = self.put("verdict.json", made)
             self.assertEqual(self.arguments_of_script("verdict.json", "--html", "x.html")[2:], ["--verdict", file])
@@ -119,7 +119,7 @@ class ReportCommand(unittest.TestCase):
                 self.assertIn(message, self.dpbench(*words, code=2).stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
 
-    def test_in_a_deleted_working_directory_the_error_names_the_flag_and_its_path(self):
+    def test_report_in_a_deleted_working_directory_refuses_a_relative_html_path_naming_the_flag(self):
         script = f'mkdir gone && cd gone && rmdir ../gone && exec "{PROGRAM}" report "{self.run_file}" --html x'
         done = subprocess.run(["sh", "-c", script], cwd=self.folder, text=True, capture_output=True, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)

@@ -99,7 +99,7 @@ std::vector<std::string> run_ranks(const Team& team, const Body& body) {
 }
 
 std::vector<std::string> run_setups(const Team& team, const SetupBody& body) {
-  setenv("MASTER_ADDR", "127.0.0.1", 0);  // gloo connects hosts over this loopback address
+  setenv("MASTER_ADDR", "127.0.0.1", 0);  // gloo connects the simulated hosts over the loopback address
   // Disable LibTorch's flight recorder. It keeps groups in a map without a lock, so several ranks in one process crash.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
   return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);

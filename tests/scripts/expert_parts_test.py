@@ -34,21 +34,21 @@ class Parts(unittest.TestCase):
         self.assertAlmostEqual(step_ms, 0.1)
         return {part: round(100 * share, 6) for part, share in parts.items()}
 
-    def test_a_collective_is_waited_for_until_the_last_rank_calls_it(self):
+    def test_the_waiting_time_of_a_collective_ends_when_the_last_rank_calls_it(self):
         self.assertEqual(self.percents(),
                          {"tokens": 8, "counts": 4, "gradients": 10, "waiting": 3, "routing": 0, "rest": 75})
 
-    def test_nested_operators_of_the_routing_count_once_and_in_both_passes(self):
+    def test_nested_operators_of_expert_routing_count_once_in_the_forward_and_the_backward_pass(self):
         found = self.percents(span(0, "aten::index_select", 30, 40), span(0, "aten::index_select", 31, 39),
                               span(1, "IndexSelectBackward0", 60, 70), span(1, "aten::mm", 70, 80))
         self.assertEqual((found["routing"], found["rest"]), (10, 65))
 
-    def test_the_embedding_and_the_preparation_of_samples_are_no_routing(self):
+    def test_embedding_and_preparation_of_samples_do_not_count_as_routing_of_tokens_to_experts(self):
         found = self.percents(span(0, "aten::index_select", 2, 6), span(0, "aten::embedding", 10, 12),
                               span(0, "aten::index_select", 10, 12))
         self.assertEqual(found["routing"], 0)
 
-    def test_ranks_with_different_numbers_of_collectives_are_an_error(self):
+    def test_expert_parts_refuses_a_trace_whose_ranks_called_different_numbers_of_collectives(self):
         with self.assertRaises(ValueError):
             self.percents(span(0, "alltoall", 60, 70, "collective"))
 

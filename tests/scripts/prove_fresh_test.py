@@ -54,7 +54,7 @@ class ProveFresh(unittest.TestCase):
         self.assertRegex(page, r"(?m)^.*\b\d+\.\d of .*\bcores\b.*\b10 s\b")
         self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
-    def test_prove_fresh_fails_if_dpbench_prints_no_command_for_charts_or_it_makes_none(self):
+    def test_prove_fresh_fails_if_dpbench_prints_no_chart_command_or_that_command_draws_no_chart(self):
         for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
             with self.subTest(toy=toy):
                 done, page = self.run_it(toy)

@@ -14,13 +14,13 @@ namespace dpbench {
 // One rank's state after the last step of a course, and the loss of every step.
 struct CourseEnd {
   NamedTensors parameters, buffers, state;
-  std::vector<at::Tensor> losses;  // loss of each step; undefined if the rank had no samples in it
+  std::vector<at::Tensor> losses;  // loss of each step; undefined for a step in which the rank had no samples
   at::Tensor output;               // output of the last step
 };
 
 // A mistake in SGD's steps, a rounding to bfloat16, whose error is below the bound of every single element.
 struct HiddenRounding {
-  std::string what;      // the rounded value, e.g. "the gradients"
+  std::string what;      // names the rounded tensors, e.g. "the gradients"
   NamedTensors changes;  // changes of rank 0's parameters by the mistake, at the end of the course
 };
 

@@ -45,7 +45,7 @@ MicroBatches micro_batches(const Trial& trial, int64_t step) {
   return micro;
 }
 
-// Returns each micro-batch with its replicas' parts concatenated, as a single device would receive it.
+// Returns each micro-batch with the samples of all its replicas concatenated, as a single device would receive it.
 MicroBatches joined(const MicroBatches& micro) {
   MicroBatches result;
   for (const auto& parts : micro) {

@@ -47,8 +47,8 @@ class Oracle {
   Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, const Replicas& replicas,
          Sample sample = {});
 
-  // Computes all shards of a step. micro[k][r] is replica r's part of micro-batch k, or an empty Batch. Replica r
-  // starts from parameters[r] (or from the only entry) and buffers[r].
+  // Computes all shards of a step. micro[k][r] holds replica r's samples of micro-batch k; an empty Batch if it has
+  // none. Replica r starts from buffers[r] and from parameters[r], or from parameters[0] if that is the only entry.
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                             const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
   // Returns a replica's buffers after the step that shards() computed last.
@@ -62,7 +62,7 @@ class Oracle {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
-  // The nonempty parts of a micro-batch, one per replica, and their shards.
+  // The samples of a micro-batch, one batch per replica that has any, and their shards.
   struct Parts {
     std::vector<Batch> batches;
     std::vector<Shard> shards;

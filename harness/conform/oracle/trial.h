@@ -23,7 +23,7 @@ struct ExpectedStep {
   // Gradient of the whole batch on one device in the scenario's dtype; only if the scenario uses softplus instead of
   // ReLU.
   std::vector<at::Tensor> single;
-  std::vector<at::Tensor> single_on_device;  // like `single`, but from the strategy's GPU; empty without a GPU
+  std::vector<at::Tensor> single_on_device;  // like `single`, but computed on the strategy's GPU; empty without a GPU
   std::vector<bool> used;                    // true for each parameter that got a gradient on some replica
   std::vector<NamedTensors> buffers;         // expected buffers of each replica after the step
 
@@ -32,7 +32,7 @@ struct ExpectedStep {
   }
 };
 
-// Returns all names of each of these parameters of a model; a tied parameter has several.
+// Returns, for each parameter in `names`, all names that the model has for it; a tied parameter has several.
 std::vector<std::vector<std::string>> aliases_of(const Model& model, const std::vector<std::string>& names);
 
 struct Trial {

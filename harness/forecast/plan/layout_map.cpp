@@ -29,7 +29,7 @@ struct Scale {
 struct Point {
   const Prediction* prediction;
   bool fits;
-  size_t best;  // position among the best layouts, from 1; 0: not one of them
+  size_t best;  // place of the layout among the best layouts, from 1; 0: the layout is none of them
 };
 
 struct Map {

@@ -90,7 +90,8 @@ class DuelRun : public Run {
   const Plan& shown_plan() const override { return now_.plan; }
 
   Start begin() override {
-    choose_threads(prepared_, [](const std::string&) {});  // the base build decides the threads of both builds
+    // Numbers of threads are chosen with the base build and used for both builds.
+    choose_threads(prepared_, [](const std::string&) {});
     report_ = new_duel_report(prepared_, now_, duel_options_);
     return {.id = report_.id,
             .tool = report_.tool,

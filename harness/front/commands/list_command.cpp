@@ -25,7 +25,7 @@ namespace {
 struct ListOptions {
   // Topic, such as strategies, or name of one entry, such as ddp; empty: all topics (the table omits the checks).
   std::string topic;
-  Selection what;  // the plug-ins, the interpreter and the model
+  Selection what;  // the user's plug-ins, Python interpreter and --model
   bool parameters = false;
   Form output = Form::table;
 };
@@ -253,7 +253,7 @@ std::string parameters_text(const std::string& workload, const fs::path& worker,
 
 int list(const ListOptions& given) {
   ListOptions options = given;
-  // settle_plugins() adds the file of one of PyTorch's strategies, such as py-ddp.
+  // If the topic is one of PyTorch's strategies, such as py-ddp, settle_plugins() adds its plug-in file.
   options.what.strategies = {options.topic};
   const fs::path worker = find_worker();
   settle_plugins(options.what, worker);

@@ -1,4 +1,4 @@
-// dpbench schedule: proves a pipeline schedule right without running it, simulates it and draws it.
+// dpbench schedule: proves a pipeline schedule correct without running it, simulates it and draws it.
 #include <unistd.h>
 
 #include <cmath>

@@ -84,7 +84,8 @@ const std::vector<Document>& documents() {
                                             {"compare", schema_text<compare_schema>},
                                             {"projection", schema_text<projection_schema>},
                                             {"plan", schema_text<forecast::plan_schema>},
-                                            {"tune", schema_text<run_schema>},  // the output of tune is a run.json
+                                            // `dpbench tune` writes its results in the format of run.json.
+                                            {"tune", schema_text<run_schema>},
                                             {"glossary", glossary}};
   return all;
 }

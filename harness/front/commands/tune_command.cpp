@@ -23,7 +23,8 @@
 namespace dpbench {
 namespace {
 
-constexpr auto results = "tuned";  // key in a report's config: the result for each of the last candidates
+// Key in a report's config under which tune stores the results of the last remaining candidates.
+constexpr auto results = "tuned";
 
 std::string short_text(double value) {
   char text[32];

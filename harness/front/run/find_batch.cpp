@@ -109,7 +109,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     if (ended.signal != 0) return BatchTrial::stop;
     const BatchTrial fit = judge(record, ended, found);
     for (LaunchRecord& launch : record.launches) *launch.order += launches_of(report_);
-    report_.env = one.env;  // the workers have added the versions of the libraries that they loaded
+    report_.env = one.env;  // keep the library versions that the workers of this batch have added
     report_.cases.push_back(record);
     summarise(report_);
     save(false);

@@ -79,7 +79,8 @@ std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const
 std::span<const Batch> StepSource::at(int64_t step) {
   const auto index = static_cast<size_t>(step % steps_per_epoch());
   if (!cached_.empty()) return cached_[index];
-  current_.clear();  // free the batch first: the next one reuses its memory, which is still in the CPU caches
+  // Free the previous step's batch first: this step's batch reuses its memory, which is still in the CPU caches.
+  current_.clear();
   if (!ids_only_) {
     current_ = load(ids_[index]);
     return current_;

@@ -17,7 +17,7 @@ class StepSource {
              at::Device device = at::kCPU);
 
   int64_t steps_per_epoch() const { return static_cast<int64_t>(ids_.size()); }
-  // Generates or unpacks the samples of these steps in advance, outside the timed blocks.
+  // Generates or unpacks the samples of `count` steps, from step `first_step` on, in advance, outside the timed blocks.
   void prepare(int64_t first_step, int64_t count) const;
   // Returns the micro-batches of a step; they are valid until the next call. Every epoch has the same order of samples.
   // Batches are on the host, but those of a small, cached epoch are on the device if the strategy has a single one.

@@ -129,7 +129,7 @@ TEST(CaseWatch, BlamesTheRankThatThrewNotThePeersThatFailedBecauseOfIt) {
   EXPECT_EQ(alone.verdict(1.0)->kind, Kind::failed) << "no better explanation exists";
 }
 
-TEST(CaseWatch, ReportsADeathWithTheCollectiveThatOthersWaitedIn) {
+TEST(CaseWatch, ReportsADeadRankWithTheCollectiveInWhichItsPeerWaited) {
   CaseWatch watch = watch_of(2);
   watch.on_line(0, failed(0, "failure", "rank 1 (pid 5) died while rank 0 waited in #7 allreduce"), 1.0);
   watch.on_death(1, SIGKILL, 1.1);
@@ -388,7 +388,7 @@ TEST(CaseWatch, BlamesAStoppedRankEvenWhenItIsAhead) {
   expect_contains(watch.verdict(2)->reason, {"rank 1", "stopped"});
 }
 
-TEST(CaseWatch, ASlowRankIsNotStuck) {
+TEST(CaseWatch, DoesNotReportASlowRankAsStuck) {
   CaseWatch watch = watch_of(2);
   for (int tick = 1; tick < 20; ++tick) {
     watch.on_states({{.step = 0, .beat = 0}, {.step = 0, .beat = tick}}, tick * 1.9);

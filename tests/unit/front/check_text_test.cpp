@@ -83,7 +83,7 @@ TEST(CheckText, CountsRefusedCasesApartFromOthersThatWereNotChecked) {
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));
   EXPECT_EQ(check_counts(report).find("refused"), std::string::npos);
   for (const size_t i : {0u, 1u, 2u}) report.cases[i].refusal = Refusal::scenario;
-  report.cases[2].status = CaseStatus::ok;  // it refused some scenarios, and passed others
+  report.cases[2].status = CaseStatus::ok;  // this case's strategy refused some scenarios and passed others
   EXPECT_TRUE(mentions_in_order(check_counts(report), {"1 of 5 cases could be checked, 2 refused"}));
 }
 

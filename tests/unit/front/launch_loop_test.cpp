@@ -155,7 +155,7 @@ TEST_F(LaunchLoopTest, RunsEveryCaseInEveryLaunchWithFreshProcesses) {
 }
 
 TEST_F(LaunchLoopTest, RunsInEachLaunchTheCasesThatACallbackChoosesUntilItChoosesNone) {
-  std::vector<bool> measured;  // for each choice of the next launch: whether dp has a step time
+  std::vector<bool> measured;  // for each call of choose_: true if dp has a step time by then
   choose_ = [&](int launch, const std::vector<size_t>& unfinished) -> std::vector<size_t> {
     measured.push_back(record("dp").ok() && record("dp").step_time_ns);
     if (launch == 0) return unfinished;

@@ -12,7 +12,7 @@ using Texts = std::vector<std::string>;
 
 const std::vector<int> two_each = {0, 0, 1, 1};
 
-// Returns the text about the mesh's axes. Fails if advice follows.
+// Returns the text that tells which axes are between hosts. The test fails if a suggestion of another mesh follows.
 std::string only_text(const std::string& mesh, const std::vector<int>& hosts = two_each) {
   const Texts texts = axes_on_hosts(parse_mesh(mesh), hosts);
   EXPECT_EQ(texts.size(), 1u) << mesh;

@@ -519,7 +519,7 @@ TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
     expect_contains(refusal({"--dtype", typed}), {"--dtype", "'" + meant + "'"});
 }
 
-TEST(Training, HasOneLaunchNoBaselineAndTheValuesOfItsFlags) {
+TEST(Training, TrainCommandHasOneLaunchNoBaselineAndTheValuesOfItsFlags) {
   const auto options =
       parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3",
                               "--save", "m", "--checkpoint-every", "100", "--target-accuracy", "0.95", "--eval"});

@@ -127,8 +127,9 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // in the case's first block that counts
-  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // in the reference's third block that counts
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };  // waits in the case's first block that counts
+  // Waits in the reference's third block that counts.
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));

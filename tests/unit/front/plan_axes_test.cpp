@@ -263,7 +263,7 @@ TEST(Plan, OneCpuRankPerHostUsesASharedMemoryBackendIfThereIsNoOther) {
   EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
 }
 
-TEST(Plan, EachBackendThatTheUserNamesGivesACase) {
+TEST(Plan, MakesACaseForEachBackendThatTheUserNames) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.backends = {"gloo", "shm"};

@@ -161,7 +161,7 @@ TEST(Plan, ABackendNotInThisBuildIsUnavailableWithItsReason) {
                   {"backend 'mpi'", "its library cannot be loaded: libx.so.1: no such file"});
 }
 
-TEST(Plan, SkipsANamedStrategyWithoutItsDevice) {
+TEST(Plan, SkipsANamedStrategyIfTheMachineLacksItsDevice) {
   Selection what;
   what.strategies = {"cpu", "gpu"};
   what.workloads = {"mnist-mlp"};

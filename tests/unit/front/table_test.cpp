@@ -36,7 +36,7 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-const Variable unlimited("COLUMNS", "100000");  // a terminal that runs the tests does not fold their tables
+const Variable unlimited("COLUMNS", "100000");  // keeps tables from folding to the terminal's width
 
 CaseRecord record(const std::string& strategy, const std::string& workload, int world, CaseStatus status) {
   CaseRecord one;

@@ -42,8 +42,9 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
   const double coming_s = std::min(blocks_left * static_cast<double>(block_steps) * step_s, launch_.max_blocks_s);
   const bool due = audits_ == 0 && block_ >= due_;
   ++block_;
-  // Audits by chance use a tenth of the time so far, which spreads them over the launch. The audit that is due uses a
-  // tenth of the expected time, so that a launch of few blocks has one too. Both leave time for the last audit.
+  // Audits by chance use a tenth of the time so far, which spreads them over the launch. The first audit that must take
+  // place (see `due_`) uses a tenth of the expected time, so that a launch of few blocks has one too. Both leave time
+  // for the last audit.
   const double reserved_s =
       first_step_s_ + (launch_.single_steps ? 0 : static_cast<double>(most_last - 1) * more_step_s_);
   const int64_t most = affordable(block_steps, elapsed_s + (due ? coming_s : 0) - reserved_s / share_of_time);

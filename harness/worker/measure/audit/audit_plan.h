@@ -13,7 +13,7 @@ class AuditPlan {
   // and for one after it.
   static constexpr double share_of_time = 0.1;
   // Steps of the last audit of a launch: a random number, at least `least_last` and up to `most_last`, or more if a
-  // tenth of the time allows more. Three steps expose a strategy that is right only in the first two steps after
+  // tenth of the time allows more. Three steps expose a strategy that is correct only in the first two steps after
   // parameters(), buffers() or state() is called.
   static constexpr int64_t least_last = 3, most_last = 5;
 

@@ -1,5 +1,5 @@
-// Wrong parts composed with right ones: each mistake is put into a layout on 4 ranks. The second axis of the mesh, the
-// order of the axes, the model and the options of the right parts are drawn at random.
+// Wrong strategies of one mesh axis in an otherwise correct layout on 4 ranks. The second axis of the mesh, the order
+// of the axes, the model and the options are drawn at random.
 #include <random>
 
 #include <ATen/ATen.h>
@@ -29,7 +29,8 @@ enum class Mistake {
   experts_not_divided,
 };
 
-// A mistake in the part of a layout that uses `axis`, the check that must catch it, and a term of that check's message.
+// A mistake in how a layout computes on the mesh axis `axis`, the check that must catch it, and a term of that check's
+// message.
 struct WrongLayoutPart {
   const char* name;
   Mistake mistake;
@@ -127,8 +128,8 @@ class Composed : public layout::Layout {
   Mistake mistake_;
 };
 
-// Chooses at random with what a wrong strategy of one mesh axis is combined: the other axis, the order of the two axes,
-// the model and the options. All of these are right.
+// Chooses at random with what a wrong strategy of one mesh axis is combined: a second axis, the order of the two axes,
+// the model and the options. All choices are correct by themselves.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(seed) {}

@@ -1,5 +1,5 @@
 // Wrong strategies with mistakes in context parallelism: in ring attention (hops, masks, merging), in the heads of
-// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains right strategies.
+// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains correct strategies.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -79,7 +79,8 @@ class WrongKernel : public AttentionKernel {
  private:
   Kernel right_;
   Mistake mistake_;
-  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;  // first key and value seen, by number of tokens
+  // For each number of tokens, the first key and value that this kernel got.
+  mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;
 };
 
 class WrongRing : public Ring {
@@ -186,9 +187,10 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   std::vector<Piece> from_zero_, contiguous_, others_;
-  mutable int calls_ = 0;      // times that this block has asked for its tokens' positions
-  mutable int exchanges_ = 0;  // all-to-alls to heads: of query, key, value in turn
-  mutable int totals_ = 0;     // times that this block has asked for a sum over the ranks
+  mutable int calls_ = 0;  // number of times that this block has asked for its tokens' positions
+  // Number of this block's all-to-alls to heads: first of the query, then of the key, then of the value.
+  mutable int exchanges_ = 0;
+  mutable int totals_ = 0;  // number of times that this block has asked for a sum over the ranks
 };
 
 class WrongContextParallel : public layout::Layout {
@@ -262,7 +264,7 @@ std::vector<Mutant> context_mutants() {
   using namespace context_mistakes;
   using enum context_mistakes::Mistake;
   const Options ring, ulysses{.kind = Kind::ulysses};
-  // With these sizes, the pieces of all ranks are equally large.
+  // Sizes of a gpt model with which all ranks have equally large pieces of the sequence.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=12,vocab=128";
   constexpr char wrong_model[] = "wrong model", backward[] = "backward pass", grid[] = "dp=2,cp=2";
   return {

@@ -1,5 +1,5 @@
 // Wrong strategies with mistakes in expert parallelism: in the exchange of tokens, in gradients of experts and of
-// shared parameters, in the balance loss, in clipping and evaluation. Also contains right strategies.
+// shared parameters, in the balance loss, in clipping and evaluation. Also contains correct strategies.
 #include <ATen/ATen.h>
 
 #include "strategies/experts/exchange.h"

@@ -1,5 +1,5 @@
 // Mistakes of layouts, which combine two kinds of parallelism: sums over a wrong axis, missing or repeated sums, wrong
-// divisors, tied parameters, norms that count elements twice or not at all. Also contains right variants.
+// divisors, tied parameters, norms that count elements twice or not at all. Also contains correct variants.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -71,8 +71,8 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    // The mistake parts_weighed_equally: layout multiplies each part's loss by its share of the tokens; this factor
-    // turns the share into 1 / parts.
+    // The mistake parts_weighed_equally: a correct layout multiplies the loss of each part of a batch (a pipeline
+    // micro-batch) by its share of the tokens; this factor turns the share into 1 / number of parts.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));

@@ -1,5 +1,5 @@
 // Strategies that reduce over the wrong group of ranks, on a mesh whose ranks of the axis tp have the same samples.
-// Also contains a right version of each.
+// Also contains a correct version of each.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"

@@ -1,5 +1,5 @@
 // Wrong pipelines, with mistakes in the division by the number of micro-batches, in transfers, tied parameters,
-// clipping, buffers or delayed weight gradients. Also contains right pipelines.
+// clipping, buffers or delayed weight gradients. Also contains correct pipelines.
 #include <memory>
 #include <optional>
 

@@ -1,5 +1,5 @@
 // Wrong strategies with mistakes in tensor and sequence parallelism: in the exchange of activations, the loss over a
-// divided vocabulary, the gradients of whole parameters, clipping, dropout, state. Also contains right strategies.
+// divided vocabulary, the gradients of whole parameters, clipping, dropout, state. Also contains correct strategies.
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
@@ -170,7 +170,7 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   const Model& model_;
-  mutable int entered_ = 0, left_ = 0;  // inputs gathered and outputs summed so far in this block
+  mutable int entered_ = 0, left_ = 0;  // numbers of inputs gathered and of outputs summed so far in this block
 };
 
 class WrongTensorParallel : public layout::Layout {
@@ -292,7 +292,7 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   // A mistake in label smoothing: the mean over the vocabulary divides by the size of this rank's piece. Returns the
-  // difference from the right loss of smoothed-gpt.
+  // difference from the correct loss of smoothed-gpt.
   at::Tensor loss_too_smooth(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor counted = target.ge(0).to(output.scalar_type());
     const at::Tensor logits = (output.sum(2) * counted).sum() / counted.sum();

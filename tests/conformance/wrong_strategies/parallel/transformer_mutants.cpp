@@ -1,5 +1,5 @@
 // Mistakes that only a transformer reveals: with padded samples, dropout, recomputation, and many parameters of the
-// same shape. Also contains a right version of each.
+// same shape. Also contains a correct version of each.
 #include <algorithm>
 
 #include <ATen/ATen.h>
