@@ -60,7 +60,7 @@ std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
 
 // Returns the sum of a field over all entries of the ledger (one entry per collective operation and mesh axis); nullopt
 // if there are no entries or one lacks the field.
-std::optional<double> formula_sum(const std::vector<LedgerEntry>& ledger, std::optional<double> LedgerEntry::*field) {
+std::optional<double> formula_sum(const std::vector<LedgerEntry>& ledger, std::optional<double> LedgerEntry::* field) {
   std::optional<double> sum;
   for (const LedgerEntry& entry : ledger) {
     if (!(entry.*field)) return std::nullopt;
@@ -79,10 +79,10 @@ void derive_communication(CaseRecord& record) {
       hidden && *d.communication_ns > 0)
     d.overlap = *hidden / *d.communication_ns;
   if (record.spec.backend == no_backend) return;
-  const auto known = [](double Profile::*field) { return [=](const Profile& p) { return std::optional(p.*field); }; };
+  const auto known = [](double Profile::* field) { return [=](const Profile& p) { return std::optional(p.*field); }; };
   d.collectives_per_step = mean_of_profiles(record, known(&Profile::collectives_per_step));
   d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
-  const auto by_formula = [&](std::optional<double> LedgerEntry::*field) {
+  const auto by_formula = [&](std::optional<double> LedgerEntry::* field) {
     return mean_of_profiles(record, [=](const Profile& p) { return formula_sum(p.ledger, field); });
   };
   d.formula_collectives_per_step = by_formula(&LedgerEntry::formula_calls);
@@ -111,7 +111,7 @@ void derive_flop(CaseRecord& record) {
     return rank.profile && rank.profile->flop ? std::optional(static_cast<double>(*rank.profile->flop)) : std::nullopt;
   });
   const auto replicas = static_cast<double>(record.spec.world) / record.spec.processes;
-  const auto peak = [&](double Peak::*field) {
+  const auto peak = [&](double Peak::* field) {
     return sum_over_ranks(record, [&](const RankRecord& rank) {
       return rank.peak ? std::optional(replicas * (*rank.peak).*field) : std::nullopt;
     });
