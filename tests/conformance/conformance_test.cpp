@@ -465,7 +465,7 @@ TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
   }
 }
 
-TEST(LiveParametersOfFsdp, IncludeTheShardsThatRanksKeepBetweenForwardAndBackward) {
+TEST(LiveParametersOfFsdp, IncludeShardsOfFewerRanksThatAreKeptBetweenForwardAndBackward) {
   for (const char* prefetch : {"0", "1", "2"})
     for (const char* mesh : {"dp=2,shard=2", "shard=2", "shard=4"}) {
       const bool one_axis = std::string(mesh) == "shard=4";

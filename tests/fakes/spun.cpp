@@ -68,8 +68,8 @@ class Spun : public Around {
     return result;
   }
 
-  // Returns the step times of the previous Spun object: the harness makes a new object to profile after the timed
-  // steps.
+  // Returns the step times of the strategy object before this one: the harness makes a new object to profile after the
+  // timed steps.
   std::map<std::string, std::vector<double>> figures() override {
     return {{"timed_step_ns", times_of_previous.step.all()}, {"timed_again_ns", times_of_previous.again.all()}};
   }

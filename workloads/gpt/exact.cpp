@@ -41,8 +41,8 @@ class GptExact : public Gpt {
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns for each sample the sum of its logits times their weights, which are -world, 0 or world. first: vocabulary
-  // index of the first logit in `output`.
+  // Returns for each sample the sum of its logits, each times a weight of -world, 0 or world that depends on the target
+  // and the vocabulary index. first: vocabulary index of the first logit in `output`.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);

@@ -27,7 +27,7 @@ class OomKills {
   int64_t count() const;
 
   std::filesystem::path counter_;  // file that counts the control group's out-of-memory kills; empty: none
-  const char* limit_ = "";         // name of the file with the memory limit, next to `counter_`
+  const char* limit_ = "";         // file with the memory limit, beside the file that counts OOM kills
   int64_t before_ = 0;
 };
 

@@ -26,7 +26,7 @@ class StepTimer {
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
   const StepResult& result() const { return result_; }
-  // Returns the number of steps run so far, without extra steps; it is the index of the next step.
+  // Returns the number of steps run so far, without those of run_extra(); it is the index of the next step.
   int64_t step_index() const { return step_; }
 
   Phases phases;

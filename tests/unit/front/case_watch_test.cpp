@@ -351,7 +351,7 @@ std::string ran_with_calls(int rank, int64_t count, uint64_t hash, uint64_t grou
   return answer.dump();
 }
 
-TEST(CaseWatch, ComparesTheCollectivesOfEachGroupAtTheEnd) {
+TEST(CaseWatch, ComparesTheRanksCollectivesAtTheEndOfACaseForEachProcessGroup) {
   CaseWatch same = watch_of(4), other = watch_of(4);
   for (const int rank : {0, 1, 2, 3}) {
     const uint64_t group = 1 + rank % 2;

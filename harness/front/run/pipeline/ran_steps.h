@@ -23,7 +23,7 @@ double start_of(const RanStep& step);
 struct MeasuredPipeline {
   pipeline::Schedule schedule = {};          // the actions in the order in which they ran
   const pipeline::Family* family = nullptr;  // built-in schedule with the same computations; null if there is none
-  size_t steps = 0;                          // number of steps that ran this schedule
+  size_t steps = 0;                          // number of steps that ran this pipeline schedule
   // Medians over these steps. stage_times: the computations of each stage. links: the transfers between two ranks for
   // which the receiving rank waited. forward, input_gradient and weight_gradient are the means of stage_times over the
   // stages.

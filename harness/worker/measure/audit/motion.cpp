@@ -63,7 +63,7 @@ double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   if (rates == 0) return 0;
   const double most =
       optimizer_.kind == OptimizerSpec::Kind::adam ? largest_adam_update(optimizer_) : sgd_margin * fastest_;
-  // If no parameter has moved yet, nothing is known about the size of SGD's gradients, so there is no bound.
+  // Without a movement seen so far, the size of SGD's gradients is unknown, so parameters may move by any distance.
   if (most == 0 || most == infinite) return infinite;
   const double updates = rates * most;
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
