@@ -128,7 +128,7 @@ class Refused(unittest.TestCase):
                     self.assertRegex(said[strategy, "gpt"], words)
 
     def test_a_sequence_that_pytorchs_ring_attention_cannot_cut_is_refused_with_the_remedy(self):
-        for seq, balance, words in ((6, "on", "seq=6 .*--model with seq=8$"), (5, "off", "seq=5 .*--model with seq=6$")):
+        for seq, balance, words in ((6, "on", r"seq=6 .*--model with seq=8\b"), (5, "off", r"seq=5 .*--model with seq=6\b")):
             with self.subTest(seq):
                 said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
                 self.assertRegex(said["py-cp", "gpt"], words)
