@@ -36,6 +36,7 @@ ROLES = {
     "s19": ("#bf7c90", "#f2c89d"),
     "s20": ("#b86cd9", "#4f734b"),
     "s21": ("#ff198c", "#18f285"),
+    "s22": ("#1e96ff", "#ffff3c"),
     # Colours of the phases of a step.
     "data": ("#8a6d3b", "#c9a96a"),
     "scatter": ("#6b7f1e", "#aebf4f"),
@@ -47,11 +48,12 @@ ROLES = {
     "graph": ("#5f3dc4", "#9775fa"),
 }
 LIGHT = {role: light for role, (light, _) in ROLES.items()}
-SERIES = [f"s{index}" for index in range(1, 22)]
+SERIES = [f"s{index}" for index in range(1, 23)]
 BASELINE = "s0"
 STRATEGIES = {"cpu": BASELINE, "gpu": BASELINE, "ddp": "s1", "dp": "s2", "fsdp": "s3", "zero1": "s4",
               "dp-upstream": "s5", "local-sgd": "s6", "zero2": "s7", "tp": "s8", "pp": "s9", "cp": "s10", "ep": "s11",
-              "layout": "s12", "py-ddp": "s17", "py-fsdp2": "s18", "py-zero1": "s19", "py-tp": "s20", "py-pp": "s21"}
+              "layout": "s12", "py-ddp": "s17", "py-fsdp2": "s18", "py-zero1": "s19", "py-tp": "s20", "py-pp": "s21",
+              "py-cp": "s22"}
 OTHERS = [role for role in SERIES if role not in STRATEGIES.values()]
 MARKERS = "osD^vPX<>"
 

@@ -39,20 +39,35 @@ def norm_of(shape):
     return (nn.RMSNorm if shape.llama else nn.LayerNorm)(shape.hidden, eps=1e-5)
 
 
-def rotated(x):
+class WholeSequence:
+    """The tokens of each sample that a rank computes: all of them."""
+
+    def positions(self, count, device):
+        """Returns the positions of these `count` tokens in the sequence."""
+        return torch.arange(count, device=device)
+
+    def attend(self, query, key, value):
+        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True,
+                                                          enable_gqa=query.shape[1] > key.shape[1])
+
+    def dropout(self, layer, x):
+        return layer(x)
+
+
+def rotated(x, positions):
     """Rotates the features of heads [samples, heads, tokens, features] by their positions, as Llama 3 does."""
     size = x.shape[-1]
     speeds = 500_000.0 ** -(torch.arange(0, size, 2, dtype=torch.float64, device=x.device) / size)
-    angles = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64, device=x.device), speeds).repeat(1, 2)
+    angles = torch.outer(positions.double(), speeds).repeat(1, 2)
     first, second = x.chunk(2, -1)
     dtype = x.dtype if x.dtype == torch.float64 else torch.float32
     return x * angles.cos().to(dtype) + torch.cat([-second, first], -1) * angles.sin().to(dtype)
 
 
 class Attention(nn.Module):
-    def __init__(self, shape):
+    def __init__(self, shape, sequence):
         super().__init__()
-        self.size, self.llama = shape.hidden // shape.heads, shape.llama
+        self.size, self.llama, self.sequence = shape.hidden // shape.heads, shape.llama, sequence
         shared = shape.kv_heads * self.size
         self.q_proj = nn.Linear(shape.hidden, shape.hidden, bias=not shape.llama)
         self.k_proj = nn.Linear(shape.hidden, shared, bias=not shape.llama)
@@ -63,10 +78,9 @@ class Attention(nn.Module):
         query, key, value = (project(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
                              for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.llama:
-            query, key = rotated(query), rotated(key)
-        heads = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True,
-                                                           enable_gqa=query.shape[1] > key.shape[1])
-        return self.o_proj(heads.transpose(1, 2).flatten(2))
+            positions = self.sequence.positions(x.shape[1], x.device)
+            query, key = rotated(query, positions), rotated(key, positions)
+        return self.o_proj(self.sequence.attend(query, key, value).transpose(1, 2).flatten(2))
 
 
 class Mlp(nn.Module):
@@ -83,47 +97,51 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, shape, number):
+    def __init__(self, shape, number, sequence):
         super().__init__()
+        self.sequence = sequence
         self.input_layernorm, self.post_attention_layernorm = norm_of(shape), norm_of(shape)
-        self.self_attn, self.mlp = Attention(shape), Mlp(shape)
+        self.self_attn, self.mlp = Attention(shape, sequence), Mlp(shape)
         self.attention_dropout, self.mlp_dropout = (hosted_models.KeyedDropout(shape.dropout, 2 * number + place)
                                                     for place in (1, 2))
 
     def forward(self, x):
-        x = x + self.attention_dropout(self.self_attn(self.input_layernorm(x)))
-        return x + self.mlp_dropout(self.mlp(self.post_attention_layernorm(x)))
+        dropout = self.sequence.dropout
+        x = x + dropout(self.attention_dropout, self.self_attn(self.input_layernorm(x)))
+        return x + dropout(self.mlp_dropout, self.mlp(self.post_attention_layernorm(x)))
 
 
 class Body(nn.Module):
     """The model without its head, or some of its layers. The first part has the embeddings, the last the norm."""
 
-    def __init__(self, shape, layers, first, last):
+    def __init__(self, shape, layers, first, last, sequence):
         super().__init__()
+        self.sequence = sequence
         self.embed_tokens = nn.Embedding(shape.vocab, shape.hidden) if first else None
         self.embed_positions = nn.Embedding(shape.seq, shape.hidden) if first and not shape.llama else None
         self.embed_dropout = hosted_models.KeyedDropout(shape.dropout, 0)
-        self.layers = nn.ModuleDict({str(number): Layer(shape, number) for number in layers})
+        self.layers = nn.ModuleDict({str(number): Layer(shape, number, sequence) for number in layers})
         self.norm = norm_of(shape) if last else None
 
     def forward(self, x):
         if self.embed_tokens is not None:
             x = self.embed_tokens(x)
             if self.embed_positions is not None:
-                x = x + self.embed_positions.weight[:x.shape[1]]
-            x = self.embed_dropout(x)
+                x = x + self.embed_positions(self.sequence.positions(x.shape[1], x.device))
+            x = self.sequence.dropout(self.embed_dropout, x)
         for layer in self.layers.values():
             x = layer(x)
         return x if self.norm is None else self.norm(x)
 
 
 class Gpt(nn.Module):
-    """The workload's model, or a part of it with these layers. weights: tensors by name, as read() returns them."""
+    """The workload's model, or a part of it with these layers. weights: tensors by name, as read() returns them.
+    sequence: the tokens that this rank computes."""
 
-    def __init__(self, setup, shape, weights, layers=None, first=True, last=True):
+    def __init__(self, setup, shape, weights, layers=None, first=True, last=True, sequence=WholeSequence()):
         super().__init__()
         self.setup, self.step = setup, 0
-        self.model = Body(shape, range(shape.layers) if layers is None else layers, first, last)
+        self.model = Body(shape, range(shape.layers) if layers is None else layers, first, last, sequence)
         self.lm_head = nn.Linear(shape.hidden, shape.vocab, bias=False) if last else None
         if last and shape.tied:
             self.lm_head.weight = self.model.embed_tokens.weight

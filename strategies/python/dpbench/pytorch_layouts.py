@@ -1,5 +1,5 @@
-"""PyTorch's own strategies that divide a model between ranks: tensor parallelism (parallelize_module) and pipelines
-(torch.distributed.pipelining). They run the model of the workload gpt, written as torch.nn modules."""
+"""PyTorch's own strategies that divide a model between ranks: tensor parallelism (parallelize_module), ring attention
+and pipelines (torch.distributed.pipelining). They run the model of the workload gpt, written as torch.nn modules."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -94,13 +94,116 @@ class TensorParallel(DividedStrategy, OneReplica):
         return output
 
 
-SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
-             "interleaved": pipelining.ScheduleInterleaved1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}
-
-
 def terms(target):
     """Returns the number of tokens over which the loss averages; padding has no target."""
     return int(target.ne(NO_TARGET).sum())
+
+
+class RingAttention(torch.autograd.Function):
+    """Causal attention by PyTorch's ring, with the kernel of CPUs. context_parallel() has no rule for this kernel."""
+
+    @staticmethod
+    def forward(ctx, ring, group, query, key, value):
+        output, logsumexp = ring._templated_ring_attention(
+            group, 2, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, query, key, value, is_causal=True)
+        ctx.save_for_backward(query, key, value, output, logsumexp)
+        ctx.ring, ctx.group = ring, group
+        return output
+
+    @staticmethod
+    def backward(ctx, slope):
+        query, key, value, output, logsumexp = ctx.saved_tensors
+        return None, None, *ctx.ring._templated_ring_attention_backward(
+            ctx.group, 2, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward, slope.contiguous(),
+            "grad_out", query, key, value, output, logsumexp, is_causal=True, dropout_p=0.0)
+
+
+class SharedSequence(gpt_modules.WholeSequence):
+    """A sequence whose tokens the ranks divide. A rank has one piece, or an early and a late one (balance)."""
+
+    def __init__(self, setup, count):
+        # Imported here, because the import takes a second and the others do not need it.
+        from torch.distributed.tensor.experimental._context_parallel import _attention as ring
+        self.ring, self.group, self.count, world = ring, setup.group, count, setup.world
+        balance = setup.flag("balance")
+        cuts = 2 * world if balance else world
+        if count % cuts:
+            raise dpbench.UsageError(f"py-cp cuts the sequence into {cuts} equal parts, and seq={count} is no multiple "
+                                     f"of {cuts}: use --model with seq={count + cuts - count % cuts}")
+        ring.set_rotate_method(setup.params["rotate"])
+        ring._cp_options.enable_load_balance = balance
+        ring._cp_options.convert_to_f32 = setup.dtype != torch.float64
+        parts = torch.arange(count, device=setup.device).chunk(cuts)
+        pairs = [[parts[rank], parts[-1 - rank]] if balance else [parts[rank]] for rank in range(world)]
+        self.mine, self.order = torch.cat(pairs[setup.rank]), torch.argsort(torch.cat(sum(pairs, [])))
+
+    def positions(self, count, device):
+        return self.mine
+
+    def attend(self, query, key, value):
+        return RingAttention.apply(self.ring, self.group, query.to(value.dtype), key.to(value.dtype), value)
+
+    def dropout(self, layer, x):
+        """Drops by this rank's part of the mask of the whole sequence."""
+        if layer.rate == 0 or not layer.training:
+            return x
+        return x * layer(x.new_ones(len(x), self.count, *x.shape[2:]))[:, self.mine]
+
+    def cut(self, tensor):
+        return tensor[:, self.mine]
+
+    def join(self, own):
+        """Returns the tokens of all ranks in their order."""
+        parts = [torch.empty_like(own) for _ in range(dist.get_world_size(self.group))]
+        dist.all_gather(parts, own, group=self.group)
+        return torch.cat(parts, 1)[:, self.order]
+
+
+@dpbench.strategy("py-cp", cuda=False, collective_evaluation=True, axes=["cp"],
+                  params=[("rotate", "allgather", "how keys and values reach the other ranks", "allgather|alltoall"),
+                          ("balance", "on", "each rank has an early and a late piece of the sequence; off: one piece",
+                           "on|off")])
+class ContextParallel(OneReplica):
+    """PyTorch's ring attention, with the tokens of each sample divided"""
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        shape, weights = gpt_modules.read(setup)
+        self.sequence = SharedSequence(setup, shape.seq)
+        self.model = gpt_modules.Gpt(setup, shape, weights, sequence=self.sequence)
+        self.optimizer = setup.optimizer(self.model.parameters())
+
+    def step(self, step, micro):
+        self.optimizer.zero_grad()
+        self.model.step = step
+        outputs, losses = [], []
+        for batch in micro:
+            dpbench.phase("forward")
+            output, target = self.model(self.sequence.cut(batch.input), batch.ids), self.sequence.cut(batch.target)
+            total = nn.functional.cross_entropy(output.flatten(0, 1), target.flatten(), reduction="sum")
+            loss = total / (terms(batch.target) * len(micro))  # the mean over the tokens of all ranks
+            dpbench.phase("backward")
+            loss.backward()
+            outputs.append(output.detach())
+            losses.append(loss.detach())
+        dpbench.phase("communication")
+        parts = [sum(losses), *(tensor.grad for tensor in self.model.parameters())]
+        flat = torch.cat([part.flatten() for part in parts])
+        dist.all_reduce(flat, group=self.setup.group)
+        for part, total in zip(parts, flat.split([part.numel() for part in parts])):
+            part.copy_(total.view_as(part))
+        self.update(step)
+        return lambda: torch.cat([self.sequence.join(output) for output in outputs]), parts[0]
+
+    def evaluate(self, words):
+        self.model.eval()
+        output = self.sequence.join(self.model(self.sequence.cut(words)))
+        self.model.train()
+        return output
+
+
+SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
+             "interleaved": pipelining.ScheduleInterleaved1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}
 
 
 class Stages(nn.ModuleList):

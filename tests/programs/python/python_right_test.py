@@ -29,10 +29,12 @@ class Right(unittest.TestCase):
         self.assertEqual(sorted((case["strategy"], case["backend"]) for case in report["cases"]),
                          sorted((strategy, backend) for strategy in strategies for backend in ("gloo", "shm")))
 
-    def test_pytorchs_tensor_parallelism_and_pipelines_pass_their_checks(self):
+    def test_pytorchs_tensor_parallelism_ring_attention_and_pipelines_pass_their_checks(self):
         gpt2 = "layers=1,hidden=12,heads=2,mlp=16,vocab=128,seq=5,padding=on,dropout=0.2"
         llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,tied=off"
         for strategy, model, cases, params in (("py-tp", gpt2, 1, ()),
+                                               ("py-cp", gpt2 + ",seq=8", 1, ()),
+                                               ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
                                                ("py-pp", llama, 2, ("--param", "py-pp.schedule=1f1b,zbv"))):
             with self.subTest(strategy, model=model):
                 code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params)
@@ -124,6 +126,12 @@ class Refused(unittest.TestCase):
             for strategy, words in expected.items():
                 with self.subTest(strategy, model=model):
                     self.assertRegex(said[strategy, "gpt"], words)
+
+    def test_a_sequence_that_pytorchs_ring_attention_cannot_cut_is_refused_with_the_remedy(self):
+        for seq, balance, words in ((6, "on", r"seq=6 .*--model with seq=8\b"), (5, "off", r"seq=5 .*--model with seq=6\b")):
+            with self.subTest(seq):
+                said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
+                self.assertRegex(said["py-cp", "gpt"], words)
 
     def test_skip_unused_without_find_unused_is_refused_with_the_remedy(self):
         said = self.refusals("py-ddp", "--workload", "random-linear", "--param", "py-ddp.skip_unused=on")

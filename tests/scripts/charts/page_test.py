@@ -404,7 +404,7 @@ class Palette(unittest.TestCase):
     def test_the_colours_of_series_are_distinct_on_a_light_and_on_a_dark_report_page(self):
         for mode in (0, 1):
             colours = [palette.ROLES[role][mode] for role in (palette.BASELINE, *palette.SERIES)]
-            self.assertEqual(len(set(colours)), 22)
+            self.assertEqual(len(set(colours)), 23)
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
 
     def test_a_strategy_has_the_same_colour_in_every_chart(self):
@@ -430,8 +430,8 @@ class Palette(unittest.TestCase):
         self.assertEqual(palette.assigned(dict(reversed(wanted.items()))), chosen)
 
     def test_a_chart_repeats_a_series_colour_only_after_all_others_are_used(self):
-        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(25)})
-        self.assertEqual(len(set(found.values())), 25)
+        found = palette.assigned({f"ddp x={index:02}": "s1" for index in range(26)})
+        self.assertEqual(len(set(found.values())), 26)
         self.assertEqual([place for place in found.values() if place[1]],
                          [("s13", 1), ("s14", 1), ("s15", 1), ("s16", 1)])
 
