@@ -105,13 +105,13 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
 }
 
 // True if --mesh accepts an axis of this name and the axis has the property, such as &KnownAxis::cuts_layers.
-inline bool axis_has(bool KnownAxis::*property, const std::string& name) {
+inline bool axis_has(bool KnownAxis::* property, const std::string& name) {
   const KnownAxis* axis = mesh_text::known_axis(name);
   return axis && axis->*property;
 }
 
 // Returns the number of ranks on all axes that have the property, such as &KnownAxis::data; 1 if the mesh has none.
-inline int size_of(const MeshShape& shape, bool KnownAxis::*property) {
+inline int size_of(const MeshShape& shape, bool KnownAxis::* property) {
   int ranks = 1;
   for (const AxisSize& axis : shape) ranks *= axis_has(property, axis.name) ? axis.size : 1;
   return ranks;

@@ -99,8 +99,8 @@ inline constexpr auto enum_names<FailureKind> = std::to_array<std::string_view>(
 // Messages from a rank to the front (the dpbench process).
 enum class Event { ready, ran, checking, checked, line, progress, trained, failed };
 template <>
-inline constexpr auto enum_names<Event> = std::to_array<std::string_view>({"ready", "ran", "checking", "checked",
-                                                                           "line", "progress", "trained", "failed"});
+inline constexpr auto enum_names<Event> =
+    std::to_array<std::string_view>({"ready", "ran", "checking", "checked", "line", "progress", "trained", "failed"});
 // Commands from the front (the dpbench process) to a rank.
 enum class Order { block, end, check, train, quit };
 template <>
@@ -110,8 +110,8 @@ inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"bloc
 // "fp16|bf16".
 enum class ParamKind { text, flag, integer, number, choice };
 template <>
-inline constexpr auto enum_names<ParamKind> = std::to_array<std::string_view>({"text", "on|off", "integer", "number",
-                                                                               "choice"});
+inline constexpr auto enum_names<ParamKind> =
+    std::to_array<std::string_view>({"text", "on|off", "integer", "number", "choice"});
 
 // Limits for a JSON document. Memory is counted while parsing, because a hostile text can hold a list in every three
 // bytes, and each list takes 80 bytes. For reports, find_run.cpp sets a lower memory limit.

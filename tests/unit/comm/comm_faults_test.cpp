@@ -87,12 +87,8 @@ std::vector<Mismatch> mismatches() {
        [=](auto& b) { broadcast(b, floats(8), 2)->wait(); },
        {"root 0", "root 2"}},
       {"Strides",
-       [=](auto& b) {
-         allreduce(b, floats(6).view({2, 3}))->wait();
-       },
-       [=](auto& b) {
-         allreduce(b, floats(6).view({2, 3}).t())->wait();
-       },
+       [=](auto& b) { allreduce(b, floats(6).view({2, 3}))->wait(); },
+       [=](auto& b) { allreduce(b, floats(6).view({2, 3}).t())->wait(); },
        {"strides"}},
       {"OneInTheMiddle",
        [=](auto& b) {
