@@ -18,7 +18,7 @@ struct CourseEnd {
   at::Tensor output;               // output of the last step
 };
 
-// A mistake in SGD's steps, a rounding to bfloat16, whose error is below the bound of every single element.
+// A rounding to bfloat16 in SGD's steps: a mistake whose error is below the bound of every single element.
 struct HiddenRounding {
   std::string what;      // names the rounded tensors, e.g. "the gradients"
   NamedTensors changes;  // changes of rank 0's parameters by the mistake, at the end of the course

@@ -109,8 +109,8 @@ class TuneRun : public TimedRun {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
-  // Skips all cases of a setting (such as a workload and world) whose case with default parameter values cannot run:
-  // they would have nothing to be compared with.
+  // A setting is, for example, a workload and a world. If its case with default parameter values cannot run, skips its
+  // other cases too: they would have nothing to be compared with.
   void skip_cases_without_default() {
     Plan& plan = prepared_.plan;
     std::vector<CaseSpec> kept;

@@ -7,8 +7,8 @@ import dpbench
 
 SWITCH = "on|off"
 DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not use", SWITCH),
-              ("skip_unused", "off", "with find_unused, reduce no bucket that no rank uses; all ranks must use the same "
-               "parameters", SWITCH),
+              ("skip_unused", "off", "with find_unused, reduce no bucket that no rank uses; all ranks must use "
+               "the same parameters", SWITCH),
               ("bucket_mb", "25", "size of a bucket of gradients, in MiB", "number above 0"),
               ("gradient_as_bucket_view", "off", "gradients are views of the buckets", SWITCH),
               ("static_graph", "off", "every step uses the same parameters", SWITCH),

@@ -1,5 +1,5 @@
-// Matrix products by oneDNN: when the layers use them instead of BLAS, and that training results are close to those of
-// BLAS.
+// Tests when layers compute matrix products with oneDNN instead of BLAS. Training must give almost the same results
+// with both.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
