@@ -65,7 +65,7 @@ constexpr const char* duel_skeleton = R"json({
     "id": {"type": "string", "minLength": 1},
     "status": {"enum": []},
     "order_seed": {"type": ["integer", "null"], "minimum": 1, "description": "random seed for the order of builds within pairs and of cases; since 1.1"},
-    "gate": {"enum": ["passed", "failed", "inconclusive"]},
+    "gate": {"enum": []},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
     "config": {"type": "object", "additionalProperties": true},
@@ -180,6 +180,7 @@ Json duel_schema() {
   Json schema = Json::parse(duel_skeleton), &definitions = schema["$defs"];
   definitions = common_definitions();
   schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
+  schema["properties"]["gate"]["enum"] = enum_values<GateResult>();
   schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
   definitions["case"] = case_definition({{"required", {"status", "verdict", "look", "steps_per_block", "launches"}},
                                          {"properties", Json::parse(duel_results)}},
