@@ -35,8 +35,8 @@ inline const char* text_of(Spread spread) {
   return texts[static_cast<size_t>(spread)];
 }
 
-// Returns the distribution (I, R, V or P) of an operation's result. Throws std::logic_error, with the operation's name,
-// if the operation cannot combine these inputs.
+// Returns the distribution over ranks (I, R, V or P) of an operation's result. Throws std::logic_error, with the
+// operation's name, if the operation cannot combine inputs with these distributions.
 inline Spread spread_of(Rule rule, const std::string& operation, const std::vector<Spread>& inputs) {
   const auto count = [&](Spread spread) { return std::count(inputs.begin(), inputs.end(), spread); };
   const auto all = static_cast<std::ptrdiff_t>(inputs.size());
@@ -161,5 +161,5 @@ inline Activation varying_to_varying(const Activation& x, const Axis& axis, cons
   return {varying_to_varying(x.as(Spread::varying, axis, "varying_to_varying"), axis, from, to), axis, Spread::varying};
 }
 
-}  // namespace typed (builds with assertions) or untyped
+}  // namespace `typed` in builds with assertions, otherwise `untyped`
 }  // namespace dpbench

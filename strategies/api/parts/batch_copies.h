@@ -14,7 +14,7 @@ namespace dpbench {
 // A replica's host-to-device copier of samples. Not thread-safe.
 class BatchCopies {
  public:
-  // storage: the dtype to which floating-point tensors are cast.
+  // storage: the dtype in which floating-point tensors are stored on the device.
   BatchCopies(at::Device device, at::ScalarType storage);
 
   // Returns the tensors on the device, ready for use on the current stream. If all tensors are on the host, they are

@@ -13,7 +13,8 @@ namespace dpbench {
 // block. Empty if the model has no blocks.
 std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload);
 
-// Returns a function for TrafficQuery::block_runs, which builds a model on the CPU at its first call.
+// Returns a function that computes runs_of_blocks() at its first call, with a new model on the CPU, and keeps the
+// result. Used as TrafficQuery::block_runs.
 std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload);
 
 }  // namespace dpbench

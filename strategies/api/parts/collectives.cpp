@@ -177,8 +177,8 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
     at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
     std::vector<int64_t> even;
     axis.group->alltoall_base(received, sent, even, even)->wait();
-    // Received pieces are padded along two dimensions. The padding along the dimension that is cut (to.dim) is removed
-    // here, that along the dimension that is joined (from.dim) by joined().
+    // Each received piece is padded along two dimensions. unpadded() removes the padding along the dimension that is
+    // cut (to.dim), and joined() the padding along the dimension that is joined (from.dim).
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
     return from.joined(at::stack(parts));

@@ -13,13 +13,13 @@
 
 namespace dpbench {
 
-// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: objects through which this
-// rank exchanges activations with other ranks under tensor and context parallelism.
+// Returns a micro-batch's loss divided by `micros`, the number of micro-batches of the step. split: how this rank
+// exchanges activations with other ranks under tensor and context parallelism; empty if it exchanges none.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
                       const ModelSplit& split = {});
 
-// The declarations of a strategy that supports Replica::use_onednn(): the parameter "onednn", its test variant, and the
-// property StrategyInfo::onednn.
+// Declarations for a strategy with the parameter "onednn", which calls Replica::use_onednn(): the parameter, the
+// variant that tests it, and the property StrategyInfo::onednn.
 ParamInfo onednn_param();
 Variant onednn_variant();
 void promise_onednn(StrategyInfo& info, const Params& params);
@@ -54,7 +54,8 @@ class Replica {
   // Returns parameters and buffers detached from autograd, so that a broadcast can write to them.
   std::vector<at::Tensor> detached() const;
   std::vector<at::Tensor> buffer_list() const;
-  void clear_gradients() const;  // Makes gradients undefined, so that the next backward pass writes instead of adding.
+  // Makes the parameters' gradients undefined, so that the next backward pass writes them instead of adding to them.
+  void clear_gradients() const;
 
   NamedTensors parameters() const;  // Returns all parameters, including frozen ones.
   NamedTensors gradients() const;

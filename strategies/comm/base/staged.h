@@ -65,7 +65,7 @@ class StagedBackend : public c10d::Backend {
   void shutdown() override { host_->shutdown(); }
 
  private:
-  // A function that starts the collective on the host copies of the tensors.
+  // A function that starts the collective on host copies of the tensors; it gets these copies as arguments.
   using OnHost = std::function<WorkPtr(Tensors& outputs, Tensors& inputs)>;
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
   WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);
