@@ -24,9 +24,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the recorder of CUDA graphs for ddp.graph; null if it is off. A step is recorded only after the Reducer has
-// rebuilt its buckets and reduced them once. The first step (the second of a static graph) shows the order in which
-// gradients become ready, and the next one rebuilds the buckets.
+// Returns the recorder of CUDA graphs that ddp.graph needs; null if ddp.graph is off. Recording may start only after
+// the Reducer has rebuilt its buckets and reduced them once. The first step (for a static graph the second) shows in
+// which order gradients become ready, and the step after it uses rebuilt buckets.
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
   check(setup.mesh.group() != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
@@ -138,12 +138,12 @@ class Ddp : public BuiltInStrategy {
   StepResult run_passes(int64_t step, std::span<const Batch> micro, Phases& phases) {
     step_ = step;
     StepResult result;
-    // Gradients are cleared, not zeroed. The Reducer divides a gradient while copying it into a bucket, but needs a
-    // separate pass to divide one that is already in the bucket.
+    // Gradients are made undefined, not zero. The Reducer divides a new gradient while it copies it into the bucket. A
+    // gradient that already lies in the bucket would need a separate pass for the division.
     replica_.clear_gradients();
     if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      // Only the last micro-batch is reduced, except in the first two passes of a static graph.
+      // The Reducer reduces only the pass of the last micro-batch, or any of the first two passes of a static graph.
       const bool last = k + 1 == micro.size();
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
@@ -194,8 +194,9 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // The recorder is declared before all members made on its CUDA stream. The process group is declared before the
-  // recorder, because NCCL cannot shut down while a CUDA graph holds its collectives.
+  // Members that must outlive the recorder of CUDA graphs are declared before it, and those made on its CUDA stream
+  // after it. The process group comes before it, because NCCL cannot shut down while a CUDA graph holds its
+  // collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;

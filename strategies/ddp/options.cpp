@@ -30,8 +30,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// With ddp.graph, throws UsageError for options that cannot be recorded in a CUDA graph: a recorded step must not
-// depend on changing host state or read results back from the device.
+// Throws UsageError for options that cannot be combined with ddp.graph. A step recorded as a CUDA graph must not depend
+// on host state that changes, nor read results back from the device.
 void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
