@@ -29,8 +29,9 @@ class StepRecorder {
   virtual std::unique_ptr<StepGraph> record(const std::function<void()>& body) = 0;
 };
 
-// A function that creates a recorder for a device, and throws UsageError for a device that cannot record.
-// step_recorder() returns a reference to it: null until dpbench_cuda is loaded or a test sets it.
+// A function that creates a recorder of CUDA graphs for a device, or throws UsageError if the device cannot record.
+// step_recorder() returns a reference to the function in use, which is null until dpbench_cuda is loaded or a test sets
+// it.
 using MakeStepRecorder = std::unique_ptr<StepRecorder> (*)(c10::Device device);
 MakeStepRecorder& step_recorder();
 

@@ -35,8 +35,8 @@ class Passes {
   at::Tensor evaluate(size_t stage, const at::Tensor& x, const Part& part);
 
   const pipeline::Links& links() const { return links_; }
-  // Returns call(). If there are several ranks, the message of an error names this rank and what(), the part of the
-  // step that failed.
+  // Returns call(). If the axis pp has several ranks and call() throws, the error's message names this rank and what(),
+  // the part of the step that failed.
   template <class What, class Call>
   auto named(const What& what, const Call& call) const {
     if (axis_.size == 1) return call();
@@ -52,7 +52,7 @@ class Passes {
   // The state that a stage keeps of a micro-batch between its forward and its backward pass.
   struct Live {
     GraphPieces pieces;
-    at::Tensor output;  // the stage's output, kept until its backward pass; undefined for the last stage
+    at::Tensor output;  // the stage's output, kept until the stage's backward pass; undefined for the last stage
 
     const at::Tensor& input() const { return pieces.front().input; }
   };
@@ -87,16 +87,18 @@ class Passes {
   fsdp::Units* units_;
   Loss loss_;
 
-  // State of the current step.
+  // The members from here on are the state of the current step.
   int64_t step_ = 0;
   std::vector<Part> parts_;
-  std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
-  // Weight gradients not yet computed, by stage, then by micro-batch; empty if the schedule does not split backward
-  // passes.
+  std::vector<Live> live_;  // state of the micro-batches in flight, ordered by stage and then by micro-batch
+  // Weight gradients that are still to be computed, ordered by stage and then by micro-batch. Empty if the schedule
+  // does not split backward passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
-  std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
-  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
-  std::vector<std::pair<pipeline::Action, pipeline::Transfer>> sent_;  // sends in flight, with their actions
+  std::vector<StepResult> results_;  // output and loss of each micro-batch; filled only on the rank of the last stage
+  // Tensors being received, by their stage and micro-batch.
+  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;
+  // Tensors being sent, with the actions of the schedule that send them.
+  std::vector<std::pair<pipeline::Action, pipeline::Transfer>> sent_;
 };
 
 }  // namespace dpbench::layout

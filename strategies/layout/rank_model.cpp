@@ -47,7 +47,8 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& w
   keep_own();
 }
 
-// Cuts the model into stages. All ranks have the same model by now, so they count the same FLOP.
+// Cuts the model into pipeline stages. Each rank counts the FLOP of the blocks for itself; all get the same cut,
+// because they already have the same model.
 std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std::vector<int>& rank_of_stages) const {
   const Model& model = *replica.shared_model();
   const bool balances =
@@ -56,7 +57,8 @@ std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std:
                               balances ? pipeline::flop_of(runs_of_blocks(replica, workload)) : std::vector<double>());
 }
 
-// between: the axis over which parameters are sharded between forward and backward pass.
+// Divides this rank's stages into units of sharded parameters. between: the axis over which parameters are sharded
+// between forward and backward pass.
 void RankModel::shard(const Axis& between) {
   std::vector<fsdp::Span> spans;
   for (const pipeline::Stage& stage : stages)

@@ -7,7 +7,8 @@
 
 namespace dpbench {
 
-// A tensor's header: its dtype and sizes as int64 words, which ranks can send before the tensor itself.
+// The header of a tensor: its dtype and sizes as int64 words. It is sent before the tensor to ranks that do not know
+// them.
 inline constexpr int64_t header_dimensions = 8, header_words = header_dimensions + 2;
 at::Tensor header_of(const at::Tensor& tensor);
 

@@ -39,8 +39,8 @@ class Schedules {
   // is for another number of micro-batches.
   const Schedule& of(int microbatches);
 
-  // Throws std::runtime_error on a rank of the axis whose schedule, or cut of the model or of micro-batches, is not
-  // that of rank 0. The message names the first difference. Collective.
+  // Throws std::runtime_error if this rank's schedule, cut of the model or cut of micro-batches differs from that of
+  // rank 0 of the axis. The message names the first difference. Collective.
   void require_same_on_all_ranks(const Axis& axis, at::Device device) const;
 
  private:

@@ -91,8 +91,8 @@ Schedule read_csv(const std::string& text, const std::string& name) {
       stages = std::max(stages, static_cast<size_t>(action.stage) + 1);
       microbatches = std::max(microbatches, static_cast<size_t>(action.microbatch + 1));
     }
-  // A whole schedule has at least two actions for each stage and micro-batch. Larger numbers would also exhaust
-  // the memory.
+  // A complete schedule has at least two actions for each stage and micro-batch, so larger numbers are a mistake. They
+  // would also make the program run out of memory.
   if (stages * microbatches > actions)
     throw UsageError(name + ": the file names " + std::to_string(stages) + " stages and " +
                      std::to_string(microbatches) + " micro-batches, too many for its " + std::to_string(actions) +
