@@ -69,10 +69,10 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
   return text;
 }
 
-// Fills boxes with the letter of their action, e.g. FFF, in lower case for every second stage of the rank. all: fills
-// every box; if false, only boxes that are too narrow for their text.
+// Fills a box with repetitions of its action's letter, such as FFF, in lower case for every second stage of the rank.
+// all: true to fill every box; false to fill only boxes that are too narrow for their text.
 void shorten(std::vector<Box>& boxes, const RankTimes& rank, bool all) {
-  std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
+  std::map<int, int> chunk_of;  // index of each stage in the list of this rank's stages
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;
   int chunk = 0;
   for (auto& [stage, number] : chunk_of) number = chunk++;

@@ -51,7 +51,8 @@ void check_placement(const Schedule& schedule, std::vector<Fault>& faults) {
                           "the stage lies on rank " + std::to_string(schedule.rank_of[action.stage])});
 }
 
-// Reports computations that run twice, and collects the first position of each.
+// Returns the first position of each computation in a rank's list of actions. A computation that occurs again is added
+// to `faults`.
 Positions first_positions(const Schedule& schedule, int rank, std::vector<Fault>& faults) {
   Positions positions;
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
@@ -122,7 +123,7 @@ void check_order(const Schedule& schedule, int rank, std::vector<Fault>& faults)
 }
 
 void check_gradient_order(const Schedule& schedule, int rank, std::vector<Fault>& faults) {
-  std::map<int, int> last;  // micro-batch of each stage's latest weight gradient
+  std::map<int, int> last;  // the micro-batch of the most recent weight gradient of each stage
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
     const Action& action = schedule.ranks[rank][i];
     if (!ends_weight_gradient(action.kind)) continue;
