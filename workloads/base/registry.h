@@ -40,7 +40,7 @@ class Registry {
     throw UsageError("unknown name '" + name + "' (known: " + known + ")");
   }
 
-  // Returns all entries. They never move, so references stay valid while plug-ins register more.
+  // Returns all entries. Entries never move in memory, so references to them stay valid while plug-ins add more.
   const std::deque<Info>& all() const { return entries_; }
 
  private:

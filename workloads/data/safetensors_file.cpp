@@ -60,7 +60,7 @@ class Draft {
     const std::string folder = std::filesystem::path(path_).parent_path();
     const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return;
-    ::fsync(directory);  // fsync of the directory makes the rename survive a power cut too
+    ::fsync(directory);  // without fsync of the directory, a power cut could undo the rename
     ::close(directory);
   }
 
