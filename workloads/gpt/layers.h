@@ -81,7 +81,7 @@ class Norm : public torch::nn::Module {
 };
 
 // Returns the input of an MLP's last matrix: gelu(up) for gpt2, silu(gate) * up for llama. gate: undefined for gpt2.
-// exact: ReLU replaces GELU and SiLU.
+// exact: true for the models of gpt-exact, in which ReLU replaces GELU and SiLU.
 at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up);
 
 // The MLP of a layer: two matrices with GELU between them for gpt2, SwiGLU for llama: down(silu(gate(x)) * up(x)).
