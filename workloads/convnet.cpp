@@ -15,8 +15,8 @@
 namespace dpbench {
 namespace {
 
-// Keras' defaults for BatchNorm. norm_momentum is the weight of the new value; Keras states the weight of the old
-// value, 0.99.
+// The values that Keras uses by default for BatchNorm. norm_momentum is the weight of the new value in the running
+// statistics; Keras gives the weight of the old value, 0.99.
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;
 constexpr double dropout_rate = 0.5;
 

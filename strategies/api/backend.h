@@ -16,9 +16,9 @@
 
 namespace dpbench {
 
-// A collective that is about to start.
+// A collective call that a backend is about to start.
 struct StartedCall {
-  uint64_t number = 0;    // the backend's sequence number of the call
+  uint64_t number = 0;    // number of the call in the backend's sequence of calls
   std::string_view text;  // the call's description, for example "allreduce of 12 Float (sum)"
   // The group of ranks that make the call, for example "dp=2,tp=2/dp/1"; empty: all ranks.
   std::string_view group = {};

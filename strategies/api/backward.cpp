@@ -142,7 +142,8 @@ class Walk {
   static constexpr size_t few = 16;
   c10::SmallVector<Task, few> tasks_;
   c10::SmallVector<size_t, 2 * few> targets_;
-  ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each autograd node after the first few
+  // Index in tasks_ of each autograd node, without the first few nodes, which are found by a linear search.
+  ska::flat_hash_map<const Node*, size_t> numbers_;
   // Autograd nodes that are ready to run. AccumulateGrad nodes come first, then the most recently created node.
   // AccumulateGrad nodes keep the order of the engine's heap, because the order of ddp's buckets depends on it.
   std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
@@ -179,8 +180,8 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Runs the backward pass of a loss by our own execution of its graph (see walked()). Returns false without running it
-// if the loss does not have exactly one element or if torch's engine must run the graph.
+// Same as walked(), for the backward pass of a loss: runs it without torch's engine. Returns false and does nothing if
+// the loss does not have exactly one element or if torch's engine must run the graph.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

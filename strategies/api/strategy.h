@@ -157,7 +157,8 @@ struct Settings {
   // Values with which a rank may run out of samples before the others (StrategyInfo::allows_no_samples).
   ParamValues allow_no_samples = {};
   ParamValues short_interval = {};  // values that average the ranks' parameters often enough for a test of four steps
-  ParamValues unrecorded = {};      // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
+  // Values with which the strategy records no CUDA graphs (StrategyInfo::recorded is then false).
+  ParamValues unrecorded = {};
 };
 
 struct StrategyInfo {
@@ -195,7 +196,8 @@ struct StrategyInfo {
   bool allows_no_samples = false;  // true if a rank may run out of samples before the others
   // True if Strategy::forward() is collective: all ranks call it equally often, each with its own samples.
   bool collective_evaluation = false;
-  bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
+  // True if gradients are reduced between ranks in every micro-batch of a step, not only in the last.
+  bool reduces_each_micro_batch = false;
   // True if every step must use the same parameters in the same order. Parameters that no step uses are allowed, except
   // by strategies with `recorded`, which may refuse them.
   bool same_graph = false;
@@ -224,14 +226,14 @@ struct StrategyInfo {
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
 
-// Returns the mesh, as text, on which `world` ranks run the strategy with these parameter values. asked: the user's
-// mesh; empty: all ranks on the axis dp.
+// Returns the mesh on which `world` ranks run the strategy with these parameter values, as text such as "dp=2,tp=2".
+// asked: the user's mesh; if empty, all ranks are on the axis dp.
 std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
 
 Registry<StrategyInfo>& strategy_registry();
 
-// Registers a strategy when constructed. If its properties are incomplete or contradictory, dpbench refuses the plug-in
-// with the strategy's name and the property.
+// An object of this type registers a strategy in its constructor. If the strategy's properties are incomplete or
+// contradict each other, dpbench refuses to load the plug-in, with an error that names the strategy and the property.
 struct RegisterStrategy {
   explicit RegisterStrategy(StrategyInfo info);
 };

@@ -20,8 +20,9 @@ struct Traffic {
   std::string axis, op;
   // Bytes of the input tensors that this rank passes; for a scatter or recv, bytes of its output tensors.
   int64_t bytes = 0;
-  // Number of calls that carry these bytes. nullopt: the number is not promised, e.g. because it depends on buckets.
-  // The checks compare calls only if all entries of an axis and operation have their number.
+  // Number of calls that together carry these bytes. nullopt: the strategy does not promise a number, for example
+  // because it depends on buckets. The checks compare the calls on an axis by an operation only if all entries for them
+  // have a number.
   std::optional<int64_t> calls = {};
   // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
   // then compare only the sum of `bytes` over all ranks with the counted bytes.

@@ -48,11 +48,11 @@ class Ring {
  private:
   // A piece of queries and a piece of keys that it attends to, as positions in the tensors that this rank holds.
   struct Block {
-    size_t piece = 0;  // index of the piece of queries
+    size_t piece = 0;  // index of the piece of queries among this rank's pieces
     Piece query, key;
     bool causal = false;
   };
-  // A tensor being sent to the next rank, and a tensor being received from the previous rank.
+  // The two transfers of a hop of the ring: a tensor to the next rank, and a tensor from the previous rank.
   struct Hop {
     pipeline::Transfer sent, received;
   };

@@ -104,7 +104,8 @@ class Ddp : public BuiltInStrategy {
     return result;
   }
 
-  // Returns the Reducer's own metrics. They are empty for recorded steps, because the Reducer does not see replays.
+  // Returns the metrics that the Reducer measures. There are none with ddp.graph, because the Reducer does not take
+  // part in replays of a recorded step.
   std::map<std::string, std::vector<double>> figures() override {
     if (recorded_) return {};
     return reduction_->figures();
@@ -182,8 +183,8 @@ class Ddp : public BuiltInStrategy {
     reduction_->without_rows_backward();
   }
 
-  // Broadcasts the buffers of rank 0 (with ddp.join: of the first rank with samples) before the first forward pass of
-  // each step, as torch's DDP does.
+  // Broadcasts the model's buffers from rank 0 (with ddp.join, from the first rank with samples) before the first
+  // forward pass of each step, as torch's DDP does.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
@@ -203,7 +204,8 @@ class Ddp : public BuiltInStrategy {
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ddp::LossTerms terms_;  // loss terms of each rank; counted only with ddp.join or ddp.global_mean
+  // Loss terms (usually one per sample) of each rank; counted only with ddp.join or ddp.global_mean.
+  ddp::LossTerms terms_;
   std::optional<ddp::Reduction> reduction_;
 };
 

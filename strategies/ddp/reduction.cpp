@@ -107,7 +107,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   if (options_.graph) reducer_->stop_clock();
-  // The logger must stay alive, because the Reducer dereferences it without a check.
+  // Keeps the logger alive, because the Reducer uses a pointer to it without checking that it still exists.
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
@@ -142,7 +142,7 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  // The Reducer finds unused parameters by a search of the autograd graph of the pass's output.
+  // Here the Reducer searches the autograd graph of the pass's output for unused parameters.
   std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);

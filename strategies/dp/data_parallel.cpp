@@ -59,7 +59,7 @@ class DataParallel : public BuiltInStrategy {
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     dp::sum_gradients(replicas_, threads_, link_, max_active);
-    // the optimizer uses several threads only if every replica has a core
+    // The optimizer runs on several threads only if each replica has a CPU core of its own.
     apply_gradients(step, phases, threads_.spins() > 0 ? max_active : 1,
                     [&](const auto& share) { threads_.run(max_active, share); });
     return result;
@@ -90,7 +90,8 @@ class DataParallel : public BuiltInStrategy {
     for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->share_parameters_of(*replicas_[0]);
   }
 
-  // Runs one forward and backward pass on all replicas. Returns the number of replicas that had samples.
+  // Runs the forward and backward pass of one micro-batch on all replicas. Returns the number of replicas that had
+  // samples.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
     if (replicas_[0]->restore_views(/*with_values=*/true)) model_writes_ = true;
@@ -141,7 +142,7 @@ class DataParallel : public BuiltInStrategy {
     return outputs;
   }
 
-  // slopes: gradient of the loss with respect to each piece's output.
+  // slopes: for each piece of the batch, the gradient of the loss with respect to the output of the piece.
   void backward_pieces(const std::vector<at::Tensor>& slopes, bool only_pass) {
     const int active = static_cast<int>(slopes.size());
     const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], only_pass); };
@@ -194,7 +195,8 @@ class DataParallel : public BuiltInStrategy {
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  // True if the next step checks whether the model writes to parameters (on the CPU only).
+  // True if the next step must check whether the model writes to its parameters. Only used on the CPU, where replicas
+  // can share parameters.
   bool watches_first_step_ = false;
   bool model_writes_ = false;  // true once the model has written to its parameters
 };

@@ -37,7 +37,8 @@ void set_reshard(Options& options, const Params& params) {
                             ", or a number of ranks");
 }
 
-// Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
+// Returns the bytes of one rank's shard of these parameters. type_of: a function that returns the dtype in which a
+// parameter is communicated.
 template <class TypeOf>
 int64_t shard_bytes(const std::vector<at::Tensor>& parameters, int ranks, const TypeOf& type_of) {
   int64_t bytes = 0;

@@ -26,8 +26,9 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  std::optional<int64_t> group_size = {};  // N of reshard=N: the number of ranks on the axis `shard`
-  bool reduce_each_micro = true;           // true: sum gradients over ranks in every micro-batch, not only in the last
+  // The number N, if the user set reshard=N: the number of ranks on the axis `shard`.
+  std::optional<int64_t> group_size = {};
+  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};

@@ -11,7 +11,7 @@ namespace dpbench::fsdp {
 
 class ShardedGradients {
  public:
-  // parameters: at least one parameter; all parameters are trained.
+  // parameters: a list of at least one parameter; all of them must be trainable.
   ShardedGradients(const std::vector<at::Tensor>& parameters, const Storage& storage);
 
   void clear();

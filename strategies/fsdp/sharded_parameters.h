@@ -68,7 +68,7 @@ class ShardedParameters {
   at::Tensor between_;  // the part of the tensors that this rank keeps between free_between() and gather()
   std::vector<at::Tensor> rows_;
   bool whole_ = true;
-  at::Tensor input_, output_;  // buffers of a gather in progress
+  at::Tensor input_, output_;  // buffers of the all-gather in flight
   WorkPtr gathering_;
 };
 

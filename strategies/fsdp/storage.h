@@ -17,7 +17,7 @@ struct Storage {
   // Mesh axis over which parameters are cut between forward and backward pass, so that only its ranks take part in the
   // next gather. If it has one rank, parameters stay cut over the axis `shard`.
   Axis between = {};
-  bool whole = false;  // true if parameters are never freed (ZeRO-2)
+  bool whole = false;  // true if the whole parameters are never freed, as in ZeRO-2
   // The dtype in which matrices are gathered, and the dtype in which gradients are reduced. nullopt: their own dtype.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
   // Parameters with gradients that the strategy also sums over other mesh axes, after the reduce-scatter. Their

@@ -46,8 +46,8 @@ class Unit {
 
   std::vector<ShardedParameter> parameters() const;
   bool has(const std::string& name) const;
-  // Gathers whole tensors and adds them to `wholes`. rows: this rank's rows, by parameter name. Collective: every rank
-  // passes the same names.
+  // Gathers the whole tensors of this unit's parameters and adds them to `wholes`. rows: this rank's rows, by parameter
+  // name. Collective: every rank passes the same names.
   void join(const ByName& rows, ByName& wholes) const;
   // Returns this rank's rows of `whole`, a tensor with the shape of the named parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;

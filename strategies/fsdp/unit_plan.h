@@ -11,7 +11,7 @@
 
 namespace dpbench::fsdp {
 
-// Blocks first .. last - 1 of a model.
+// A span of a model's blocks: blocks first .. last - 1.
 struct Span {
   size_t first = 0, last = 0;
 };
@@ -36,8 +36,9 @@ struct UnitPlan {
   std::pair<size_t, size_t> units_of(size_t stage) const;
 };
 
-// Cuts each pipeline stage into units. stages: the stages of this rank; if empty, the whole model is one stage. If
-// other ranks have stages too, some parameters of `root` may belong only to those ranks.
+// Divides the model's pipeline stages into units (parameters that are gathered together). stages: the stages of this
+// rank; if empty, the whole model is one stage. If there are stages on other ranks, `root` may contain parameters that
+// only those ranks have.
 UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages = {});
 
 }  // namespace dpbench::fsdp

@@ -18,7 +18,7 @@ std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const Named
   return parameters;
 }
 
-// Calls wait() in the phase `communication`, then restores the previous phase.
+// Calls wait() and charges its time to the phase `communication`. Afterwards the previous phase goes on.
 template <class Wait>
 void communicate(Phases& phases, const Wait& wait) {
   const int before = phases.current();

@@ -74,8 +74,8 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
     run(state, replica, phases, passes, update);
   } else {
     if (!state.graph) {
-      // The lambda copies `passes` and `update`, because the recorder of the tests calls the lambda again at each
-      // replay.
+      // The lambda copies `passes` and `update`, because it may be called again after this function: the recorder of
+      // the tests calls it at each replay.
       state.graph = recorder_->record([this, &state, &replica, passes, update] {
         Phases none;
         run(state, replica, none, passes, update);

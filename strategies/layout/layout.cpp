@@ -128,7 +128,8 @@ at::Tensor Layout::forward(const Batch& mine) {
   return output;
 }
 
-// Evaluates samples that are equal on all ranks of a replica. Collective among these ranks.
+// Evaluates the model on samples that must be equal on all ranks that compute one replica. Collective among these
+// ranks.
 at::Tensor Layout::evaluate(const Batch& batch) {
   const Part part{.batch = replica_.to_device(batch), .split = exchange(batch, nullptr)};
   const std::vector<pipeline::Stage>& stages = model_.stages;

@@ -23,7 +23,7 @@ namespace dpbench::layout {
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
  public:
-  // A function that returns the loss of the model's output for a part of a micro-batch.
+  // A function that computes the loss. output: the model's output for a part of a micro-batch.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
   // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
   Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,
@@ -31,7 +31,7 @@ class Passes {
 
   // Runs a step. Returns the output and the loss on the rank of the last stage, and an empty result on other ranks.
   StepResult run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases);
-  // Runs a stage's forward pass without gradients. x: the output of the stage before it, or the samples.
+  // Runs the forward pass of a pipeline stage without gradients. x: the output of the stage before it, or the samples.
   at::Tensor evaluate(size_t stage, const at::Tensor& x, const Part& part);
 
   const pipeline::Links& links() const { return links_; }
@@ -43,7 +43,8 @@ class Passes {
     const auto place = [&] { return owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, " + what(); };
     return naming_errors(place, call);
   }
-  // Broadcasts a tensor from the rank `root` of the axis pp. An error names the tensor as `what`.
+  // Broadcasts the tensor of rank `root` of the axis pp to the axis's other ranks. what: the tensor's name for error
+  // messages.
   at::Tensor share(const std::string& what, const at::Tensor& tensor, int root) const {
     return named([&] { return "broadcast of " + what; }, [&] { return links_.share(tensor, root); });
   }

@@ -87,7 +87,8 @@ void RankModel::shard(const Axis& between) {
                               .poison = sharded.poison});
 }
 
-// Lists this rank's parameters in `own`, and frees the parameters that only stages of other ranks use.
+// Fills the list `own` with this rank's parameters, and frees all parameters that are used only by stages of other
+// ranks.
 void RankModel::keep_own() {
   std::map<std::string, at::Tensor> rows;
   if (units)

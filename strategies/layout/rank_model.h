@@ -23,7 +23,7 @@ struct Held {
   at::Tensor stored;
   const std::string& name() const { return placed->name; }
 };
-// Returns the gradients of these parameters, without undefined ones.
+// Returns the gradients of these parameters; leaves out parameters without a gradient.
 std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters);
 
 struct RankModel {

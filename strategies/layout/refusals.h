@@ -1,5 +1,5 @@
-// Checks that a model can be divided as the mesh and the options ask. Each function throws UsageError if it cannot;
-// UnsuitableModel if the model lacks the part to divide.
+// Checks that a model can be divided as the mesh and the options ask. If not, each of these functions throws
+// UsageError, or UnsuitableModel if the model lacks what is to be divided (such as experts).
 #pragma once
 
 #include <string>

@@ -12,7 +12,8 @@ namespace dpbench::layout {
 namespace {
 
 using Parameters = std::vector<ParamInfo>;
-// A function that returns a strategy's options. dtype: the dtype of the computation; nullopt if not known.
+// A function that makes a strategy's Options from its parameters. dtype: the dtype of the computation; nullopt if it is
+// not known yet.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
 // Returns the properties that all strategies implemented by the class Layout have in common.

@@ -19,7 +19,8 @@ class Pass {
   virtual void load(int64_t step, const Batch& rows, bool first_of_step) = 0;
   // Runs the forward pass and returns the model's output, detached from its autograd graph.
   virtual at::Tensor forward() = 0;
-  // Accumulates parameter gradients. slope: the gradient of the output. only_pass: true if the step has no other pass.
+  // Runs the backward pass and adds to the parameters' gradients. slope: the gradient of the output. only_pass: true if
+  // the step has no other pass.
   virtual void backward(const at::Tensor& slope, bool only_pass) = 0;
   // True if no other work may run on the device during forward() and backward(), because they are recorded as CUDA
   // graphs. Known once load() has been called.

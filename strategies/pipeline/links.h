@@ -14,7 +14,7 @@
 
 namespace dpbench::pipeline {
 
-// A transfer in flight. wait() waits until it has ended and returns the tensor.
+// A send or receive in flight. wait() waits for its end and returns the tensor.
 struct Transfer {
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work;
@@ -50,7 +50,8 @@ class Links {
   Transfer receive_like(const at::Tensor& activation, int from, int tag) const;
   Transfer receive_sized(const std::vector<int64_t>& sizes, at::ScalarType dtype, int from, int tag) const;
 
-  // Returns the tensor of the rank `root`, on every rank. An undefined tensor stays undefined.
+  // Broadcasts the tensor of the rank `root`, and returns it on every rank. If the tensor is undefined, the result is
+  // undefined too.
   at::Tensor share(const at::Tensor& tensor, int root) const;
 
  private:

@@ -33,7 +33,8 @@ Frame* innermost_if_any();
 // operator of dpbench outside any call.
 Frame& innermost();
 
-// Outcome of a call to Python. For all values except `answered`, Python has also set an error message.
+// The outcome of a call to Python, as Python returns it. Unless it is `answered`, the call has failed and Python has
+// set an error message.
 enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3, unsuitable_model = 4 };
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);

@@ -195,6 +195,6 @@ extern "C" {
 [[gnu::visibility("default")]] void dpbench_set_function(dpbench::python::Function function) {
   dpbench::python::set_function(function);
 }
-// Sets the error message of the innermost call from dpbench to Python.
+// Python calls this function to set the error message of the innermost call from dpbench.
 [[gnu::visibility("default")]] void dpbench_set_error(const char* text) { dpbench::python::innermost().error = text; }
 }

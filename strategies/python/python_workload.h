@@ -29,7 +29,7 @@ class PythonModel : public Model {
   int64_t id_ = 0;
 };
 
-// The optimizer that a workload in Python brings along, an instance of torch.optim.Optimizer.
+// The optimizer of a workload in Python: an instance of torch.optim.Optimizer that the workload defines.
 class PythonOptimizer : public OwnOptimizer {
  public:
   explicit PythonOptimizer(int64_t workload) : workload_(workload) {}

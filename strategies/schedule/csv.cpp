@@ -56,8 +56,8 @@ std::vector<Action> read_line(const std::string& line, const std::string& where)
   return list;
 }
 
-// Returns for each stage the rank that has most of its actions. A stage without actions gets the rank stage % ranks, as
-// in interleaved schedules.
+// A CSV schedule does not say on which rank a stage lies. Returns for each stage the rank that has most of its actions;
+// for a stage without actions, the rank stage % ranks, as in interleaved schedules.
 std::vector<int> placement_of(const std::vector<std::vector<Action>>& ranks, int stages) {
   std::vector<std::map<int, int>> votes(stages);
   for (size_t rank = 0; rank < ranks.size(); ++rank)

@@ -61,7 +61,8 @@ double shortest(const Simulation& simulation) {
   return least;
 }
 
-// Returns a lane for each rank, from `top` downwards. name: the text before the rank's number.
+// Draws a lane for each rank and returns the SVG text. top: the y coordinate of the first lane. name: the label in
+// front of the rank's number.
 std::string lanes(const Simulation& simulation, int microbatches, double top, double scale, const std::string& name) {
   std::string svg;
   for (size_t rank = 0; rank < simulation.ranks.size(); ++rank) {

@@ -34,7 +34,7 @@ size_t column_of(double time, double columns_per_time) {
 // forward pass gets the first half.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
-  bool overlapped = false;  // true if the previous computation overlaps this one
+  bool overlapped = false;  // true if the computation before this one is the first of an overlapped pair
   for (const Timed& one : rank.computations) {
     Box box{.first = column_of(one.start, columns_per_time),
             .end = column_of(one.end, columns_per_time),

@@ -1,4 +1,5 @@
-// Adds transfers, and reductions of the gradients that stages share, to a schedule of computations.
+// Adds communication to a pipeline schedule that has only computations: the transfers between stages, and the
+// reductions of gradients of parameters that several stages share.
 #pragma once
 
 #include "strategies/schedule/schedule.h"

@@ -28,7 +28,7 @@ struct Schedule {
   int world() const { return static_cast<int>(ranks.size()); }
   bool is_first(int stage) const { return stage % stages_per_pipeline() == 0; }
   bool is_last(int stage) const { return (stage + 1) % stages_per_pipeline() == 0; }
-  // Micro-batches [first_microbatch, end_microbatch) run through the stage.
+  // The micro-batches that run through a stage are first_microbatch(stage) .. end_microbatch(stage) - 1.
   int first_microbatch(int stage) const { return stage / stages_per_pipeline() * (microbatches / pipelines); }
   int end_microbatch(int stage) const { return first_microbatch(stage) + microbatches / pipelines; }
   // True if the activation of `stage` is sent through a channel: there is a next stage, and it lies on another rank.

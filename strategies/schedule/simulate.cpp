@@ -39,7 +39,7 @@ class Replay {
   }
 
  private:
-  // Runs the rank's next action. Returns false if the rank has ended or waits for another rank.
+  // Simulates the rank's next action. Returns false if the rank has no more actions or waits for another rank.
   bool advance(int rank) {
     const std::vector<Action>& list = schedule_.ranks[rank];
     if (position_[rank] == list.size()) return false;

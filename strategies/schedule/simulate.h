@@ -44,13 +44,13 @@ struct RankTimes {
   // Sends and receives of this rank, each from the time when the send is posted to the arrival of the tensor.
   std::vector<Timed> transfers;
   double busy = 0;
-  double first = 0, last = 0;  // start of the first computation, end of the last
+  double first = 0, last = 0;  // start of this rank's first computation, and end of its last
   int live = 0;  // highest number of live activations (those of forward passes that still lack their weight gradient)
 
   double span_bubble() const { return last - first - busy; }
 };
 
-// A rank that waits for ever, and the position of the action that cannot run.
+// A rank of a deadlocked schedule: it waits for ever at the action at this position of its list.
 struct Stuck {
   int rank = 0;
   size_t position = 0;

@@ -1,4 +1,5 @@
-// Rules about the transfers and reductions of a pipeline schedule. A schedule of computations alone passes them.
+// Rules about the transfers and reductions of a pipeline schedule. They find no fault in a schedule that has only
+// computations.
 #include <algorithm>
 #include <map>
 #include <set>

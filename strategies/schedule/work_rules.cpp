@@ -86,7 +86,7 @@ void check_complete(int rank, int stage, int microbatch, const Positions& positi
   }
 }
 
-// Returns the computations of the same rank that must come before this one.
+// Returns the computations on the same rank that must come before the given computation.
 std::vector<Action> needed_before(const Schedule& schedule, const Action& action, const Positions& positions) {
   const int stage = action.stage, microbatch = action.microbatch;
   const auto work = [&](Kind kind, int of) { return Action{.kind = kind, .stage = of, .microbatch = microbatch}; };

@@ -31,7 +31,7 @@ struct SequencePlan {
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;
-  // Returns causal attention over a whole sequence. Autograd computes its gradients.
+  // Returns causal attention over a whole sequence. Its gradients are those of ordinary autograd.
   virtual at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const = 0;
 
   // The result of attention over a block of keys. logsumexp: log-sum-exp of the scores, of shape [samples, heads,
@@ -57,10 +57,10 @@ class SequenceSplit {
   virtual void begin_block(const std::string& /*name*/) const {}
   // Returns the positions of this rank's tokens, as pieces of the whole sequence in ascending order.
   virtual const std::vector<Piece>& tokens() const = 0;
-  // Returns the output of causal attention over all ranks' tokens for this rank's queries.
+  // Returns the output of causal attention for this rank's queries, over the keys and values of all ranks.
   virtual at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const std::shared_ptr<const AttentionKernel>& kernel) const = 0;
-  // Returns the sum of x over all ranks, on every rank.
+  // Returns, on every rank, the sum of all ranks' x.
   virtual at::Tensor total(const at::Tensor& x) const = 0;
   // Joins the tokens of all ranks along dimension `dim`, in the order of the sequence. Returns the result on every
   // rank.

@@ -90,7 +90,7 @@ class TensorSplit {
   virtual at::Tensor maximum(const at::Tensor& x) const = 0;
 };
 
-// Returns this rank's piece of a dimension that is cut evenly.
+// Returns the piece of this rank, if a dimension of this size is divided evenly among the ranks.
 inline Piece own_piece(int64_t size, const TensorSplit& split) {
   return piece_of(even_pieces(size, split.ranks()), split.rank());
 }

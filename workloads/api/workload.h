@@ -122,7 +122,7 @@ class Workload {
 struct WorkloadOptions {
   int64_t scale = 1;       // factor on the model's width and depth; 1 is the original model
   std::string model = {};  // the model's name or shape (the flag --model); if empty, the workload's default
-  // If true, the model uses softplus, for checks in which ReLU's kink would amplify rounding errors.
+  // If true, the model uses softplus in place of ReLU. In some checks, ReLU's kink would amplify rounding errors.
   bool smooth = false;
   // The flag --data: MNIST's directory, or a file, as the workload defines it; if empty, the built-in samples.
   std::string data_dir = {};

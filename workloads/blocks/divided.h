@@ -32,7 +32,8 @@ struct StackLayer {
   // Number of values that a sample has per input feature, and per output feature.
   int64_t pixels_in = 1, pixels_out = 1;
   bool has_bias = true;
-  std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
+  // Names of the layer's other parameters and buffers that have one element per output feature.
+  std::vector<std::string> per_output = {};
 };
 
 // Returns the tensor-parallel plan of a stack of layers. Throws UsageError if a layer has fewer features than there are

@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Runs the blocks one after the other.
+// Runs the blocks one after the other: each gets the output of the one before.
 at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context);
 
 // Same as run_blocks(), with the same bits in output, gradients and buffers, but keeps only `x` for the backward pass.

@@ -132,7 +132,7 @@ void draw_glyph(Drawing& drawing, int digit, Random& random) {
   }
 }
 
-// Adds a stray pen stroke at a random place of the drawing.
+// Adds noise: a stray pen stroke at a random place of the drawing.
 void draw_clutter(Drawing& drawing, Random& random) {
   const float side = image_side;
   const Point from{random.between(0, side), random.between(0, side)};

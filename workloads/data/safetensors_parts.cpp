@@ -41,7 +41,8 @@ bool is_file_of_a_save(const std::string& name) {
 // A rank that is killed leaves a temporary file behind. Removes the temporary ending from its name.
 std::string without_draft_mark(const std::string& name) { return name.substr(0, name.rfind(draft_mark)); }
 
-// Returns the number of elements; nullopt if a size is negative or the number exceeds 63 bits.
+// Returns the number of elements of a tensor of these sizes; nullopt if a size is negative or the number exceeds 63
+// bits.
 std::optional<int64_t> elements(const Sizes& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes)
@@ -62,7 +63,7 @@ bool overlap(const Stored& a, const Stored& b) {
   return *elements(a.tensor->shape) > 0 && *elements(b.tensor->shape) > 0;
 }
 
-// The parts of one tensor, in the order of the files.
+// A tensor whose parts lie in several files. The parts are in the order of the files.
 struct Whole {
   Sizes sizes;
   std::string dtype;

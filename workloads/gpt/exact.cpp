@@ -37,7 +37,7 @@ class GptExact : public Gpt {
     return split.sequence ? split.sequence->total(sum) : sum;
   }
   bool sum_loss() const override { return true; }
-  // The learning rate is 0, so the parameters do not change and stay whole numbers.
+  // The learning rate is 0. The parameters then never change, and so stay whole numbers.
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
@@ -66,8 +66,8 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
-// gpt-exact-llama has no rotary positions, because sines are not whole numbers. Three query heads share a key and value
-// head.
+// The variant gpt-exact-llama leaves out Llama's rotary positions, because sines are not whole numbers. Three query
+// heads share a key and value head.
 const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
                                               ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};
 const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};

@@ -128,7 +128,7 @@ at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses)
 }
 
 Experts::Choice Experts::choose(const at::Tensor& x) const {
-  // Compute the router without autocast, because a rounded score may select another expert.
+  // The router is computed without autocast, because with rounded scores it might select other experts.
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const int64_t rows = x.size(0), tokens = x.size(1), k = shape_.top_k;
   const at::Tensor logits = router_->forward(x.to(router_->weight().scalar_type()));

@@ -36,7 +36,7 @@ struct Activations {
   double forward = 0, backward = 0;
 };
 
-// rows: number of rows (samples) in the micro-batch.
+// Returns the bytes of a block's activations. rows: number of samples in the micro-batch.
 Activations activations(const Shape& shape, Part part, const Cut& cut, Precision precision, double rows);
 
 // The blocks of a pipeline stage: a contiguous range of the model's blocks. `head` stands for the head and the norm
@@ -47,7 +47,7 @@ struct Stage {
 };
 
 struct Step {
-  double rows = 1;  // rows (samples) per micro-batch
+  double rows = 1;  // number of samples in a micro-batch
   int micro_batches = 1;
   int live = 1;           // number of micro-batches that are between their forward and backward pass at the same time
   int64_t recompute = 0;  // the flag --recompute

@@ -95,7 +95,8 @@ class Softmax : public PlainSoftmax {
 
  private:
   static bool has_efficient_kernel(const at::Tensor& q) {
-    constexpr int64_t aligned = 4;  // required alignment of the head size, in elements
+    // LibTorch's memory-efficient attention kernel requires that this number divides the head size.
+    constexpr int64_t aligned = 4;
     return q.is_cuda() && q.scalar_type() == at::kFloat && q.size(3) % aligned == 0;
   }
 

@@ -14,7 +14,7 @@ namespace dpbench::gpt {
 std::shared_ptr<const AttentionKernel> softmax_attention();
 // Returns softmax attention that computes the full matrix of scores for each block of keys.
 std::shared_ptr<const AttentionKernel> plain_softmax_attention();
-// Returns attention with clamped scores instead of softmax, which is exact for whole numbers.
+// Returns attention with clamped scores in place of softmax. With whole numbers as inputs, all its sums are exact.
 std::shared_ptr<const AttentionKernel> exact_attention();
 
 }  // namespace dpbench::gpt

@@ -65,11 +65,11 @@ class Embedding : public torch::nn::Module {
 // Returns the matrix product of x and the transposed weight, over the last dimension of x. During the product, the
 // weight has additional rows of zeros, so that its number of rows is a multiple of `multiple`.
 at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
-// Returns the logits. On a GPU, zeros pad the vocabulary to a multiple of 8, because bfloat16 kernels take several
-// times as long with sizes such as 50257.
+// Returns the logits: the product of x and the transposed weight. On a GPU, the weight is padded with zeros to a
+// multiple of 8 rows, because bfloat16 kernels take several times as long with numbers such as 50257.
 at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight);
 
-// LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
+// The model's normalisation: LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
 class Norm : public torch::nn::Module {
  public:
   explicit Norm(const Shape& shape);

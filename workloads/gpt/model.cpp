@@ -170,7 +170,8 @@ class Transformer : public Model {
          }});
   }
 
-  // Adds a block. Blocks of gpt-exact run without autocast, because bfloat16 represents whole numbers only up to 256.
+  // Adds a block to the model. For gpt-exact, the block runs without autocast: bfloat16 represents all whole numbers
+  // only up to 256.
   void add(Block block) {
     if (shape_.exact)
       block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {

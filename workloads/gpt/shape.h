@@ -53,8 +53,7 @@ struct Shape {
 // Names of the predefined shapes, and of the sizes that --model can set, for help texts.
 std::vector<std::string> shape_names();
 std::string size_names();
-// Sizes for small random models, in groups, each with alternatives for one size. A random model takes one entry of
-// every group.
+// Sizes for small random models, as groups of alternatives. A random model takes one entry of every group.
 std::vector<std::vector<std::string>> drawn_sizes();
 
 // Parses the flag --model, such as "small", "small,layers=8" or "layers=8,hidden=64". Sizes that are not given are

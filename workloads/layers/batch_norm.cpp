@@ -47,8 +47,8 @@ at::Tensor moments(const at::Tensor& x) {
   return at::cat({mean * count, (var + mean * mean) * count, at::full({1}, count, options)});
 }
 
-// BatchNorm with statistics of the global batch. forward() returns the normalised samples, then mean, biased variance
-// and count of the global batch in float64.
+// BatchNorm with statistics of the global batch. forward() returns the normalised samples, and the global batch's mean,
+// biased variance and number of values in float64.
 struct Synchronised : torch::autograd::Function<Synchronised> {
   static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias,
                                double epsilon, const HookPtr& hook) {

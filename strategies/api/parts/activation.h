@@ -26,8 +26,9 @@ namespace dpbench {
 
 enum class Spread { invariant, replicated, varying, partial };
 
-// The kind of an operation: nonlinear in a tensor, a sum of tensors, a product of tensors, or a contraction over the
-// dimension that is cut among the ranks, as in a row-parallel layer.
+// The kinds of operations, with different rules for the distribution of the result over ranks: nonlinear in a tensor, a
+// sum of tensors, a product of tensors, or a contraction over the dimension that is cut among the ranks, as in a
+// row-parallel layer.
 enum class Rule { nonlinear, sum, product, contraction };
 
 inline const char* text_of(Spread spread) {
@@ -71,7 +72,8 @@ class Activation {
   const at::Tensor& tensor() const { return tensor_; }
   Spread spread() const { return spread_; }
 
-  // Returns the tensor. Throws unless it has the distribution `spread` on this axis.
+  // Returns the tensor. operation: the name of the operation that takes it. Throws, with this name, unless the tensor
+  // has the distribution `spread` on this axis.
   const at::Tensor& as(Spread spread, const Axis& axis, const std::string& operation) const {
     if (axis.name != axis_)
       throw std::logic_error(operation + " on axis " + axis.name + ": the tensor has its type on axis " + axis_);

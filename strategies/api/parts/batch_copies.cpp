@@ -107,8 +107,8 @@ at::Tensor BatchCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   slot.copied.record(*stream_);
   slot.copied.block(computing);
   slot.requested.record(computing);
-  // Tells the allocator that the compute stream uses the memory, so that after a free it is reused only when that
-  // stream has passed this point.
+  // Tells the allocator that the compute stream reads this device memory too. After the memory is freed, it is reused
+  // only when the compute stream has reached this point.
   device.recordDataPtrOnStream(memory.storage().data_ptr(), computing);
   return memory;
 }

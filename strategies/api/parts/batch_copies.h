@@ -34,7 +34,8 @@ class BatchCopies {
   struct Slot {
     explicit Slot(at::DeviceType type) : copied(type), requested(type) {}
     at::Tensor host;
-    c10::Event copied;     // event on the copy stream, after which the host buffer may be reused
+    // Event recorded on the copy stream after the copy from this buffer; after it, the host may fill the buffer again.
+    c10::Event copied;
     c10::Event requested;  // event on the compute stream, recorded at the last use of this buffer
   };
   at::ScalarType stored_type(const at::Tensor& tensor) const;

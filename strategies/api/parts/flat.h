@@ -16,8 +16,8 @@ class Flat {
   // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
-  // Returns the number of elements of each flat buffer that these tensors would need, by dtype. types: the dtype in
-  // which each tensor is packed.
+  // Returns, for each dtype, the number of elements of the flat buffer that these tensors would need. types: for each
+  // tensor, the dtype in which it is packed.
   static std::map<at::ScalarType, int64_t> elements(const std::vector<at::Tensor>& like,
                                                     const std::vector<at::ScalarType>& types, int64_t parts = 1);
 

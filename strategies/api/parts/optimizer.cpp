@@ -176,7 +176,7 @@ void Optimizer::step(const std::vector<Lists>& groups, double rate) const {
   }
 }
 
-// Without weight decay, AdamW's fused kernel is bit-identical to Adam's.
+// Adam without weight decay uses AdamW's fused kernel too, which then gives the same bits as Adam's.
 void Optimizer::update(const Lists& lists, double rate) const {
   if (spec_.kind == OptimizerSpec::Kind::sgd) return sgd(lists, rate);
   at::_fused_adamw_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps, rate,

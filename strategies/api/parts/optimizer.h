@@ -40,7 +40,7 @@ class Optimizer {
   NamedTensors state() const;
 
  private:
-  struct Lists;  // arguments of one fused kernel call, for parameters of one dtype and weight decay
+  struct Lists;  // arguments of one fused kernel call, which steps parameters with the same dtype and weight decay
   // A parameter with its state. `momentum` is Adam's first moment or SGD's momentum buffer.
   struct Entry {
     Parameter parameter;

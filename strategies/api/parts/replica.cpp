@@ -69,7 +69,7 @@ Batch Replica::to_device(const Batch& batch) const {
   return {cast(batch.input), cast(batch.target), batch.ids};
 }
 
-// Calls forward() with this replica's device, autocast and oneDNN settings.
+// Calls forward(), with this replica's device as the current one and with its settings of autocast and oneDNN.
 template <class Forward>
 at::Tensor Replica::run(const Forward& forward) const {
   // Makes the replica's device current, because a model may create tensors on "cuda" without a device index.

@@ -189,7 +189,7 @@ StagedBackend::WorkPtr StagedBackend::reduce(Tensors& tensors, const c10d::Reduc
   return in_place(StagedType::REDUCE, tensors, [&](Tensors& host, Tensors&) { return host_->reduce(host, options); });
 }
 
-// In a gather, only the root has outputs.
+// Starts a gather over the CPU backend. Only the root has outputs.
 StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::GatherOptions& options) {
   if (!is_staged(inputs.at(0))) return host_->gather(outputs, inputs, options);
@@ -200,7 +200,7 @@ StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tens
                       });
 }
 
-// In a scatter, only the root has inputs.
+// Starts a scatter over the CPU backend. Only the root has inputs.
 StagedBackend::WorkPtr StagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                               const c10d::ScatterOptions& options) {
   if (!is_staged(outputs.at(0))) return host_->scatter(outputs, inputs, options);

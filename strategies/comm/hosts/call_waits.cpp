@@ -117,7 +117,7 @@ void CallWaits::await(const std::vector<WorkPtr>& parts) {
   for (const auto& part : parts) await(part, WaitFor::other_hosts);
 }
 
-// Returns the other hosts' leaders (first ranks) for which the predicate `is` holds, for example "rank 2 and rank 4".
+// Returns the other hosts' leaders (first ranks) for which `is`(leader) is true, as text such as "rank 2 and rank 4".
 template <class Is>
 std::string CallWaits::leaders_where(Is is) {
   std::string names;

@@ -91,7 +91,7 @@ class CallWaits {
   const Hosts& hosts_;
   SideChannel& side_channel_;
   HostsCall current_;
-  // Flags that this leader set in the store, in the current and in an earlier call.
+  // Keys of the flags that this leader set in the rendezvous store, in the current call and in an earlier one.
   std::vector<std::string> flags_, old_flags_;
   std::atomic<bool> aborted_{false};
 };

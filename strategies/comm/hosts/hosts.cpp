@@ -299,7 +299,8 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
   return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
-    constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
+    // The tag of these messages, which no send or recv of a strategy uses.
+    constexpr int tag = std::numeric_limits<int>::max();
     std::vector<WorkPtr> messages;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;

@@ -48,7 +48,8 @@ class HostsBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // output_sizes, input_sizes: size of each rank's piece of the tensor; empty: all pieces have the same size.
+  // output_sizes, input_sizes: size, along dimension 0, of the piece of each rank; empty: all pieces have the same
+  // size.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;

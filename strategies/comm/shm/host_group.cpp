@@ -66,7 +66,7 @@ cpu_set_t own_cores() {
   return cores;
 }
 
-// Returns the global numbers of the ranks of this host.
+// Returns the number, among all ranks, of each rank of this host that belongs to the group.
 std::vector<int> checked_numbers(const BackendSetup& setup, int first_rank) {
   check(setup.local_rank >= 0 && setup.local_rank < setup.local_world,
         "rank " + std::to_string(setup.local_rank) + " is not in a group of " + std::to_string(setup.local_world));

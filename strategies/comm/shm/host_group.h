@@ -48,7 +48,7 @@ class HostGroup {
   // Marks the group as broken for all ranks and throws `reason`. If the group was broken already, throws the first
   // reason.
   [[noreturn]] void fail(const std::string& reason);
-  // Throws the reason if the group is broken, or if this rank has left it.
+  // Throws the failure's reason if the group is broken. Also throws if this rank has left the group.
   void require_sound();
   // Returns "left the group" or "died"; an empty text if the rank is alive and in the group.
   std::string how_gone(int rank);

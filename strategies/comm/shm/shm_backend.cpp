@@ -228,7 +228,8 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& in
 // Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent.
 ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
                                                      const c10d::AllToAllOptions& options) {
-  constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
+  // The tag of these messages, which no send or recv of a strategy uses.
+  constexpr int tag = std::numeric_limits<int>::max();
   const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
   require_own_piece(to, from, rank_);
   to[rank_].detach().copy_(from[rank_]);

@@ -54,8 +54,8 @@ class ShmBackend : public c10d::Backend {
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // Sends the i-th piece of `input` to rank i. With sizes, the pieces may differ in size and are sent as messages
-  // between pairs of ranks.
+  // Sends the i-th piece of `input` to rank i. If sizes are given, the pieces may differ in size, and they are sent as
+  // messages between pairs of ranks.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;

@@ -13,7 +13,7 @@ namespace dpbench::pipeline {
 
 struct Request {
   int ranks = 4;
-  int chunks = 1;  // number of stages on each rank (dualpipe: of each direction)
+  int chunks = 1;  // number of pipeline stages on each rank; for dualpipe, of each of the two directions
   int microbatches = 8;
 };
 
@@ -44,8 +44,8 @@ struct Family {
 const std::vector<Family>& families();
 const Family* find_family(const std::string& name);
 
-// Returns the schedule of a family. Throws UsageError if the family has none for these numbers of ranks, chunks and
-// micro-batches.
+// Returns a schedule of this family, for the requested numbers of ranks, chunks (stages per rank) and micro-batches.
+// Throws UsageError if the family has none for these numbers.
 Schedule make_schedule(const Family& family, const Request& request);
 
 // Generators of the schedules. They make computations only; lower() adds transfers. Each generator declares the highest
