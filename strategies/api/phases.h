@@ -16,7 +16,8 @@ enum class Phase { data, scatter, forward, backward, communication, optimizer, w
 inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
                                                                 "communication", "optimizer", "waiting", "graph"};
 
-// Interface of an observer of phase changes. The observer is called only in an untimed repetition of the steps.
+// Interface of an object that is told when a step enters or leaves a phase. Only untimed repetitions of the steps call
+// it.
 class PhaseListener {
  public:
   using Time = std::chrono::steady_clock::time_point;

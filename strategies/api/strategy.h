@@ -52,8 +52,8 @@ struct Setup {
 // overwrite both tensors in the next step.
 struct StepResult {
   at::Tensor output, loss;
-  // Gathers the whole output; set instead of `output` if no rank has all of it. Collective. The harness calls the
-  // function at most once, before the next step, and never in a timed step.
+  // If no rank has the whole output: a function that gathers it, set in place of `output`. Collective. The harness
+  // calls it at most once, before the next step, and never in a timed step.
   std::function<at::Tensor()> gather_output = {};
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
@@ -87,8 +87,8 @@ class Strategy {
   virtual void finish() {}
 
   // parameters(), gradients(), buffers() and state() return whole (unsharded) tensors by name. They are collective and
-  // never called during step(). gradients() returns the gradients that the last step applied; a parameter without one
-  // has an undefined tensor. state() returns the optimizer's state; its tensors are named "<parameter>.<slot>".
+  // never called during step(). gradients() returns the gradients that the last step applied; the tensor of a parameter
+  // without a gradient is undefined. state() returns the optimizer's state, in tensors named "<parameter>.<slot>".
   virtual NamedTensors parameters() = 0;
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
@@ -106,8 +106,9 @@ class Strategy {
   virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
-  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors of
-  // parameters(), buffers() and state(). Override it if these are copies, or if the strategy cannot resume.
+  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies the snapshot into the
+  // tensors that parameters(), buffers() and state() return. Override it if these functions return copies, or if the
+  // strategy cannot resume.
   virtual void load(const Snapshot& snapshot);
 
   // Returns the strategy's own metrics for the report, by name, measured in the last step that ran with phase timing. A

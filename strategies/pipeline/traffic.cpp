@@ -20,7 +20,7 @@ int64_t element_bytes(at::ScalarType dtype) { return static_cast<int64_t>(c10::e
 // The number and size of the messages that this rank sends and receives in a step.
 struct Messages {
   int64_t sent = 0, received = 0;              // bytes
-  int64_t sent_calls = 0, received_calls = 0;  // sends and receives of at least one byte
+  int64_t sent_calls = 0, received_calls = 0;  // numbers of sends and of receives, without those of 0 bytes
 
   void send(int64_t bytes) { sent += bytes, sent_calls += bytes > 0 ? 1 : 0; }
   void receive(int64_t bytes) { received += bytes, received_calls += bytes > 0 ? 1 : 0; }

@@ -98,8 +98,8 @@ at::Tensor BatchCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   slot.requested.block(*stream_);
   at::Tensor memory;
   {
-    // The device memory is allocated on the copy stream. The allocator could give the compute stream's freed memory to
-    // this copy while kernels of the compute stream still read it.
+    // The device memory is allocated on the copy stream. Memory allocated on the compute stream could be memory just
+    // freed there, which kernels of that stream may still be reading.
     const c10::StreamGuard guard(*stream_);
     memory = at::empty({bytes}, row_bytes_on(device_));
     memory.copy_(slot.host.narrow(0, 0, bytes), /*non_blocking=*/true);

@@ -25,7 +25,8 @@ struct TrainedStrategy::Insides {
   std::optional<Optimizer> optimizer = {};
 };
 
-// Base class of dp, dp-upstream, ddp and of gpu with recorded steps; plug-ins may derive from it too.
+// Base class of the strategies dp, dp-upstream and ddp, and of gpu if it records its steps as CUDA graphs. Plug-ins may
+// derive from it too.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)

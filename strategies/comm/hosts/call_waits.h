@@ -49,7 +49,7 @@ struct HostsCall {
 // rank that waits for its leader must be patient, because the leader may itself wait for other hosts.
 enum class WaitFor { own_host, leader, other_hosts };
 
-// Used by the thread of HostsBackend's work queue only, except for abort() and leave().
+// Only the thread of HostsBackend's work queue may call these functions, except abort() and leave().
 class CallWaits {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

@@ -1,7 +1,7 @@
 // Collectives across hosts: shared memory within a host, Gloo between the leaders (the first rank of each host).
 //
-// Before touching any data, all ranks compare their calls, as within one host. A rank that gives up writes its reason
-// to the store, so every rank of every host fails with the same reason.
+// Before touching any data, all ranks of all hosts compare their calls. A rank that gives up writes its reason to the
+// store, so every rank of every host fails with the same reason.
 //
 // A call's timeout starts when the call reaches the head of the queue, and the call ends at most 3 s after the timeout.
 // A leader (first rank of a host) that waits for another host gives up 1 s after the timeout, so that the other host
