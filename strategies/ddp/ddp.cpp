@@ -144,7 +144,7 @@ class Ddp : public BuiltInStrategy {
     replica_.clear_gradients();
     if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      // The Reducer reduces only the pass of the last micro-batch, or any of the first two passes of a static graph.
+      // Only the pass of the last micro-batch is reduced. With a static graph, the first two passes are reduced too.
       const bool last = k + 1 == micro.size();
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }

@@ -23,7 +23,8 @@
 namespace dpbench {
 namespace {
 
-// Decrements a counter when it is destroyed, so also when an exception is thrown. Does nothing if the counter is null.
+// The destructor decrements a counter, so this happens even if an exception is thrown. Does nothing if the counter is
+// null.
 struct CountDown {
   std::atomic<int>* left;
   ~CountDown() {

@@ -1,4 +1,4 @@
-// Makes the strategy dp, without or with CUDA graphs.
+// Makes the strategy dp, with or without CUDA graphs.
 #pragma once
 
 #include <memory>

@@ -18,7 +18,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   TensorPlan cuts;
   cuts.cuts = plan.cuts;
   const tensor::CutTensors cut(cuts, Axis{.name = "ep", .rank = place_on(query.mesh, "ep", query.rank), .size = ranks});
-  // Own: this rank's pieces of all trained parameters; shared: the trained parameters that are not cut among ranks.
+  // own: this rank's pieces of all trained parameters; shared: the trained parameters that are not cut among ranks.
   NamedTensors own, shared;
   for (const auto& [name, parameter] : trained_parameters(query.model)) {
     own.emplace_back(name, cut.piece(name, parameter));

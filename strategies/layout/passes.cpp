@@ -36,7 +36,8 @@ Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stag
 
 StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases) {
   step_ = step;
-  sent_.clear();  // empty the two lists of transfers, because an earlier step may have thrown before it waited for them
+  // Empties the two lists of transfers, because an earlier step may have thrown before it waited for them.
+  sent_.clear();
   arriving_.clear();
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});

@@ -120,8 +120,8 @@ void verify(const RankModel& model) {
       tensor::require_equal(one.stored.grad(), tp, model.options.name + ".verify: the gradient of " + one.name());
 }
 
-// Sums the squared norm over the ranks of shard, pp, tp and ep. If several ranks have the same element of a gradient,
-// only one of them counts it.
+// Clips the gradients. The squared norm is summed over the ranks of shard, pp, tp and ep. If several of these ranks
+// have the same element of a gradient, only one of them counts it.
 void clip(const RankModel& model, double limit) {
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : model.own)

@@ -72,7 +72,7 @@ class Random {
 // The random handwriting of one sample: maps points of the 100 x 100 box to pixels.
 struct Hand {
   Point scale, shift;
-  // Turn: an angle in radians, which is so small that sine and cosine can be computed by short series.
+  // turn: an angle in radians, which is so small that sine and cosine can be computed by short series.
   float slant, turn, wobble;
 
   explicit Hand(Random& random)
@@ -97,7 +97,7 @@ std::pair<int, int> reached(float a, float b, float reach, int count) {
   return {std::clamp(first, 0, count), std::clamp(last, 0, count)};
 }
 
-// Draws a line with soft edges: full ink up to one pixel inside the edge, which fades to nothing at the edge.
+// Draws a line with soft edges: full ink up to one pixel inside the edge, then fading to nothing at the edge.
 void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   const float reach = half_width + 0.5f, inner = reach - 1;
   const float fall = 1 / (reach * reach - inner * inner);

@@ -30,7 +30,7 @@ std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
 // balance losses of the token's sequence, summed over the layers so far. Because the sum travels with the activation,
 // it reaches the loss even if the model is divided among ranks.
 struct Activation {
-  // Balance: the additional feature, which carries the balance losses; undefined in a model without experts.
+  // balance: the additional feature, which carries the balance losses; undefined in a model without experts.
   at::Tensor x, balance;
 
   static Activation of(const at::Tensor& tensor, const Shape& shape) {

@@ -10,8 +10,9 @@
 
 namespace dpbench::gpt {
 
-// Makes the model. Its input are token ids of shape [samples, tokens], and its output logits of shape [samples, tokens,
-// vocab]. With experts, the output has one more column: the balance losses of the token's sequence, summed over layers.
+// Makes the model. Its input is a tensor of token ids, of shape [samples, tokens], and its output are the logits, of
+// shape [samples, tokens, vocab]. With experts, the output has one more column: the balance losses of the token's
+// sequence, summed over layers.
 std::shared_ptr<Model> make_model(const Shape& shape, uint64_t seed);
 
 }  // namespace dpbench::gpt
