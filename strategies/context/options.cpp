@@ -9,7 +9,8 @@
 namespace dpbench::context {
 namespace {
 
-// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer.
+// Numbers of tokens that a rank sends and receives in ring attention of one layer, counted once for each transfer of a
+// token's keys and values or of their gradients.
 struct Travelling {
   int64_t sent = 0, received = 0;
 };
@@ -46,8 +47,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // cp has no traffic formula under autocast (a layer chooses the dtype of an activation), or with recomputation (some
-  // activations are exchanged again).
+  // The strategy cp has no traffic formula under autocast, because each layer chooses the dtype of its activations, or
+  // with recomputation, because some activations are then exchanged a second time.
   if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "cp");
   std::vector<Traffic> all;
@@ -57,21 +58,21 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   if (ranks == 1) return all;
   const SequencePlan plan = query.model.sequence_plan();
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
+  // On the mesh axis cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
   all.push_back(
       {"cp", "allreduce", flat_bytes(query) + query.accumulate * size, flat_buffers(query) + query.accumulate});
-  // Bytes that one attention head takes for a token, summed over all samples and layers.
+  // Bytes of one attention head's values for one token, summed over all samples and layers.
   const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, ranks, options.zigzag);
     const Travelling tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
-    const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of a token's keys and values
+    const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of the keys and values of one token
     all.push_back({"cp", "send", tokens.sent * bytes});
     all.push_back({"cp", "recv", tokens.received * bytes});
     return all;
   }
-  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass. Each piece is padded to
-  // the size of the largest.
+  // Ulysses attention exchanges queries, keys, values and outputs, in the forward and in the backward pass. Each rank's
+  // piece is padded to the size of the largest piece.
   const int64_t shared = plan.kv_heads < ranks ? plan.heads : plan.kv_heads;
   const int64_t most = even_pieces(plan.tokens, ranks).front();
   const int64_t heads =

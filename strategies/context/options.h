@@ -17,7 +17,8 @@ enum class Kind { ring, ulysses };
 struct Options {
   std::string owner = "cp";  // the strategy's name, for messages
   Kind kind = Kind::ring;
-  bool zigzag = true;  // ring: each rank has two pieces of the sequence, which balances the work of causal attention
+  // For ring attention: true if each rank has two pieces of the sequence, which balances the work of causal attention.
+  bool zigzag = true;
   bool poison = false;
 };
 

@@ -19,7 +19,7 @@ namespace {
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
-// Returns the number N of the parameter reshard=N; nullopt if its value does not begin with a digit.
+// Returns the number N if the parameter `reshard` has the form reshard=N; nullopt for a word such as reshard=on.
 std::optional<int64_t> group_size_of(const Params& params) {
   const std::string& text = params.text("reshard");
   const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
@@ -37,7 +37,8 @@ void set_reshard(Options& options, const Params& params) {
                             ", or a number of ranks");
 }
 
-// Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
+// Returns the bytes of one rank's shard of these parameters. type_of: a function that returns the dtype in which a
+// parameter is communicated.
 template <class TypeOf>
 int64_t shard_bytes(const std::vector<at::Tensor>& parameters, int ranks, const TypeOf& type_of) {
   int64_t bytes = 0;
@@ -53,15 +54,15 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
   return trained;
 }
 
-// True for the last unit (parameters that are gathered together) of the forward pass. That unit is not freed after its
-// forward pass, because its backward pass follows at once.
+// Returns true for the last unit (parameters that are gathered together) of a forward pass. The unit stays gathered,
+// because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 int ranks_of(const MeshShape& mesh, const std::string& axis) {
   return axis == world_axis ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
 }
 
-// Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
+// Returns how often a step gathers the i-th unit (parameters that are gathered together) of `units` units.
 int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t micros) {
   if (options.stage == Stage::zero2) return 1;
   const bool again = options.reshard == Reshard::on && !is_last(i, units);
@@ -76,8 +77,8 @@ struct Amount {
   Traffic on(const std::string& axis, const char* op) const { return {axis, op, bytes, calls}; }
 };
 
-// Returns the traffic of a step's gathers and reductions of units. Parameters of a unit that differ in their own dtype
-// or in that of the gather travel in separate calls.
+// Returns the traffic of gathering and reducing all units in a step. Parameters of a unit travel in one call only if
+// they have the same dtype and are gathered in the same dtype.
 std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery& query, const std::string& shard,
                                       const std::string& replica) {
   const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
@@ -144,7 +145,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  // The parameter gather=bf16 has no effect in float64, in which the checks run too.
+  // The checks also run in float64, in which gather=bf16 is ignored.
   if (dtype != at::kBFloat16) options.gathered.reset();
   return options;
 }
@@ -220,9 +221,9 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
   return all;
 }
 
-// Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
-// is gathered and the next `prefetch` units are being gathered. Earlier units stay gathered with reshard=off, and are
-// kept in part with reshard=shard.
+// Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While one unit computes, the root
+// unit is gathered too, and the next `prefetch` units are on their way. Units that have computed stay gathered with
+// reshard=off; with reshard=shard each rank keeps a part of them.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -254,7 +255,8 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   for (int64_t i = 0; i < count; ++i) {
     const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
     stored += shards(unit);
-    const bool begun = i > 0 && options.prefetch > 0;  // true if the gather began while the previous unit computed
+    // True if this unit's gather began while the unit before it computed.
+    const bool begun = i > 0 && options.prefetch > 0;
     if (!begun) most = std::max(most, kept + gathered(unit, ranks));
     if (again && options.prefetch == 0) most = std::max(most, kept + part(unit, i) + gathered(unit, ranks_backward));
     most = std::max(most, kept + whole(unit) + ahead(i, 1, ranks));

@@ -26,8 +26,9 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  std::optional<int64_t> group_size = {};  // N of reshard=N: the number of ranks on the axis `shard`
-  bool reduce_each_micro = true;           // true: sum gradients over ranks in every micro-batch, not only in the last
+  // The number N, if the user set reshard=N: the number of ranks on the axis `shard`.
+  std::optional<int64_t> group_size = {};
+  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};
@@ -43,13 +44,13 @@ Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs if the user asked for the mesh `asked`. With reshard=N, a mesh of one axis is
-// divided into groups of N neighbouring ranks on the axis `shard`, unless N does not divide the mesh into several
-// groups: fsdp then refuses N.
+// Returns the mesh on which fsdp runs, for the mesh `asked` of the user. With reshard=N, a mesh of one axis is divided
+// into groups of N neighbouring ranks, which form the axis `shard`. If that is not possible, because N is not a proper
+// divisor of the number of ranks, the mesh stays as it is, and fsdp refuses N later.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
-// Returns the name of the mesh axis over which parameters are sharded: the name that stands for all ranks, on a mesh of
-// several axes with reshard=shard; else "shard" if the mesh has that axis, else "dp".
+// Returns the name of the mesh axis over which parameters are sharded. On a mesh of several axes with reshard=shard,
+// that is world_axis, the name that stands for all ranks; otherwise "shard" if the mesh has this axis, else "dp".
 std::string shard_axis(const MeshShape& mesh, Reshard reshard);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, Reshard reshard);

@@ -10,8 +10,8 @@ Axis all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   return {.name = world_axis, .group = group, .rank = group->getRank(), .size = group->getSize()};
 }
 
-// Throws UsageError unless N of the option reshard=N (`size`) is the number of ranks on the axis shard (`on_shard`) and
-// not the number of all ranks (`ranks`).
+// Throws UsageError unless the option reshard=N fits the mesh: N (`size`) must be the number of ranks on the axis shard
+// (`on_shard`), and must not be the number of all ranks (`ranks`).
 void require_groups(int64_t size, int on_shard, int ranks, const std::string& strategy) {
   const std::string what = strategy + ".reshard=" + std::to_string(size);
   if (size == ranks) throw UsageError(what + " is the number of all ranks. Use reshard=on");

@@ -16,9 +16,10 @@ struct Options {
   pipeline::Options pipeline = {};
   tensor::Options tensor = {};
   context::Options context = {};
-  // How parameters, gradients and optimizer state are sharded over the mesh axis shard; nullopt: not sharded.
+  // How parameters, gradients and optimizer state are sharded over the ranks of the mesh axis shard; nullopt: they are
+  // not sharded.
   std::optional<fsdp::Options> sharded = {};
-  bool shards_over_dp = false;  // true: on a mesh without the axis shard, tensors are sharded over dp
+  bool shards_over_dp = false;  // if true, a mesh without the axis shard uses the axis dp in its place
 };
 
 }  // namespace dpbench::layout

@@ -12,7 +12,8 @@ namespace dpbench::layout {
 namespace {
 
 using Parameters = std::vector<ParamInfo>;
-// A function that returns a strategy's options. dtype: the dtype of the computation; nullopt if not known.
+// A function that makes a strategy's Options from its parameters. dtype: the dtype of the computation; nullopt if it is
+// not known yet.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
 // Returns the properties that all strategies implemented by the class Layout have in common.
@@ -96,8 +97,8 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
   return info;
 }
 
-// Returns the parameters of the strategy layout: those of all kinds of parallelism, each once, but with another default
-// for `sync` and only with the values "on" and "off" of `reshard`.
+// Returns the parameters of the strategy "layout". They are the parameters of all kinds of parallelism, without
+// duplicates, with another default of `sync`, and with only "on" and "off" as values of `reshard`.
 Parameters all_parameters() {
   Parameters all;
   for (const Parameters& some :
@@ -123,16 +124,16 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
   return options;
 }
 
-// Returns the traffic if only one mesh axis besides dp has more than one rank, by the formula of the strategy for that
-// axis; otherwise nullopt.
+// Returns the traffic of a mesh in which, besides dp, only one axis has several ranks: the formula of the strategy for
+// that axis applies. Returns nullopt for other meshes.
 std::optional<std::vector<Traffic>> layout_traffic(const TrafficQuery& query) {
   const fsdp::Options sharded = fsdp::options_of(fsdp::Stage::fsdp, query.params, query.dtype);
   const auto only = [&](const std::string& axis) {
     return size_of(query.mesh, axis) * size_of(query.mesh, "dp") == ranks_of(query.mesh);
   };
   if (size_of(query.mesh, "shard") > 1) return only("shard") ? fsdp::traffic(fsdp::Stage::fsdp, query) : std::nullopt;
-  // With the options `gather` and `reduce`, parameters and gradients are communicated in units (groups of parameters)
-  // even without an axis shard; that traffic has no formula.
+  // The options `gather` and `reduce` need units (parameters that are communicated together) even on a mesh without an
+  // axis shard. There is no formula for that traffic.
   if (sharded.gathered || sharded.reduced) return std::nullopt;
   if (only("pp")) return pipeline::traffic(query);
   if (only("tp")) return tensor::traffic(query);

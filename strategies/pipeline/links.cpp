@@ -51,8 +51,8 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
 }
 
 Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {
-  // To find early reuse of a sent buffer, tests fill it with NaN. Send a copy then, because autograd may have saved the
-  // stage's output for the backward pass.
+  // Tests fill a sent buffer with NaN, to find strategies that reuse it too early. They get a copy to fill, because
+  // autograd may have saved the tensor itself for the backward pass.
   const bool spoils = poison_ && tensor.is_floating_point();
   std::vector<at::Tensor> tensors = {spoils ? tensor.detach().clone(at::MemoryFormat::Contiguous)
                                             : tensor.detach().contiguous()};

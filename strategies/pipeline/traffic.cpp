@@ -17,16 +17,16 @@ constexpr auto header_bytes = static_cast<int64_t>(header_words * sizeof(int64_t
 
 int64_t element_bytes(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-// The messages of this rank in a step.
+// The number and size of the messages that this rank sends and receives in a step.
 struct Messages {
   int64_t sent = 0, received = 0;              // bytes
-  int64_t sent_calls = 0, received_calls = 0;  // sends and receives of at least one byte
+  int64_t sent_calls = 0, received_calls = 0;  // numbers of sends and of receives, without those of 0 bytes
 
   void send(int64_t bytes) { sent += bytes, sent_calls += bytes > 0 ? 1 : 0; }
   void receive(int64_t bytes) { received += bytes, received_calls += bytes > 0 ? 1 : 0; }
 };
 
-// Returns the numbers of samples of the parts into which a pipeline cuts micro-batches.
+// The pipeline cuts each micro-batch of a step into parts; returns the number of samples of each part.
 std::vector<int64_t> samples_of_parts(const std::vector<int64_t>& micro, int64_t microbatches) {
   std::vector<int64_t> parts;
   for (const int64_t samples : micro)
@@ -40,8 +40,8 @@ std::vector<Stage> stages_of(const TrafficQuery& query, const Options& options, 
                     ranks > 1 ? flop_of(query.block_runs()) : std::vector<double>());
 }
 
-// Adds the activations and gradients that cross a boundary between ranks, and the header that precedes the first
-// activation of each size.
+// Adds the messages that cross a boundary between stages of different ranks: activations and gradients, and a header
+// before the first activation of each size.
 void add_transfers(Messages& messages, const TrafficQuery& query, const Options& options,
                    const std::vector<Stage>& stages, int here) {
   const std::vector<int64_t> parts = samples_of_parts(query.micro, options.microbatches);
@@ -51,7 +51,7 @@ void add_transfers(Messages& messages, const TrafficQuery& query, const Options&
   for (size_t s = 0; s + 1 < stages.size(); ++s) {
     const int from = stages[s].rank, to = stages[s + 1].rank;
     if (from == to || (from != here && to != here)) continue;
-    // A stage without blocks comes after all blocks, and passes on the output of the model's last block.
+    // Stages without blocks come last, and pass on the output of the model's last block.
     const int64_t of_sample = query.bytes_of({{"", query.block_runs().at(stages[s].last - 1).output}});
     for (const int64_t part : parts) messages.send(part * of_sample), messages.receive(part * of_sample);
     for (size_t i = 0; i < new_sizes.size(); ++i)
@@ -59,8 +59,9 @@ void add_transfers(Messages& messages, const TrafficQuery& query, const Options&
   }
 }
 
-// Returns this rank's trained parameters. Adds the messages in which the ranks that share a parameter exchange its
-// gradient; one more element counts the ranks that used the parameter.
+// Returns this rank's trained parameters. If other ranks have a parameter too (tied parameters), adds the messages in
+// which these ranks exchange its gradient. The gradient is sent with one more element, which counts the ranks that used
+// the parameter.
 NamedTensors own_parameters(Messages& messages, const TrafficQuery& query, const std::vector<Stage>& stages, int here) {
   NamedTensors own;
   for (const Placed& one : placed_parameters(query.model, stages)) {
@@ -91,7 +92,7 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   add_transfers(messages, query, options, stages, here);
   all.push_back({"pp", "send", messages.sent, messages.sent_calls});
   all.push_back({"pp", "recv", messages.received, messages.received_calls});
-  // The last stage broadcasts the loss, after a header.
+  // The rank of the last stage broadcasts the loss in two calls: a header with shape and dtype, then the value.
   all.push_back({"pp", "broadcast", header_bytes + element_bytes(query.dtype), 2});
   if (query.clips) all.push_back({"pp", "allreduce", static_cast<int64_t>(sizeof(double)), 1});
   return all;

@@ -11,7 +11,7 @@ namespace {
 
 struct Event {
   double time;
-  bool starts;  // true for the start of a computation, which comes after transfers at the same time
+  bool starts;  // true for the start of a computation; at the same time, transfers come before it
   int rank;
   Action action;
 };
@@ -53,8 +53,8 @@ class Lowering {
     events_.push_back({one.end, false, schedule_.rank_of[receive.stage], receive});
   }
 
-  // Adds one reduction for each rank of a group of stages that share parameters, after the last weight gradient of all
-  // stages of the group.
+  // For each group of stages that share parameters: adds a reduction of the shared gradients on each of their ranks,
+  // after the last weight gradient of the group.
   void add_tied_reductions() {
     for (const auto& group : schedule_.ties) {
       double ready = 0;
@@ -86,7 +86,7 @@ bool consumes(const Action& computation, Kind receive) {
 int needed_receive_slots(const Schedule& schedule) {
   int most = 0;
   for (const auto& list : schedule.ranks) {
-    std::set<Action> waiting;  // receives that no computation has consumed yet
+    std::set<Action> waiting;  // receives whose tensors no computation has used yet
     std::map<Channel, int> held;
     for (const Action& action : list) {
       if (is_receive(action.kind)) {

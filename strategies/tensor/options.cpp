@@ -10,7 +10,7 @@
 namespace dpbench::tensor {
 namespace {
 
-// Returns a rank's pieces of the tensors of an undivided model.
+// Returns this rank's pieces of tensors that belong to an undivided model.
 NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
   for (auto& [name, tensor] : tensors) tensor = cuts.piece(name, tensor);
   return tensors;
@@ -23,13 +23,13 @@ NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
   return all;
 }
 
-// Returns the number of micro-batches that have samples.
+// Returns the number of micro-batches in which this rank has samples.
 int64_t micro_batches(const std::vector<int64_t>& micro) {
   return std::ranges::count_if(micro, [](int64_t samples) { return samples > 0; });
 }
 
-// Returns the number of calls that exchange activations: leave() makes one for each chunk in the forward pass, enter()
-// one in the backward pass.
+// Returns the number of collective calls that exchange activations in a step. Each leave() makes one call per chunk in
+// the forward pass, and each enter() one call in the backward pass.
 int64_t calls_of(const TensorPlan& plan, const Options& options, const std::vector<int64_t>& micro) {
   int64_t calls = micro_batches(micro) * plan.entered.calls;
   for (const int64_t samples : micro) calls += std::min(samples, options.chunks) * plan.left.calls;
@@ -55,8 +55,8 @@ Options options_of(const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // tp has no traffic formula with tp.verify, under autocast (a layer chooses the dtype of an activation), or with
-  // recomputation (some activations are summed again).
+  // The strategy tp has no traffic formula in three cases: with tp.verify; under autocast, because each layer chooses
+  // the dtype of its activations; with recomputation, because some activations are then summed a second time.
   if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
   const int ranks = size_of(query.mesh, "tp");
   const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();
@@ -66,13 +66,13 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
     all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
            {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts)), flat_buffers(query)}};
   if (ranks == 1) return all;
-  // Bytes of all samples together if each sample has one element of an activation or a loss.
+  // Bytes of one value per sample (such as one element of an activation), for all samples of this rank.
   const int64_t size = query.samples * static_cast<int64_t>(c10::elementSize(query.dtype));
   const int64_t activations = size * (plan.left.elements + plan.entered.elements);
   const int64_t calls = calls_of(plan, options, query.micro);
   if (options.sequence) {
-    // With sequence parallelism, each activation is all-gathered in one of the two passes and reduce-scattered in the
-    // other. Shorter pieces of the sequence are padded.
+    // With sequence parallelism, each activation is all-gathered in one pass (forward or backward) and reduce-scattered
+    // in the other. Pieces of the sequence are padded to the size of the largest.
     const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
     all.push_back({"tp", "allgather", piece, calls});
     all.push_back({"tp", "reduce_scatter", piece * ranks, calls});

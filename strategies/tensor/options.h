@@ -13,8 +13,10 @@ namespace dpbench::tensor {
 
 struct Options {
   std::string owner = "tp";  // the strategy's name, for messages
-  bool sequence = false;     // true: activations outside of divided layers are cut along the sequence
-  int64_t chunks = 1;  // number of parts of a matrix product; each is summed over ranks while the next is computed
+  // True: activations between the divided layers are cut along the sequence (sequence parallelism).
+  bool sequence = false;
+  // Number of parts into which a matrix product is cut; the sum over ranks of one part overlaps with the next part.
+  int64_t chunks = 1;
   bool verify = false;
 };
 

@@ -1,5 +1,5 @@
-// The ABI mark: the versions of the plug-in interface and LibTorch, as text. Every object file that includes an
-// interface header contains the mark. dpbench refuses a plug-in with another mark than its own.
+// The ABI mark: the versions of the plug-in interface and of LibTorch, as text. Every object file that includes a
+// header of the interface contains the mark. dpbench refuses a plug-in with a mark that differs from its own.
 #pragma once
 
 #include <torch/headeronly/version.h>

@@ -23,8 +23,8 @@ TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks) {
     cut(layer.name + ".weight", 0, layer.outputs);
     if (layer.has_bias) cut(layer.name + ".bias", 0, layer.outputs);
     for (const std::string& name : layer.per_output) cut(name, 0, layer.outputs);
-    // Count the input gradients that ranks sum in the backward pass. The first layer has none, because samples need no
-    // gradient.
+    // Counts the input gradients that ranks sum in the backward pass. The first layer of the stack needs none: its
+    // inputs are samples, which have no gradient.
     if (depth > 0) plan.entered.add(layer.inputs * layer.pixels_in);
   }
   return plan;

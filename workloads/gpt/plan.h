@@ -13,7 +13,8 @@ namespace dpbench::gpt {
 // ranks.
 TensorPlan plan_of(const Shape& shape, int ranks);
 
-// Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [samples, tokens, columns].
+// Computes the cross-entropy under tensor parallelism, from this rank's columns of the logits, of shape [samples,
+// tokens, columns]. Returns it summed over tokens.
 at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
                                const TensorSplit& split);
 

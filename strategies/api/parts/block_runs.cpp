@@ -13,7 +13,8 @@ std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& wor
   const at::NoGradGuard no_grad;
   const Batch sample = replica.to_device(workload.batch(at::zeros({1}, at::kLong)));
   const std::shared_ptr<Model>& model = replica.shared_model();
-  model->eval();  // a pass in training mode would change the statistics of BatchNorm
+  // Evaluation mode, because a forward pass in training mode would change BatchNorm's running statistics.
+  model->eval();
   std::vector<BlockRun> all;
   at::Tensor x = sample.input;
   for (size_t block = 0; block < model->blocks().size(); ++block) {
