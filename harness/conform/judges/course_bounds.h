@@ -34,7 +34,7 @@ class CourseBounds {
   const std::vector<Course>& rounded_;
   OptimizerSpec spec_;
   bool rounds_;      // true if the strategy computes or communicates in a narrower dtype than float64
-  double relative_;  // allowed relative error, without the rounding error that the rounded courses show
+  double relative_;  // allowed relative error of every value; the rounding error that the rounded courses show is added
   double rates_;     // sum of the learning rates of all steps
   // usual_rounding_: norm of the rounding errors of all parameters / norm of their changes
   double loss_rounding_ = 0, usual_rounding_ = 0;
