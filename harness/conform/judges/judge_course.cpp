@@ -16,7 +16,8 @@ namespace {
 // Largest number of courses that are computed with different roundings. Rounding may move an activation near zero to
 // either side, so only about half of the courses agree with the strategy.
 constexpr size_t most_roundings = 8;
-// A strategy's error above this multiple of its bound is not caused by rounding, so no rounded courses are computed.
+// If the error after the first course with rounding is above this multiple of its bound, rounding is not the cause, so
+// no further course is computed.
 constexpr double rounding_explains = 100;
 
 constexpr char diverged_text[] =

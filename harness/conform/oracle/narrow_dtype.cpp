@@ -102,7 +102,8 @@ std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expe
   const auto may_have_rounded_to = [&](at::ScalarType type) {
     return dtype_of_gradients(trial) != type && asked_for != type && worst < 4 * unit_roundoff(type);
   };
-  // Narrowest type first: a bfloat16 value is usually representable in float16, and always in float32.
+  // The narrowest type is tried first: a value representable in bfloat16 is usually representable in float16 too, and
+  // always in float32.
   for (const auto& [type, name] :
        {std::pair(at::kBFloat16, "bfloat16"), {at::kHalf, "float16"}, {at::kFloat, "float32"}}) {
     const Narrowing narrowing{trial, expected, wrong, found};

@@ -197,7 +197,8 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
 }
 
 std::optional<std::string> why_not_float64(const Workload& workload) {
-  constexpr int64_t trial = -1;  // a negative step keeps a Python model from printing a traceback if it refuses float64
+  // The number of the step is negative, because a Python model that refuses float64 prints no traceback in such a step.
+  constexpr int64_t trial = -1;
   const auto refusal = [&](at::ScalarType dtype) -> std::optional<std::string> {
     try {
       const std::vector<std::vector<Batch>> micro = {{workload.batch(at::arange(2))}};
