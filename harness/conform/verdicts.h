@@ -46,7 +46,7 @@ class Verdicts {
   Rows rows_;
   std::optional<ReductionCount> counted_;  // reductions counted in a step of one micro-batch
   std::vector<Evidence> first_;            // evidence of the first run of a scenario that runs twice
-  Judging judging_{rows_};                 // declared last: its thread ends before the other members are destroyed
+  Judging judging_{rows_};  // this member is declared last, so its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

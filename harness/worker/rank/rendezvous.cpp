@@ -71,7 +71,7 @@ std::string connection_error(const Rendezvous& rendezvous, Clock::time_point unt
   }
   return why;
 } catch (const UsageError& error) {
-  return error.what();  // do not throw: the host name may resolve at a later try
+  return error.what();  // an unknown host name is no error yet, because it may resolve at a later try
 }
 
 // Waits until the rendezvous address accepts connections; throws after the timeout. TCPStore's own retries back off and

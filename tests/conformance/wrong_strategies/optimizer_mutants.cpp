@@ -105,8 +105,8 @@ void decay_of_the_next_piece(Run& run) {
     }
 }
 
-// A mistake: updates the momentum buffer once per micro-batch instead of once per step. run.kept holds the gradients
-// accumulated up to each micro-batch.
+// A mistake: updates the momentum buffer once per micro-batch instead of once per step. run.kept: the accumulated
+// gradients after each micro-batch.
 void momentum_of_micro_batches(Parts& parts) {
   parts.after_micro = [](Run& run) {
     if (run.micro == 0) run.kept.clear();

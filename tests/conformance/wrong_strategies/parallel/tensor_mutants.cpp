@@ -170,7 +170,8 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   const Model& model_;
-  mutable int entered_ = 0, left_ = 0;  // numbers of inputs gathered and of outputs summed so far in this block
+  // numbers of inputs that this block has gathered and of outputs that it has summed so far
+  mutable int entered_ = 0, left_ = 0;
 };
 
 class WrongTensorParallel : public layout::Layout {
