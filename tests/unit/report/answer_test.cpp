@@ -405,7 +405,7 @@ TEST(AnswerRules, SentenceAboutTheFastestCaseContainsTheReasonWhyAnotherIsSlower
   }
 }
 
-// Speed-ups over different references do not rank cases; the throughputs of the cases do.
+// Speed-ups relative to different references cannot rank cases, so the sentence names the throughputs.
 TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   const Report run = without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)}));
   const auto texts = texts_by(answer_of(run), "tied");

@@ -73,7 +73,7 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   constexpr double near = 1e-12;
   const std::vector<Given> kinds = {{{"poison", "on"}}, {{"zigzag", "off"}}, {{"kind", "ulysses"}}};
-  // The number of tokens is not a multiple of the number of ranks, nor of twice that number.
+  // In these settings, the number of tokens is not a multiple of the number of ranks, nor of twice that number.
   for (const Given& params : kinds) {
     for (const char* mesh : {"cp=2", "cp=3"}) {
       for (const char* workload : {"gpt-exact", "gpt-exact-llama"}) all.push_back({"cp", mesh, workload, "", params});
