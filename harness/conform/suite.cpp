@@ -28,7 +28,8 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  // Some probes depend on the world size, or draw their tensors' sizes from the seed.
+  // Probes get the world size and the seed, because some depend on the world size or draw their tensors' sizes from the
+  // seed.
   if (request.workload.probe) options.scale = request.world, options.seed = request.seed;
   options.smooth = smooth;
   return options;

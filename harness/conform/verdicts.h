@@ -26,7 +26,7 @@ class Verdicts {
   void judge_again(const Bench& bench, const Scenario& scenario, std::vector<Evidence> evidence,
                    std::optional<Evidence> baseline);
 
-  // True if the ranks are out of step, so their process group is unusable.
+  // True if the ranks no longer make the same calls, so their process group is unusable.
   bool broken() const { return broken_; }
   // True unless the strategy refused every scenario.
   bool saw_steps() const { return refused_ == 0 || judged_ > 0; }

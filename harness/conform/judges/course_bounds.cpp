@@ -106,7 +106,8 @@ at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, cons
   const at::Tensor start = trial_.start(rank, name);
   const double most = moved_[rank], steps = static_cast<double>(trial_.scenario.steps);
   const double roundings =
-      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // how often a parameter is rounded in the course
+      // number of roundings of the parameter in the course, each of which adds to its error
+      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;
   const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
   double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
   noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);

@@ -118,7 +118,9 @@ template <class BoundOf>
 Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
                 const BoundOf& bound_of) {
   if (!trial.clip_norm) return {};
-  constexpr double roots = 4;  // the rounding error of a sum of n squares grows with the square root of n
+  // Allowed rounding error of a norm, a sum of n squares, in units of roundoff times the square root of n: with this
+  // root the error grows.
+  constexpr double roots = 4;
   double count = 0;
   std::vector<at::Tensor> bounds;
   for (size_t p = 0; p < gradient.size(); ++p)
@@ -128,7 +130,7 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   const double u = unit_roundoff(type);
   const double slack =
       1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
-  // No clipping is expected: the gradient norm is below the limit.
+  // The gradient's norm is below the limit, so no clipping is expected.
   if (*trial.clip_norm > size * (1 + slack)) return {};
   return {clip_factors(trial, gradient).front(), slack};
 }
@@ -338,8 +340,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       replay(trial));
-  // The check gradient-exact follows. It requires sums without rounding: a workload with a sum as its loss, one
-  // micro-batch and no clipping.
+  // The check gradient-exact needs sums without rounding. It therefore runs only if the workload's loss is a sum, a
+  // step has one micro-batch, and gradients are not clipped.
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm) return;
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
@@ -351,7 +353,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
     const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
-    // The sign of a zero sum depends on the order of summation. Adding +0 turns -0 into +0.
+    // The bits are compared after adding +0, which turns -0 into +0, because the sign of a zero sum depends on the
+    // order of summation.
     return found.defined() && same_bits(found + 0.0, expected.to(found.scalar_type()) + 0.0) ? 0.0 : 1.0;
   });
   row(trial, rows, "gradient-exact", "bits of a gradient with sums that are exact in any order", 0, exact);
@@ -367,7 +370,8 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
       return std::max(4 * u, relative_error(single[p], expected.whole[p], floor));
     };
     double single = error_of(expected.single);
-    // GPU kernels may round differently, but only by a small factor: TF32 would have about a thousand times the error.
+    // A GPU's own error may raise the bound, because its kernels round differently, but only by a small factor: TF32
+    // would have about a thousand times the error.
     if (!expected.single_on_device.empty())
       single = std::max(single, std::min(error_of(expected.single_on_device), allowed_factor * single));
     const double bound = allowed_factor * single;

@@ -44,8 +44,8 @@ NamedTensors jittered(NamedTensors parameters, uint64_t jitter) {
   return parameters;
 }
 
-// Computes two kinds of rank 0's parameters for a course: rounded to their own dtype after every step, and as changed
-// by each mistake that rounds a tensor to bfloat16. Both stay empty unless begin() is called.
+// Computes rank 0's parameters in a course if they are rounded to their own dtype after every step, and how each
+// mistake that rounds a tensor to bfloat16 changes them. Both stay empty unless begin() is called.
 class HiddenRoundings {
  public:
   // parameters: rank 0's, in their own dtype.
@@ -141,7 +141,7 @@ class Optimizers {
   std::vector<std::vector<OptimizerReplay>> replays_;
 };
 
-// Takes the steps of a course.
+// Computes a course step by step.
 class Walk {
  public:
   Walk(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,

@@ -12,7 +12,8 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
-// Autocast computes in bfloat16, but parameters and their gradients are float32.
+// Returns the dtype of gradients. It is float32 under autocast, which computes in bfloat16 but keeps parameters and
+// their gradients in float32.
 at::ScalarType dtype_of_gradients(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }

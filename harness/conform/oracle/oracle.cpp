@@ -95,7 +95,7 @@ void Oracle::enter(int replica) {
   model_->zero_grad();
 }
 
-// Stores the model's buffers after a replica's forward pass.
+// Stores the model's buffers after a replica's forward pass as the buffers of this replica.
 void Oracle::leave(int replica) {
   NamedTensors& kept = buffers_[static_cast<size_t>(replica)];
   kept.clear();

@@ -78,8 +78,8 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
 // undefined tensor if it has no samples.
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank);
 
-// Returns the buffer semantics to check. With a single replica the model is not cloned, so its running statistics
-// change even if the strategy promises unchanged buffers.
+// Returns the buffer semantics to check: those that the strategy promises, unless it has a single replica. A single
+// replica is not cloned, so its running statistics change even if the strategy promises unchanged buffers.
 Buffers meant_buffers(const Trial& trial);
 // Returns the buffers that a rank must have after a step.
 const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank);

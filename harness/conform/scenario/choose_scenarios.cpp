@@ -45,7 +45,8 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
       scenario.accumulate = std::min(traits.own_micros, most_own_micros);
     if (traits.heavy) scenario.accumulate = std::min(scenario.accumulate, most_heavy_micros);
-    // Late in a schedule the learning rate may be too small for the check loss-falls.
+    // If the learning rate is scheduled, a scenario with the check loss-falls begins at step 0: late in a schedule the
+    // rate may be too small for a falling loss.
     if (scenario.learns && is_scheduled(bench.workload.optimizer())) scenario.first = 0;
     // A probe (small test model) is cheap, so all of its steps are checked.
     if (traits.probe) scenario.judged_from = 0;

@@ -211,7 +211,8 @@ class ProfiledCase {
   CommunicationSpans blocked_;
   CollectiveLog log_;
   bool logged_;  // true if the strategy's collectives can be logged
-  // Declared before the strategy, to see its allocations; unset on a GPU or with replayed steps.
+  // Watches the memory of the strategy's tensors; unset on a GPU or with replayed steps. Declared before the strategy,
+  // to see its allocations.
   std::optional<MemoryWatch> memory_;
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;

@@ -46,8 +46,8 @@ void synchronised(StrategyInfo& info) {
 }
 
 using ReduceSums =
-    // Changes one reduction of a BatchNorm layer. call: number of the layer's reduction, even in the forward pass, odd
-    // in the backward pass.
+    // Carries out one reduction of a BatchNorm layer, possibly with a mistake. call: number of the layer's reduction,
+    // even in the forward pass, odd in the backward pass.
     std::function<void(Run&, at::Tensor& sums, int call)>;
 
 Change norms_reducing(const ReduceSums& reduce) {

@@ -274,7 +274,7 @@ Change reduce_all_at_once(bool waits_for_each) {
   };
 }
 
-// Finishes each step on another thread. The accessors and the next step wait for this thread.
+// A strategy that finishes each step on another thread. The accessors and the next step wait for this thread.
 class EndsInAThread : public Strategy {
  public:
   EndsInAThread(const Setup& setup, Parts parts) {

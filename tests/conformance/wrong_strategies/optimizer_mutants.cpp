@@ -56,7 +56,7 @@ double decay_of(const Run& run, size_t parameter) {
   return weight_decay(run.workload.optimizer(), run.leaves[parameter].dim());
 }
 
-// Does not decay elements whose gradient is zero.
+// A mistake: does not decay elements whose gradient is zero.
 void decay_where_gradients_are(Parts& parts) {
   parts.update = [right = parts.update](Run& run) {
     const double rate = learning_rate(run.workload.optimizer(), run.step);

@@ -111,7 +111,7 @@ TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes)
   EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
-  // The step time predicted for four samples is the measured one.
+  // The prediction for four samples must equal the measured step time.
   PlanRequest asked = request_for(1);
   asked.machine.speed = speed;
   const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};

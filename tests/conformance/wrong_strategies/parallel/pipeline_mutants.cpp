@@ -76,7 +76,7 @@ class PipelineReference : public Strategy {
     parameters_ = placed_parameters(*replica_.shared_model(), stages_);
     buffers_ = placed_buffers(*replica_.shared_model(), stages_);
     for (const Placed& one : parameters_) {
-      // The mistake tie_not_updated: the last stage keeps the initial value of its copy.
+      // The mistake tie_not_updated: the last stage keeps the initial value of its copy of a tied parameter.
       const bool forgotten = is(Mistake::tie_not_updated) && one.tied() && is_last();
       if (mine(one) && one.tensor.requires_grad() && !forgotten) own_.push_back({one.name, one.tensor});
     }

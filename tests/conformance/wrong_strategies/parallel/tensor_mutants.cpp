@@ -140,7 +140,7 @@ class WrongExchange : public Exchange {
   // A mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
   at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
 
-  // Returns the gathered sequence with its pieces in the wrong order, or with a piece missing.
+  // A mistake: returns the gathered sequence with its pieces in the wrong order, or with a piece missing.
   at::Tensor wrongly_joined(const at::Tensor& whole) const {
     auto pieces = whole.split_with_sizes(tokens_.sizes, 1);
     const bool of_head = is(Mistake::sequence_of_the_head_gathered_in_reverse) && block_ == "lm_head";
