@@ -118,8 +118,8 @@ template <class BoundOf>
 Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
                 const BoundOf& bound_of) {
   if (!trial.clip_norm) return {};
-  // Allowed rounding error of a norm, a sum of n squares, in units of roundoff times the square root of n: with this
-  // root the error grows.
+  // Allowed rounding error of a norm of n elements, in units of sqrt(n) times the roundoff, because the error of a sum
+  // of n squares grows with sqrt(n).
   constexpr double roots = 4;
   double count = 0;
   std::vector<at::Tensor> bounds;

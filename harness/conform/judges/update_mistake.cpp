@@ -177,7 +177,7 @@ class Diagnosis {
   OptimizerSpec spec_;
   UpdateRates rates_;
   at::Tensor gradient_, before_;  // gradient_: the reported gradient; before_: the parameter before the step
-  at::Tensor change_, due_;       // change_: how the step changed the parameter; due_: how it should have
+  at::Tensor change_, due_;       // change_: the parameter's change in the step; due_: the expected change
 };
 
 }  // namespace

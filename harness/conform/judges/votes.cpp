@@ -16,8 +16,9 @@ constexpr double least_deviations = 2;
 // Largest majority of votes for a mistake that a strategy without this mistake may have, in standard deviations of as
 // many coin tosses as there are groups.
 constexpr double allowed_deviations = 8;
-// Largest such majority as a share of the groups; the larger of both limits applies. With many groups this share is
-// larger, and covers a slight dependence between their votes.
+// Largest majority of votes for a mistake that a strategy without this mistake may have, as a share of the groups. It
+// applies if the limit in standard deviations is smaller, and covers a slight dependence between the votes of many
+// groups.
 constexpr double allowed_share = 0.5;
 
 }  // namespace

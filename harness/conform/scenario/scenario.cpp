@@ -242,8 +242,8 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& 
   return micro;
 }
 
-// True if the scenario's collectives are compared with the strategy's formula. It then must not use
-// Settings::revealing, options such as small buckets that add collectives which the formula does not have.
+// True if the scenario compares the bytes of collectives with the strategy's traffic formula. With some options of
+// Settings::revealing, such as tp.verify, a strategy has no formula.
 bool judges_bytes(const Scenario& scenario) {
   return std::ranges::count(scenario.further_checks, "collective-bytes") > 0;
 }

@@ -14,7 +14,7 @@ struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
   int64_t refreshed_steps = 1000;  // replicas copy replica 0's state in this many first steps only
   bool zero_replicas = true;       // if true, the replicas' gradients are zeroed before a step
-  bool zero_idle_replicas = true;  // if true, this includes the gradients of replicas without samples
+  bool zero_idle_replicas = true;  // if true, the gradients of replicas without samples are zeroed too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
   bool gather_backwards = false;
   std::function<void(Replicas&)> reduce;  // adds the gradients of replicas 1, 2, .. to replica 0's

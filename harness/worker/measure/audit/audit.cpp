@@ -147,8 +147,8 @@ void Audit::run(int64_t steps) {
   auto all =
       ranks ? gather_evidence(*group_.store(), key, group_.rank(), group_.world(), mine) : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
-  // The other ranks wait in the rendezvous store while rank 0 judges, because a wait on the process group would end
-  // with a timeout.
+  // While rank 0 judges, the other ranks wait for a key of the rendezvous store, because a wait on the process group
+  // would end with a timeout.
   if (ranks) broadcast_text(*group_.store(), key + "/judged", group_.rank(), "");
   steps_ += steps;
   plan_.took(steps, seconds_since(start));

@@ -63,8 +63,8 @@ double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   if (rates == 0) return 0;
   const double most =
       optimizer_.kind == OptimizerSpec::Kind::adam ? largest_adam_update(optimizer_) : sgd_margin * fastest_;
-  // As long as no audit has seen a parameter move, the size of SGD's gradients is unknown, so parameters may move by
-  // any distance.
+  // As long as no movement of a parameter has been measured, the size of SGD's gradients is unknown, so parameters may
+  // move by any distance.
   if (most == 0 || most == infinite) return infinite;
   const double updates = rates * most;
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
