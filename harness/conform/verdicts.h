@@ -16,7 +16,8 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // An error that names all of these parameters, which the model does not use, passes the check unused-parameters.
+  // unused: parameters that the model does not use. An error of the strategy that names all of them passes the check
+  // unused-parameters.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
   // The arguments `bench` and `scenario` must exist until finish() returns, because the judging thread reads them.

@@ -43,7 +43,7 @@ bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
   return std::ranges::count(strategy.axes, axis) > 0;
 }
 
-// True for zero2 and fsdp, which have cases of their own: sharded().
+// True for zero2 and fsdp. Their cases come from sharded() instead of cases().
 bool is_sharded(const StrategyInfo& strategy) { return uses_axis(strategy, "shard") && strategy.name != "layout"; }
 
 std::vector<Case> cases() {

@@ -36,7 +36,7 @@ class LiveMemory {
   // Returns a wrapper of `inner` that calls measure() at each collective. An all-gather is in flight until its Work
   // has been waited for or destroyed. This object must outlive the wrapper's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the measurement with the largest sum of bytes.
+  // Returns the bytes (kept shards, parameters, all-gathers) at the moment when their sum was largest.
   LiveBytes most() const;
 
  private:

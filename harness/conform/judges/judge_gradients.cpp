@@ -23,8 +23,8 @@ constexpr double floor_share = 1e-3;
 // Multiple of one device's rounding error that is allowed in a gradient if it does not match the recomputation bit for
 // bit.
 constexpr double allowed_factor = 8;
-// If the gradient by the declared semantics and the single-device gradient differ by less than this relative error, the
-// two definitions are considered equal.
+// The gradient by the strategy's declared semantics and the gradient of a single device count as equal if they differ
+// by less than this relative error.
 constexpr double by_definition = 1e-9;
 
 struct Finding {

@@ -129,7 +129,7 @@ void FastFileStore::wait(const std::vector<std::string>& keys, const std::chrono
   const auto in_time = [&] { return timeout == kNoTimeout || Clock::now() - begin < timeout; };
   for (auto interval = first_interval; !check(keys) && in_time(); interval = std::min(2 * interval, longest_interval))
     std::this_thread::sleep_for(interval);
-  // Throws c10d's timeout error if a key is still missing.
+  // Throws c10d's timeout error if a key is still missing at the end of the timeout.
   FileStore::wait(keys, std::chrono::milliseconds(1));
 }
 

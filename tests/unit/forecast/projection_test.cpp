@@ -70,8 +70,8 @@ TEST(Allreduce, TreeCostIsThatOfGoingUpAndDownAllLevels) {
 // (50 GB/s) = 72.5 us.
 TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 72.5e-6, 1e-12);
-  // A tree allreduce over these devices has 2 levels within hosts and 2 levels between hosts, and goes up and down each
-  // level.
+  // A tree allreduce over 16 devices in hosts of 4 has 2 levels within hosts and 2 levels between hosts, and goes up
+  // and down each level.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 16, 50e6, {nvlink, ethernet, 4}),
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }

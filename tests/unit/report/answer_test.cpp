@@ -279,7 +279,8 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::vector<std::string_view> parts;  // names and values in the rule's first sentence, in this order
+  // names and values that the rule's first sentence must contain in the order of this list
+  std::vector<std::string_view> parts;
 };
 
 std::vector<RuleCase> rule_cases() {

@@ -38,8 +38,8 @@ std::string range_text(int64_t first, int64_t last) {
   return std::to_string(first) + (first == last ? "" : " to " + std::to_string(last));
 }
 
-// Returns a text that names the ranks of the tensor-parallel axis with these tokens as their pieces of the sequence;
-// empty if the tokens are not whole pieces.
+// If the tokens first .. last are whole pieces of a sequence that is cut over the tensor-parallel axis, returns a text
+// that names the ranks with these pieces; otherwise an empty string.
 std::string owners_of_tokens(int64_t first, int64_t last, int64_t tokens, const MeshShape& mesh) {
   const auto axis =
       std::ranges::find_if(mesh, [](const AxisSize& one) { return axis_has(&KnownAxis::cuts_tensors, one.name); });

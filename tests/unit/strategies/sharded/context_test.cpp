@@ -98,7 +98,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Makes a strategy on this mesh. Returns the error message of rank 0.
+// Makes a strategy on a mesh that it should refuse. Returns the error message of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});

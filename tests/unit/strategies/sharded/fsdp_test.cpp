@@ -50,7 +50,7 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
 }
 
 TEST(ParameterTable, HasEachTensorOnceUnderItsFirstNameWithTheBlocksThatUseIt) {
-  // The blocks of this model: embedding, layer, norm, head.
+  // The blocks of the following model: embedding, layer, norm, head.
   const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const std::vector<TableRow> table = parameter_table(*tied);
   EXPECT_EQ(table[0].name, "model.embed_tokens.weight");

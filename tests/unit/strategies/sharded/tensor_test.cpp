@@ -108,7 +108,7 @@ TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
   }
 }
 
-// Makes the strategy tp on this mesh. Returns the error of rank 0.
+// Makes the strategy tp on a mesh, with a model, that it should refuse. Returns the error message of rank 0.
 std::string refusal(const std::string& mesh, int ranks, const std::string& workload, const std::string& model,
                     const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
