@@ -42,7 +42,8 @@ int print_json(const Make& make) {
   return 0;
 }
 
-// Loads the plug-ins among the arguments from number `first` on. Returns false if --no-cuda is among them.
+// Loads the plug-ins named by --plugin among the arguments from number `first` on. Returns false if --no-cuda is among
+// these arguments.
 bool load_plugins(const std::vector<std::string>& arguments, size_t first) {
   bool with_cuda = true;
   for (size_t i = first; i < arguments.size(); ++i) {
@@ -93,8 +94,8 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Stdout is the rank's log file, and stderr too. Every line is flushed, so that the lines of both stay in order and
-  // none is lost in a crash.
+  // Stdout and stderr of a rank go to the same log file. Stdout is flushed after every line, so that the lines of both
+  // stay in order and none is lost in a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);

@@ -43,7 +43,7 @@ bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
   return std::ranges::count(strategy.axes, axis) > 0;
 }
 
-// True for zero2 and fsdp, which have cases of their own: sharded().
+// True for zero2 and fsdp. Their cases come from sharded() instead of cases().
 bool is_sharded(const StrategyInfo& strategy) { return uses_axis(strategy, "shard") && strategy.name != "layout"; }
 
 std::vector<Case> cases() {
@@ -64,14 +64,15 @@ std::vector<Case> variants() {
   for (const auto& strategy : strategy_registry().all())
     for (const auto& variant : strategy.variants) {
       const StrategyInfo promises = promised(strategy, Params(strategy.params, variant.params, strategy.name));
-      if (!promises.cpu) continue;  // scripts/gpu-check tests variants that need a GPU
+      if (!promises.cpu) continue;  // this variant needs a GPU, so scripts/gpu-check tests it instead
       if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // only BatchNorm has buffers to synchronise
+          // only BatchNorm has buffers to synchronise, and these models contain it
+          all.push_back({strategy.name, workload, world, variant});
         continue;
       }
-      if (promises.onednn) {  // the probe models' layers are too small for oneDNN
+      if (promises.onednn) {  // the layers of probe models are too small for oneDNN, so mnist-mlp is used
         for (const int world : {1, 3})
           if (world == 1 || strategy.parallelism != Parallelism::single)
             all.push_back({strategy.name, "mnist-mlp", world, variant});
@@ -99,7 +100,7 @@ std::vector<Case> in_bfloat16() {
   for (const auto& strategy : strategy_registry().all())
     for (const char* workload : {"probe-mlp", "probe-batch-norm"})
       if (strategy.cpu) add(strategy, workload);
-  // These cases of fsdp gather parameters in the parameters' own dtype; sharded() has cases with gather=bf16.
+  // Here, fsdp gathers parameters in their own dtype; sharded() has cases of fsdp with gather=bf16.
   for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
     add(strategy_registry().at(strategy), "gpt");
   return all;
@@ -417,7 +418,7 @@ TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
   for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   const auto refusal = std::ranges::find(rows, "unused-parameters", &CheckRow::name);
   ASSERT_NE(refusal, rows.end());
-  // The check `unused-parameters` is skipped for the model with a branch, because ddp would hang.
+  // For the model with a branch, the check `unused-parameters` is skipped, because ddp would hang in the check.
   const bool hangs = std::string(GetParam()) == "probe-branch";
   EXPECT_EQ(refusal->status, hangs ? CheckStatus::skipped : CheckStatus::passed) << message_of(*refusal);
   EXPECT_EQ(refusal->detail.find("would hang") != std::string::npos, hangs) << message_of(*refusal);

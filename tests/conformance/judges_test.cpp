@@ -241,7 +241,7 @@ TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
   EXPECT_TRUE(mentions(at_1_and_2, {"indices 1 to 2 of dimension 1 "}));
   EXPECT_TRUE(mentions(pattern([](at::Tensor x) { x.select(2, 3).fill_(NAN); }), {"index 3 of dimension 2 "}));
   EXPECT_EQ(pattern([](at::Tensor x) { x.add_(1); }), "");
-  mesh = parse_mesh("dp=2,tp=2");  // the first rank of tp has two of the three tokens
+  mesh = parse_mesh("dp=2,tp=2");  // the mesh's axis tp has two ranks; the first of them has two of the three tokens
   EXPECT_TRUE(mentions_in_order(pattern([](at::Tensor x) { x.slice(1, 2).add_(1); }),
                                 {"index 2 of dimension 1 ", "rank 1 of the axis tp"}));
   EXPECT_EQ(pattern([](at::Tensor x) { x.slice(1, 1).add_(1); }), at_1_and_2) << "the tokens of no rank";
@@ -287,7 +287,8 @@ TEST_F(ConformanceChecks, FailIfTheErrorOfAGradientIsNotFinite) {
   EXPECT_EQ(rows.find("gradient-accuracy")->status, CheckStatus::failed);
 }
 
-// The oracle repeats each rank's forward and backward pass on the CPU, whose kernels round differently from a GPU's.
+// Float32 gradients are not compared on a GPU: the oracle repeats each rank's passes on the CPU, whose kernels round
+// differently.
 TEST_F(ConformanceChecks, SkipTheFloat32GradientReplayOnAGpuWhichRoundsDifferently) {
   scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
   for (auto& evidence : ranks_)
@@ -339,7 +340,8 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   scenario_.sample = {.most_elements = 10, .seed = 7};
   for (Evidence& evidence : ranks_) {
     for (auto& [name, tensor] : evidence.steps[0].parameters) tensor = scenario_.sample.of(tensor).clone();
-    if (evidence.rank == 0) continue;  // the oracle starts from the whole parameters of rank 0
+    // rank 0 reports whole parameters, from which the oracle starts; the other ranks report selected elements
+    if (evidence.rank == 0) continue;
     for (auto& [name, tensor] : evidence.parameters) tensor = scenario_.sample.of(tensor).clone();
   }
   const auto deviation = [&] {

@@ -46,7 +46,7 @@ const Training rounds_own_gradients = of_update([](const Gradients& gradients, d
   return -rate * mean(rounded);
 });
 
-// Keeps the parameters in float64. The harness sees them rounded to float32.
+// Trains with a float64 copy of the parameters. Returns it rounded to float32, as the harness sees the parameters.
 at::Tensor with_master_copy(const at::Tensor& start, const std::vector<Gradients>& gradients, double rate) {
   const at::Tensor ulp = start.abs() * float32_roundoff, hidden = (at::rand_like(ulp) - 0.5) * ulp;
   at::Tensor now = start.to(at::kDouble) + hidden;
@@ -98,7 +98,8 @@ TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRounding
   for (const auto& [name, mistake] : mistakes)
     for (const double rate : rates)
       for (const double step : {50, 500, 50000})
-        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})  // large errors would hide the mistake in small steps
+        // no large errors with small steps: they would hide the mistake
+        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})
           EXPECT_GT(votes({.rate = rate, .step = step, .flips = flips}, mistake, mistake), 1)
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }

@@ -153,7 +153,7 @@ TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyWithNone) {
   for (uint64_t seed = 1; seed <= GetParam().seed; ++seed) {
     Mutant drawn = GetParam();
     drawn.seed = seed;
-    // 4 to 8 ranks, drawn as by `dpbench check` (settle_check() in harness/front).
+    // The number of ranks is 4 to 8, drawn as by `dpbench check` (settle_check() in harness/front).
     if (drawn.world == 0) drawn.world = 4 + static_cast<int>(seed % 5);
     const std::string found = failures(checked(drawn, check.empty() ? "" : "^" + check + "$"));
     caught += !found.empty();
@@ -197,7 +197,7 @@ TEST(WrongSamplers, FailOnlyTheCheckThatMustDetectTheirMistake) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
-    // The script scripts/studies/conformance-report reads the GoogleTest property that is recorded here.
+    // This GoogleTest property is recorded for scripts/studies/conformance-report, which reads it.
     if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
       RecordProperty("sampler " + name, killed_by + " " + verdict->detail);
     for (const auto& row : rows.all()) {

@@ -148,7 +148,7 @@ class Rank {
          }},
         {"segv",
          [] {
-           ::signal(SIGSEGV, SIG_DFL);  // prevents a sanitizer from handling SIGSEGV
+           ::signal(SIGSEGV, SIG_DFL);  // the default action: otherwise a sanitizer would handle SIGSEGV
            ::raise(SIGSEGV);
          }},
         {"abort", [] { std::abort(); }},

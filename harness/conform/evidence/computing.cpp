@@ -13,12 +13,12 @@ namespace {
 struct Marked {
   clockid_t clock;
   int64_t begin_ns;
-  int depth;  // number of nested Computing objects on the thread
+  int depth;  // a thread stays marked until all of its nested Computing objects are destroyed; this is their number
 };
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // CPU time of all threads in past periods in which they were marked
+int64_t ended_ns = 0;  // CPU time that threads have spent while marked, without the threads that are marked now
 
 }  // namespace
 

@@ -22,8 +22,8 @@ class RecordingBackend : public ForwardingBackend {
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string axis)
       : ForwardingBackend(std::move(inner)), axis_(std::move(axis)) {}
 
-  // Discards the old record and starts a new one. keep: if true, also copies the inputs and outputs of reductions,
-  // which makes each reduction blocking.
+  // Discards the collectives recorded so far and records anew. keep: if true, also copies the inputs and outputs of
+  // reductions, which makes each reduction blocking.
   void start(bool keep);
   // Marks all further collectives of the calling thread as called by accessors (e.g. Strategy::gradients()). Other
   // threads may still be finishing the step.
@@ -67,7 +67,8 @@ class LateBackend : public ForwardingBackend {
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
   int late_calls_ = 0;
-  std::vector<std::future<void>> ends_;  // collectives that end late, each on its own thread; used only by `thread_`
+  // the late ends of collectives, each on its own thread; only the thread `thread_` accesses this list
+  std::vector<std::future<void>> ends_;
   std::thread thread_;
 };
 

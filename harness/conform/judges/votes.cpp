@@ -13,9 +13,12 @@ namespace {
 // A group may vote if the mistake changes it by at least this many standard deviations of its error. If the strategy
 // makes the mistake, the group then votes for it with a probability of 0.98.
 constexpr double least_deviations = 2;
-// Allowed majority, in standard deviations of as many coin tosses as groups.
+// Largest majority of votes for a mistake that a strategy without this mistake may have, in standard deviations of as
+// many coin tosses as there are groups.
 constexpr double allowed_deviations = 8;
-// Allowed majority, as a share of the groups. It covers a slight dependence between votes of many groups.
+// Largest majority of votes for a mistake that a strategy without this mistake may have, as a share of the groups. It
+// applies if the limit in standard deviations is smaller, and covers a slight dependence between the votes of many
+// groups.
 constexpr double allowed_share = 0.5;
 
 }  // namespace

@@ -127,7 +127,7 @@ class Wide : public Model {
   at::Tensor first_, wide_, last_;
 };
 
-// With the learning rate of the other probes, a layer of 300 inputs would diverge.
+// Momentum with a smaller learning rate than the other probes have. With theirs, a layer of 300 inputs would diverge.
 OptimizerSpec slow_momentum() {
   OptimizerSpec spec = probe_momentum();
   spec.learning_rate = 0.01;

@@ -256,7 +256,8 @@ class Driver {
     });
     if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
     std::shared_ptr<Strategy> strategy = make(workload);
-    if (scenario_.other_state) {  // the state is loaded into an object that has already trained
+    // in this scenario, the state is loaded into a strategy object that has already trained
+    if (scenario_.other_state) {
       one_step(strategy, 1);
       evidence_.steps.clear();
       evidence_.steps_before = 1;
@@ -317,7 +318,7 @@ class Driver {
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.distribution, ids, bench_.rank, step));
     if (bench_.strategy.loads_samples && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
-    // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
+    // A strategy that records its steps (e.g. as a CUDA graph) cannot have reductions copied to the host during a step.
     const bool keep = scenario_.keep_reductions && !bench_.strategy.recorded;
     groups_.start_recording(keep && step == scenario_.steps - 1);
     groups_.begin_step(step);

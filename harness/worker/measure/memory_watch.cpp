@@ -36,18 +36,19 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      if (known->second.number > first_)  // the tensor is a copy that kept_tensors() has made
+      if (known->second.number > first_)  // kept_tensors() has allocated this tensor, so it is a copy
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // a tensor in memory of several ranks
+      // The allocator of CPU tensors does not know this tensor: it lies in memory that ranks share.
+    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
   }
 }
 
 std::optional<MemoryParts> MemoryWatch::end(Strategy& strategy) {
-  Peak found = peak();  // read the peak now, because kept_tensors() may allocate copies
+  Peak found = peak();  // the peak is read before kept_tensors() is called, which may allocate copies
   const NamedTensors gradients = strategy.kept_tensors().gradients;
   for (const auto& [name, tensor] : gradients) move_to_gradients(tensor, found);
   return copies_ ? std::nullopt : std::optional(found.parts);

@@ -72,7 +72,7 @@ struct SmallBlocks : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || bytes > max_units * unit) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* const block = ThreadCache::allocate((bytes + unit - 1) / unit);
-    // Let torch's default allocator throw its out-of-memory error.
+    // If malloc fails, torch's default allocator throws its out-of-memory error.
     if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     return {block, block, &ThreadCache::release, c10::DeviceType::CPU};
   }

@@ -31,7 +31,7 @@ class OfRanks {
   std::map<int, T> values_;
 };
 
-// Reduces only while `condition` holds; otherwise each rank keeps its own gradient, but calls the same collectives.
+// Reduces only while `condition` holds. Otherwise calls the same collectives, but each rank keeps its own gradient.
 std::function<StrategyInfo()> reducing_while(const std::function<bool(Run&)>& condition) {
   return with([condition](Parts& parts) {
     parts.reduce = [condition, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {

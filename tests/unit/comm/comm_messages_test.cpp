@@ -281,7 +281,7 @@ TEST(LargeMessages, AreCopiedByTheReceiverAlone) {
       return void(sent->wait());
     }
     recv(backend, place, 0)->wait();
-    // when rank 0 receives this small message, its large message is already in the mailbox
+    // once rank 0 receives this small message, rank 0's large message is already in rank 1's mailbox
     send(backend, at::zeros(1), 0)->wait();
     const auto sender = place[0].item<pid_t>();
     char byte = 0;

@@ -111,7 +111,7 @@ TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes)
   EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
-  // The step time predicted for four samples is the measured one.
+  // The prediction for four samples must equal the measured step time.
   PlanRequest asked = request_for(1);
   asked.machine.speed = speed;
   const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};
@@ -301,7 +301,8 @@ TEST(CaseMemory, PredictedForACaseEqualsTheMemoryPredictedForItsLayout) {
 TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
   std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
-  unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay unsharded
+  // no formula: the gradients of the first micro-batch are not reduced, so they stay unsharded
+  unknown.back().accumulate = 2;
   for (int i = 0; i < 3; ++i) unknown.push_back(gpt_spec("cpu", ""));
   unknown[4].device = Device::cuda, unknown[5].workload = "mnist-mlp", unknown[6].model = "small,experts=4";
   for (const CaseSpec& spec : unknown) EXPECT_FALSE(formula_memory(spec)) << case_id(spec);
@@ -318,7 +319,7 @@ TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {
 
 TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   const LayoutPlan all = plan_layouts(request_for(8));
-  const double limit = all.front.back().memory.total() * 1.001;  // a limit just above the memory of the smallest layout
+  const double limit = all.front.back().memory.total() * 1.001;  // just above the memory of the smallest layout
   const LayoutPlan plan = plan_layouts(request_for(8, limit));
   EXPECT_EQ(plan.examined, all.examined);
   EXPECT_GT(plan.too_large, 0u);
@@ -330,7 +331,7 @@ TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   expect_contains(map_svg(none), {"No layout", "</svg>"});
 }
 
-// The committed schema is the output of `dpbench schema plan`.
+// The committed schema file must equal the output of `dpbench schema plan`.
 TEST(LayoutPlan, MatchesItsCommittedSchema) {
   const std::string file = DPBENCH_SOURCE "/results/schema/plan-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), plan_schema().dump(1) + "\n");

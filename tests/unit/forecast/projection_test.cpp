@@ -70,8 +70,8 @@ TEST(Allreduce, TreeCostIsThatOfGoingUpAndDownAllLevels) {
 // (50 GB/s) = 72.5 us.
 TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 72.5e-6, 1e-12);
-  // A tree allreduce over these devices has 2 levels within hosts and 2 levels between hosts, and goes up and down each
-  // level.
+  // A tree allreduce over 16 devices in hosts of 4 has 2 levels within hosts and 2 levels between hosts, and goes up
+  // and down each level.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 16, 50e6, {nvlink, ethernet, 4}),
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }
@@ -211,7 +211,8 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   Report report = scaled_run();
   report.cases.push_back(report.cases.back());
   report.cases.back().spec.world = 4;
-  report.cases.back().step_time_ns->median = 20e6;  // the projection predicts 16 ms for world 4
+  // the case of world 4 measured 20 ms, but the projection from worlds 1 to 3 predicts 16 ms
+  report.cases.back().step_time_ns->median = 20e6;
   const Projection projection = project(report, {.to = {3, 4}, .from = {1, 2, 3}});
   const ProjectedSeries& series = projection.series.at(0);
   EXPECT_EQ(series.fitted.size(), 3u);
@@ -280,7 +281,7 @@ TEST(Projection, IsMarkedAsProjectedInJsonHeadingAndTable) {
   EXPECT_EQ(projection_rows(projection.series[0])[1][1], "measured");
 }
 
-// The committed schema is the output of `dpbench schema projection`.
+// The committed schema file must equal the output of `dpbench schema projection`.
 TEST(Projection, MatchesItsCommittedSchema) {
   const std::string file = DPBENCH_SOURCE "/results/schema/projection-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), projection_schema().dump(1) + "\n");

@@ -20,7 +20,8 @@ struct Row {
   double published;
   // largest accepted relative error; the reason for a larger one is given where the measurement is listed
   double most_off = usual_error;
-  std::string order = {};  // predictions with the same text here must be in the published order; empty: any
+  // predictions with the same text in this field must be in the order of the published figures; empty: in any order
+  std::string order = {};
 };
 
 double rows_of(const Layout& layout) {

@@ -245,7 +245,7 @@ TEST(Plan, CpuRanksUseShmUnlessSeveralHostsHaveOneRankEach) {
     int world, here, hosts;
     const char* backend;
   };
-  // {4, 1, 2}: four ranks on two hosts, one rank on this host and three on the other host.
+  // E.g. {4, 1, 2}: four ranks on two hosts, one rank on this host and three on the other host.
   for (const Launch& one :
        {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
     Selection what = launched(one.world, one.here);

@@ -279,7 +279,8 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::vector<std::string_view> parts;  // names and values in the rule's first sentence, in this order
+  // names and values that the rule's first sentence must contain in the order of this list
+  std::vector<std::string_view> parts;
 };
 
 std::vector<RuleCase> rule_cases() {
@@ -405,7 +406,7 @@ TEST(AnswerRules, SentenceAboutTheFastestCaseContainsTheReasonWhyAnotherIsSlower
   }
 }
 
-// Speed-ups over different references do not rank cases; the throughputs of the cases do.
+// Speed-ups relative to different references cannot rank cases, so the sentence names the throughputs.
 TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   const Report run = without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)}));
   const auto texts = texts_by(answer_of(run), "tied");

@@ -160,7 +160,7 @@ TEST(Derived, CommunicationFiguresAreUnknownIfTheProfilesOfAllLaunchesWereDistur
 
 TEST(Derived, ASkippedAuditGivesANotice) {
   Report report = scaling_report();
-  // A case without a passed check would be unproven, so give it one.
+  // Case 1 gets a passed check, because a case without one would be unproven.
   report.cases[1].checks = {
       {.name = "gradient-meaning"},
       {.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""}};

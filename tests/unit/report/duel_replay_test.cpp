@@ -39,7 +39,7 @@ struct Replay {
   double share(Verdict verdict) { return static_cast<double>(verdicts[verdict]) / windows; }
 };
 
-// pairs of timed blocks between two restarts of the processes in the traces; duel has the same default
+// pairs of timed blocks after which the processes of the traces were restarted; duel has the same default
 constexpr int pairs_per_launch = 5;
 
 // Runs one duel after the other on the trace and adds their verdicts to `result`. Each duel takes as many pairs as it

@@ -64,7 +64,7 @@ class Schema : public ::testing::Test {
   std::string python_;
 };
 
-// The committed schema files and the glossary are the output of `dpbench schema run|duel|compare|glossary`.
+// The committed schema files and the glossary must equal the output of `dpbench schema run|duel|compare|glossary`.
 TEST(CommittedSchema, AndGlossaryEqualTheOutputOfTheSchemaCommand) {
   const auto committed = [](const char* file) { return read_text(source / "results" / file, 1 << 20); };
   EXPECT_EQ(committed("schema/run-1.schema.json"), run_schema().dump(1) + "\n");

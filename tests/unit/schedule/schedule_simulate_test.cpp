@@ -83,7 +83,8 @@ TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
   EXPECT_EQ(live(simulated("dualpipe", {p, 1, m})), std::vector<int>(p, p + 1));
 }
 
-// The last rank cannot start before the first micro-batch has passed through all other ranks.
+// No schedule can be shorter than the lower bound, because the last rank cannot start before the first micro-batch has
+// passed through all other ranks.
 TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
@@ -153,8 +154,8 @@ TEST(Simulation, StagesMayTakeDifferentTimes) {
   EXPECT_EQ(simulation.ranks[1].busy, 18);
 }
 
-// Stage 1 takes 5 for F, and 2 for B as stage 0 does. F0 runs from 0 to 1 and from 1 to 6, B0 from 6 to 8 and from 8 to
-// 10.
+// The times of stage 1 are replaced: 5 for F and 2 for B. F0 runs from 0 to 1 on stage 0 and from 1 to 6 on stage 1, B0
+// from 6 to 8 and from 8 to 10.
 TEST(Simulation, TimesGivenForOneStageReplaceThoseOfAllStages) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 1});
   const Simulation simulation = simulate(schedule, {.stage_times = {{{1, Kind::forward}, 5}}});

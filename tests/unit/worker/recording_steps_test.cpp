@@ -105,7 +105,7 @@ TEST_F(RecordingSteps, AreTakenBeforeStepsAreTimed) {
   timed(case_of(30, "on"));
   const auto& calls = FakeRecorder::calls;
   ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * (2 + 4)) << "four more steps for each of the batch sizes 30 and 10";
-  // The second half of the warm-up, which sets the number of steps per block, is replayed too.
+  // The second half of the warm-up sets the number of steps per block, so it must be replayed like timed steps.
   expect_replayed(3 + 2 * (2 + 4));
   EXPECT_EQ(calls[calls.size() - 12].step, 5) << "blocks start at the same step as without recording";
 }

@@ -111,7 +111,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   size_t before = 0;
   std::vector<c10::DataPtr> outlived;
   std::jthread([&] { outlived.push_back(block(1000)); }).join();
-  outlived.clear();  // frees a block of a thread that has already ended
+  outlived.clear();  // frees a block that was allocated by a thread that has already ended
   before = in_use();
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
@@ -121,7 +121,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      // destroyed after the thread's cache of blocks, because that cache is constructed later
+      // These blocks are destroyed after the thread's cache of blocks, because the cache is constructed later.
       thread_local std::vector<c10::DataPtr> last;
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));

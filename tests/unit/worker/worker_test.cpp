@@ -346,9 +346,10 @@ TEST(ParameterTable, ShowsWhetherAParameterIsCutUnderTensorAndExpertParallelism)
   EXPECT_EQ(row_of(layer + "mlp.router.weight", "gpt", "tiny-experts").at("ep"), "whole");
 }
 
-// LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
+// The loaded libraries must have the CUDA major version and the NCCL major and minor version with which LibTorch was
+// built, because LibTorch requires these.
 TEST(Cuda, LoadedCudaAndNcclHaveTheVersionsOfTheBuild) {
-  const Json built = catalogue();  // as a side effect, loads the CUDA and NCCL libraries if there are any
+  const Json built = catalogue();  // catalogue() also loads the CUDA and NCCL libraries, if there are any
   const auto loaded = loaded_versions();
   if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
   EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));

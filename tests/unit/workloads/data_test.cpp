@@ -33,8 +33,8 @@ TEST(DataDirectory, IsReadOnceIfTwoWorkloadsShareItsDataInMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());
-  // Overwrite the data files with other bytes of the same size. The second workload must use the data that the first
-  // has shared in memory.
+  // The data files get other bytes of the same size. The second workload must use the data that the first has shared in
+  // memory.
   write(mnist.folder / "train-images-idx3-ubyte", idx(3, {20, 28, 28}, Bytes(20 * image_bytes, 0)));
   const auto second = mlp_with(mnist.folder.text(), shared.text());
   EXPECT_TRUE(at::equal(first->batch(at::arange(20)).input, second->batch(at::arange(20)).input));

@@ -186,7 +186,7 @@ TEST_P(BlocksOfAGpt, KeepActivationBytesWithin1PercentOfTheMemoryForecast) {
   const CountedAllocator counted;
   const auto& [division, precision] = GetParam();
   const Rank rank(division.model, division.cut, precision, /*rows=*/4);
-  // Run all blocks once, so that the rotary tables are allocated before the count begins.
+  // All blocks run once before the count begins, so that the rotary tables are already allocated.
   rank.run(0, rank.model->blocks().size(), rank.batch.input);
   at::Tensor x = rank.batch.input;
   for (size_t i = 0; i < rank.model->blocks().size(); ++i) {

@@ -101,8 +101,8 @@ struct LinearGradients {
 };
 
 // Runs a model that uses one weight three times, in two micro-batches. Returns the gradients of the second
-// micro-batch's input, of the weight and of the bias. delayed: where the layers leave the weight's gradient; null:
-// their backward pass computes it.
+// micro-batch's input, of the weight and of the bias. delayed: receives the factors of the weight gradients, which are
+// computed later; null: the backward pass computes the weight's gradient.
 LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, bool bf16) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_(),
                    bias = at::randn({6}, own_generator(2)).requires_grad_();

@@ -22,7 +22,7 @@ TEST(DrawnDigits, AreLearnedBetterWithAHiddenLayer) {
   RecordProperty("mlp", std::to_string(mlp_accuracy));
   std::cout << "linear " << linear_accuracy << ", mlp " << mlp_accuracy << "\n";
   EXPECT_LT(linear_accuracy, 0.90);
-  EXPECT_GT(linear_accuracy, 0.60);  // a lower accuracy would mean that the digits are noise
+  EXPECT_GT(linear_accuracy, 0.60);  // with a lower accuracy, the digits would be noise
   EXPECT_GT(mlp_accuracy, linear_accuracy + 0.04);
 }
 

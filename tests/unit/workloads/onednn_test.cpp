@@ -127,7 +127,8 @@ TEST(OneDnn, TrainingResultWithOneDnnIsCloseToThatWithout) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));
     const OneDnnCalls calls;
     const at::Tensor on = output_after(*make_strategy(name, "on"));
-    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // one call to test oneDNN, two products in each of three steps
+    // one call in which dpbench tests oneDNN, and two products in each of three steps
+    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;
     EXPECT_TRUE(at::allclose(off, on, 1e-3, 1e-4)) << name;
   }
 }

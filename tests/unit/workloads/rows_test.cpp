@@ -99,8 +99,8 @@ void read_folder(const std::string& folder) {
   ImageSet::read("", files.test_images, files.test_labels);
 }
 
-// Returns the reason why the data directory is refused. The early check and reading the files must give the same
-// reason.
+// Returns the reason for which the data directory is refused. Expects the same reason from the early check of the
+// directory as from reading its files.
 std::string refusal_of(const std::string& folder) {
   const std::string read = refusal([&] { read_folder(folder); });
   EXPECT_EQ(refusal([&] { require_mnist(folder); }), read);

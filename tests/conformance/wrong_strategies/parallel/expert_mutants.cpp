@@ -46,7 +46,8 @@ enum class Mistake {
   samples_of_rank_0_evaluated,
 };
 
-// A layer calls exchange() twice: with tokens for the experts, then with the experts' outputs.
+// The exchange of tokens with a mistake. A layer calls exchange() twice: with tokens for the experts, then with the
+// experts' outputs.
 class WrongExchange : public Exchange {
  public:
   WrongExchange(const Exchange& right, Mistake mistake) : Exchange(right), mistake_(mistake) {}

@@ -43,7 +43,7 @@ enum class Mistake {
   masks_of_replica_0,
   targets_of_replica_0,
   samples_read_again_by_id,
-  // a mistake that changes no result
+  // a sum that changes no result, but adds traffic
   superfluous_sum,
 };
 
@@ -71,8 +71,8 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    // The mistake parts_weighed_equally: a correct layout multiplies the loss of each part of a batch (a pipeline
-    // micro-batch) by its share of the tokens; this factor turns the share into 1 / number of parts.
+    // The mistake parts_weighed_equally: each part of a batch (a pipeline micro-batch) gets the weight 1 / number of
+    // parts. A correct layout gives it its share of the tokens, which this factor replaces.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));
@@ -177,7 +177,7 @@ std::vector<Mutant> layout_mutants() {
   const Options sequence{.tensor = {.sequence = true}};
   const Options parts{.pipeline = {.microbatches = 3}};
   const Options sharded{.sharded = fsdp::Options{.reduce_each_micro = false}};
-  // All sizes are even, so that pieces of different ranks have the same shapes.
+  // All sizes of this model are even, so that pieces of different ranks have the same shapes.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=8,vocab=128";
   constexpr char both[] = "pp=2,tp=2", dp_pp[] = "dp=2,pp=2", dp_tp[] = "dp=2,tp=2", shard_tp[] = "shard=2,tp=2",
                  shard_pp[] = "shard=2,pp=2";

@@ -11,7 +11,7 @@ namespace {
 
 using ChangeSetup = std::function<void(Setup&)>;
 
-// Returns a factory of fsdp with reshard=2. Each rank makes its strategy from the changed setup.
+// Returns a factory of fsdp with reshard=2. Each rank makes its strategy from a setup that `change` has altered.
 std::function<StrategyInfo()> keeping_in_pairs(const ChangeSetup& change) {
   return [=] {
     StrategyInfo info = strategy_registry().at("fsdp");

@@ -161,7 +161,7 @@ TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
 }
 
 TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
-  // A step is split into pieces of 10, 10 and 10 samples, or of 4, 4 and 2.
+  // Three replicas get pieces of 10, 10 and 10 samples in a step of 30, and of 4, 4 and 2 samples in a step of 10.
   StepPair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 3 * 2 * 2);
@@ -170,7 +170,7 @@ TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
 
 TEST(DpGraph, EqualsThePlainStepWhenSomeReplicasHaveNoSamples) {
   for (const char* link : {"auto", "plain"}) {
-    // 6 and 9 samples make only three pieces for four replicas.
+    // With 6 or 9 samples, only three of the four replicas get a piece.
     StepPair pair({.replicas = 4, .rows = {12, 6, 12, 12, 6, 6, 9}, .link = link});
     for (int64_t step = 0; step < 14; ++step) pair.step(step);
   }
@@ -178,7 +178,7 @@ TEST(DpGraph, EqualsThePlainStepWhenSomeReplicasHaveNoSamples) {
 
 TEST(DpGraph, AccumulatesAndClipsLikeThePlainStep) {
   for (const char* link : {"auto", "plain"})
-    for (const int64_t accumulate : {2, 3}) {  // 26 samples in micro-batches of 13 and 13, or of 9, 9 and 8
+    for (const int64_t accumulate : {2, 3}) {  // 26 samples are cut into micro-batches of 13 and 13, or of 9, 9 and 8
       StepPair pair({.rows = {26}, .link = link, .accumulate = accumulate, .clip_norm = 0.01});
       for (int64_t step = 0; step < 4; ++step) pair.step(step);
     }

@@ -73,7 +73,7 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   constexpr double near = 1e-12;
   const std::vector<Given> kinds = {{{"poison", "on"}}, {{"zigzag", "off"}}, {{"kind", "ulysses"}}};
-  // The number of tokens is not a multiple of the number of ranks, nor of twice that number.
+  // In these settings, the number of tokens is not a multiple of the number of ranks, nor of twice that number.
   for (const Given& params : kinds) {
     for (const char* mesh : {"cp=2", "cp=3"}) {
       for (const char* workload : {"gpt-exact", "gpt-exact-llama"}) all.push_back({"cp", mesh, workload, "", params});
@@ -98,7 +98,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Makes a strategy on this mesh. Returns the error message of rank 0.
+// Makes a strategy on a mesh that it should refuse. Returns the error message of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});

@@ -50,7 +50,7 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
 }
 
 TEST(ParameterTable, HasEachTensorOnceUnderItsFirstNameWithTheBlocksThatUseIt) {
-  // The blocks of this model: embedding, layer, norm, head.
+  // The blocks of the following model: embedding, layer, norm, head.
   const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const std::vector<TableRow> table = parameter_table(*tied);
   EXPECT_EQ(table[0].name, "model.embed_tokens.weight");
@@ -76,7 +76,7 @@ TEST(ParameterTable, RefusesALayerThatIsNotRegisteredInItsModel) {
 TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRootUnit) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
-  EXPECT_EQ(plan.units.size(), 3U);  // units: embedding with a layer; two layers; norm with head
+  EXPECT_EQ(plan.units.size(), 3U);  // the units: embedding with a layer; two layers; norm with head
   ASSERT_EQ(plan.root.parameters.size(), 1U);
   EXPECT_TRUE(plan.root.parameters[0].is_same(*tied->named_parameters().find("model.embed_tokens.weight")));
   const auto one = fsdp::plan_units(*tied, 100);
@@ -204,7 +204,8 @@ TEST(ShardedStrategies, TrainLikeDdpWhenAUnitIsFrozenOrSkippedByAllRanks) {
 }
 
 TEST(ShardedStrategies, GiveDdpsGradientsIfTheyReduceOnlyInTheLastMicroBatch) {
-  // tied=off, because the gradients of a tied embedding are added unit by unit instead of micro-batch by micro-batch.
+  // The embedding is not tied to the head (tied=off). Otherwise its gradients would be added unit by unit instead of
+  // micro-batch by micro-batch.
   const auto workload = gpt("style=llama,layers=2,hidden=16,heads=2,kv_heads=1,seq=8,vocab=128,tied=off");
   const auto gradients_of = [&](const std::string& strategy, const Given& params) {
     NamedTensors gradients;
@@ -361,7 +362,8 @@ int64_t memory_of_all(const NamedTensors& named) {
 
 TEST(ShardedStrategies, KeepOnEachRankOnlyItsRowsOfGradientsAndStateAfterAStep) {
   constexpr int ranks = 3;
-  const auto workload = gpt();  // gpt is trained by Adam: two tensors of state and a step count for each parameter
+  // this model is trained by Adam: two tensors of state and a step count for each parameter
+  const auto workload = gpt();
   int64_t rows = 0, counts = 0;
   for (const at::Tensor& one : workload->model(0)->parameters()) {
     rows += RowCut({one}, ranks).shard_elements() * static_cast<int64_t>(one.itemsize());

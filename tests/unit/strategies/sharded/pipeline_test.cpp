@@ -54,7 +54,7 @@ std::vector<Setting> settings() {
       const std::string name = schedule + "_" + std::to_string(ranks);
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
         all.push_back({name + "_" + std::to_string(micros), "gpt", "tiny-llama,dropout=0.1", ranks, micros, params});
-      // The mean over a power of two micro-batches is exact.
+      // The number of micro-batches is a power of two, so that the mean over them is exact.
       all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 8, params});
     }
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
@@ -144,7 +144,7 @@ TEST(PipelineTraffic, FormulaCountsActivationsTheirGradientsTheTiedEmbeddingAndT
   EXPECT_EQ(of({}, {4}), due) << "the activation of 3 samples has a header";
   due["send"] = {activations + tie + 2 * header, 4 + 1 + 2}, due["recv"] = {activations + tie, 4 + 1};
   EXPECT_EQ(of({{"microbatches", "2"}}, {}), due) << "parts of 2, 2, 2 and 1 samples";
-  // All three boundaries between the four stages lie between the two ranks.
+  // With two stages on each rank, all three boundaries between the four stages lie between the two ranks.
   due["send"] = {3 * activations + tie, 3 * 2 + 1}, due["recv"] = due["send"];
   EXPECT_EQ(of({{"schedule", "interleaved"}, {"stages", "2"}}, {3, 4}), due);
 }
@@ -231,7 +231,7 @@ std::string refusal(const Given& params, const std::string& workload = "convnet"
   return text;
 }
 
-// Makes pp with a setup that forbids idle ranks. Returns rank 0's error.
+// Makes pp with a setup that forbids idle ranks (ranks without a part of the model). Returns rank 0's error.
 std::string refusal_of_idle_ranks(const std::string& workload, int ranks) {
   const auto made = workload_registry().at(workload).make({});
   const StrategyInfo& pp = strategy_registry().at("pp");
@@ -397,7 +397,8 @@ TEST(Pipeline, NamesASendThatFailsAfterTheActionThatStartedIt) {
     });
     const auto strategy = made_on(mesh, "pp", *workload, {}, at::kFloat, {});
     for (int64_t step = 0; step < 2; ++step) {
-      // Step 0 is not tested: there the rank also sends shapes, and waits for these sends within the action.
+      // Sends fail in step 1, not in step 0: there the rank also sends shapes, and waits for these sends within the
+      // action.
       lost = step == 1 && me.rank == 0;
       Phases phases;
       strategy->step(step, micro_batches(*workload, 2, step), phases);

@@ -7,7 +7,8 @@ namespace {
 
 using namespace sharded_runs;
 
-constexpr int64_t samples_of_a_step = 12;  // a multiple of every number of ranks in layouts()
+// number of samples in a step: a multiple of every number of ranks in layouts()
+constexpr int64_t samples_of_a_step = 12;
 
 std::vector<Training> layouts() {
   std::vector<Training> all;
@@ -129,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Sharded, SavedState,
                            return std::string(one.param).starts_with("tiny,") ? "Adam" : "Momentum";
                          });
 
-// Without a balance loss the gradient does not depend on the number of replicas.
+// Gradients do not depend on the number of replicas, because the model has no balance loss (balance=0).
 constexpr const char* with_experts = "tiny-experts,padding=off,balance=0";
 
 TEST(SavedExperts, ResumeUnderOtherLayouts) {
@@ -155,7 +156,7 @@ TEST(LayoutsOfTheSameOrder, OfAdditionsWithTwoReplicasResumeUnderEachOtherWithTh
                                     *gpt(whole_vectors), first_difference);
 }
 
-// A stage adds the gradients of the micro-batches in ascending order, as one device does.
+// A stage adds the gradients of the micro-batches in ascending order, as one device does, so the bits are the same.
 TEST(LayoutsOfTheSameOrder, OfAdditionsWithStagesOrOneDeviceResumeUnderEachOtherWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp", .world = 1},
                                      {.strategy = "pp", .mesh = "pp=2"},
