@@ -29,7 +29,7 @@ constexpr size_t max_problems = 10;  // limit on the validation problems printed
 struct ExportForm {
   std::string name;
   std::string (*text)(const Report&, const TableView&);
-  bool viewed;  // true: --columns and --sort apply to this format
+  bool viewed;  // true: --columns and --sort apply to this format of `dpbench export`
 };
 
 const std::vector<ExportForm>& export_forms() {

@@ -32,8 +32,8 @@ std::string short_text(double value) {
   return text;
 }
 
-// Returns the usual values to try for a parameter: all words of a choice, or a quarter to four times a number's
-// default.
+// Returns the values that `tune` tries for a parameter: all words of a choice; for a number, values from a quarter of
+// its default to four times.
 std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
   if (!param.choices.empty()) return param.choices;
   const double fallback = parse_number<double>(param.fallback).value_or(0);
@@ -144,7 +144,8 @@ class TuneRun : public TimedRun {
 
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
     const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
-    for (CaseRecord& record : report_.cases)  // a batch that does not fit in memory is a result, not a failure
+    // when batches are tuned, a batch that does not fit in memory is a result, so its case counts as skipped
+    for (CaseRecord& record : report_.cases)
       if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed && record.out_of_memory)
         record.status = CaseStatus::skipped;
     return ended;

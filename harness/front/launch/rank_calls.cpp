@@ -107,8 +107,8 @@ std::string place_of(const Rank& rank) {
   return rank.state.place.empty() ? " at step " + std::to_string(rank.state.step) : " in " + rank.state.place;
 }
 
-// Ranks may be several collectives apart, and each rank remembers only its latest ones. Therefore this function
-// compares every collective that several ranks still remember, starting with the oldest.
+// Finds the first collective that the ranks called differently. Ranks may be several collectives apart, and each
+// remembers only its latest ones, so all collectives that several ranks still remember are compared, the oldest first.
 std::string different_calls(const std::vector<Rank>& ranks) {
   std::map<std::pair<uint64_t, int64_t>, std::vector<CallOfRank>> by_group_and_number;
   for (const Rank& rank : ranks)

@@ -76,7 +76,7 @@ class WorkerGroup : public RankGroup {
 
   void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& given);
   static void read_socket(Rank& rank, RankEvents& events);
-  static void reap(Rank& rank);  // kills the dead rank's process group and calls waitpid()
+  static void reap(Rank& rank);  // kills the remaining processes of the dead rank's group and calls waitpid()
   void watch_states(RankEvents& events);
   bool all_dead() const;
   // Waits until all ranks are dead, but at most `seconds` and, with `signals`, only until a signal to this process

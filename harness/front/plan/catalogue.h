@@ -23,14 +23,15 @@ struct AllowedNumbers {
 };
 
 struct ParamEntry {
-  // `allowed`: as ParamInfo::values in strategies/api/params.h, with "on|off" for a switch; empty: any text.
+  // allowed: the parameter's allowed values as a text, in the format of ParamInfo::values in strategies/api/params.h;
+  // "on|off" for a switch; empty: any text.
   ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed);
 
   std::string name, fallback, summary;
   ParamKind kind;
   std::string values;                // the values that the parameter allows, as shown to the user
   std::vector<std::string> choices;  // words that the parameter accepts, if it is a choice or a switch; else empty
-  std::optional<AllowedNumbers> numbers{};  // numbers that the parameter accepts, alone or beside words
+  std::optional<AllowedNumbers> numbers{};  // numbers that the parameter accepts, perhaps besides words
 };
 
 struct Declaration {

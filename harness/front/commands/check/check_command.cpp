@@ -31,7 +31,8 @@ std::string failed_names(const std::vector<CheckRow>& checks) {
   return names;
 }
 
-// True if a simpler case fails like the original case: the same check failed in both, or neither ran to its end.
+// True if a simplified case fails in the same way as the original: the same check fails in both, or neither runs to its
+// end.
 bool fails_alike(const CaseRecord& record, const CaseOutcome& outcome) {
   const bool ended = record.status != CaseStatus::failed;
   if (!ended || outcome.kind == CaseOutcome::Kind::failed) return !ended && outcome.kind == CaseOutcome::Kind::failed;
@@ -82,7 +83,7 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // Returns the largest world in which a case runs the costly scenarios.
+  // Returns the largest world in which the checks of a case include the costly scenarios.
   int whole_worlds(const CaseSpec& spec) const {
     const bool all = check_options_.what.draws_layouts() && runs_costly_scenarios(spec);
     return all ? max_world : check_options_.what.check->whole_worlds;

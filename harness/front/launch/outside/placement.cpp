@@ -14,9 +14,9 @@ namespace {
 
 constexpr int max_ranks = 1024;
 
-// The names of the environment variables that a launcher sets. `marker` identifies the launcher: no other launcher sets
-// it. If a list has several names, the first variable that is set is used. `nonce` (an identifier of the started group
-// of ranks) differs: the values of all its variables that are set are joined.
+// The names of the environment variables that a launcher sets. `marker` is a variable that no other launcher sets. The
+// other members except `nonce` list alternatives: the first variable that is set is used. For `nonce`, which identifies
+// the started group of ranks, the values of all variables that are set are joined.
 struct VariableNames {
   StartedBy launcher;
   std::string marker;
@@ -164,7 +164,7 @@ std::map<std::string, std::string> variables_of(const Placement& p) {
           {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
           {"MASTER_ADDR", p.master_addr},
           {"DPBENCH_FD", "3"},       // file descriptor through which this process and its relay exchange messages
-          {"DPBENCH_RUN_DIR", "/"},  // unused by the relay, but dpbench-worker requires the variable
+          {"DPBENCH_RUN_DIR", "/"},  // dpbench-worker requires this variable, although the relay does not use it
           {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
           {"DPBENCH_NONCE", p.nonce},
           {"DPBENCH_SERVES", serves ? "1" : "0"},
