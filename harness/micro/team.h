@@ -50,7 +50,8 @@ class Team {
   // Every rank must call barrier(), sum() and verify(), even one that takes no part in the measured call.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
-  // Runs a call, which returns its number of wrong elements on this rank. An exception counts as an error.
+  // Makes a call, which returns its number of wrong elements on this rank, and combines the outcomes of all ranks. An
+  // exception counts as an error.
   Verified verify(const std::function<double()>& call);
 
  private:

@@ -77,7 +77,7 @@ bool cut_stages(const gpt::Shape& shape, Layout& layout) {
   return true;
 }
 
-// Returns the layout of a case; nullopt if there is no formula for it.
+// Returns the layout of a measured case; nullopt if no memory formula covers the case.
 std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
   const PlannedStrategy strategy = planned::named(spec.strategy);
   if (strategy.name[0] == '\0') return std::nullopt;

@@ -189,7 +189,7 @@ class Timing {
   // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
   // collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    const double hidden = machine_.overlap;  // share of each collective that may overlap
+    const double hidden = machine_.overlap;  // share of each collective's time that computation may hide
     Lanes lanes;
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };

@@ -31,7 +31,8 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; examining so many takes 10 s
+// largest number of stages times micro-batches; examining a schedule of this size takes 10 s
+constexpr int most_work = 1 << 17;
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;

@@ -126,7 +126,7 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  // Key: group of ranks that called collectives together; value: one of these ranks, and its calls.
+  // For each group of ranks that call collectives together: the first of its ranks and that rank's calls.
   std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     for (const auto& [group, calls] : ranks[rank].calls) {

@@ -79,8 +79,9 @@ struct WorkloadEntry {
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, unproven_on_gpu = false, shares_device = true, threads = false;
-  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
-  bool shares_memory = false;                   // ranks on one host communicate through shared memory with this backend
+  // preference of this backend: --backend auto takes the backend with the highest; 0: never taken
+  int cpu_preference = 0, cuda_preference = 0;
+  bool shares_memory = false;  // ranks on one host communicate through shared memory with this backend
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }
@@ -112,8 +113,8 @@ const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Returns why `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the text also says that
-// `missing` is part of the build.
+// Returns why `missing` (a strategy, workload or backend) cannot be used: "not in this build: " and a reason; in a
+// build with CUDA, "in this build, but " and a reason.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
 // Returns the entry called `name`, or null if there is none.

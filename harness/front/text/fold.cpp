@@ -12,7 +12,8 @@ namespace {
 using Cells = std::vector<std::string>;
 
 constexpr size_t gap = 2, indent = 2;
-constexpr size_t least_text = 24;  // least width of a wrapped column; with less room, it moves to the next line
+// least width of a column whose text wraps; with less room in a line, the column moves to the next line
+constexpr size_t least_text = 24;
 
 struct Extent {
   size_t full = 0;   // width of the column's widest cell
@@ -97,7 +98,7 @@ std::string folded(const std::string& lines) {
   std::string text;
   for (const auto& line : split(lines, '\n')) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
-    // Wrap all lines to one width, that of the continuation lines, which have the larger indent.
+    // Wrap the first line to the same width as the continuation lines, which have a larger indent.
     const bool fits = display_width(line) <= width;
     const auto parts =
         fits ? std::vector{line.substr(start)} : wrapped(line.substr(start), width - std::min(width, start + indent));

@@ -77,7 +77,8 @@ double launch_ratio(const LaunchRecord& launch) {
   return median(ratios);
 }
 
-// Returns one log ratio per launch if every launch is paired with blocks of the baseline, else an empty list.
+// Returns the logarithm of launch_ratio() for each launch; an empty list unless every launch is paired with blocks of
+// the baseline.
 Logs paired_logs(const Report& report, const CaseRecord& r) {
   if (!reference_name(report).empty()) return {};
   Logs logs = logs_of(r, launch_ratio);
@@ -153,8 +154,8 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // The terms of a metric are means of logarithms. For a metric in percentage points, a change of the logarithm is
-  // multiplied by 100 times the metric's value, which gives the change in points (delta method).
+  // A metric's terms are means of logarithms, so the change is one of logarithms. Multiplied by 100 times the metric's
+  // value, it becomes a change in percentage points (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

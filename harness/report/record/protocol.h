@@ -123,12 +123,13 @@ struct JsonLimits {
 // beyond the limits. Throws a UsageError that begins with `what`.
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
-// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, the rank with the
-// smallest (step, beat) is the one for which the others wait.
+// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, they wait for the
+// rank with the lowest step or, if steps are equal, the lowest `beat`.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  // Counts any progress of the rank: a collective called, a part of its work done. A Python interpreter that loads the
-  // rank's libraries counts down for each module that it imports, and sets it to 0 before the rank joins the others.
+  // Counter that changes with any progress of the rank: a collective called, or a part of its work done. While a Python
+  // interpreter loads the rank's libraries, it counts down with each imported module; it is 0 again when the rank joins
+  // the others.
   std::atomic<int64_t> beat{0};
   std::atomic<int64_t> collectives{0};  // collectives that the process has called, quoted in failure messages
   // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks

@@ -51,7 +51,7 @@ const std::vector<VariableNames>& known_launchers() {
        .local_world = {},  // the local world size is computed from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-      {.launcher = StartedBy::mpi,  // MPICH and MPI libraries derived from it
+      {.launcher = StartedBy::mpi,  // variables of MPICH and of the MPI libraries derived from it
        .marker = "PMI_SIZE",
        .rank = {"PMI_RANK"},
        .world = {"PMI_SIZE"},

@@ -25,7 +25,7 @@ struct PairedRunner::Series {
   size_t tried = 0;                               // pairs of blocks run so far
   std::vector<size_t> kept{};                     // numbers of the case's blocks that count; block 0 is the warm-up
   std::vector<std::vector<RankRecord>> blocks{};  // the ranks' records of each block that counts
-  std::vector<double> reference_ns{};             // step time of the reference, paired with each block that counts
+  std::vector<double> reference_ns{};             // step times of the reference, one for each block that counts
   double spent_s = 0;
   std::string reference_fault{};
   LoadWatch others;

@@ -16,11 +16,11 @@ using pipeline::Action;
 using pipeline::Timed;
 
 constexpr char ran_category[] = "pipeline", planned_category[] = "planned pipeline";
-// Thread ids of the rows of pipelines in a trace. Rows of collectives have smaller ids.
+// Thread ids of the rows that pipelines have in a trace. The ids are above those of the rows of collectives.
 constexpr int64_t ran_row = 1'100'000'000, planned_row = ran_row + 100, transfers_row = ran_row + 1000;
 constexpr size_t most_places = 4096;
 
-// A span's pipeline, the position of its rank in the pipeline, and its training step.
+// The place of a trace's span: its pipeline, the position of its rank in the pipeline, and its training step.
 struct SpanPlace {
   size_t pipeline = 0, place = 0;
   int64_t step = 0;
@@ -89,8 +89,8 @@ const Timed* slot_of(const pipeline::RankTimes& planned, const Action& action) {
   return nullptr;
 }
 
-// Adds the rows of one rank of a pipeline. rank: the rank's number in the trace; at: its pipeline and its position
-// there (at.step is not used).
+// Adds the rows of one rank of a pipeline to a trace. rank: the rank's number in the trace. at: the pipeline and the
+// rank's position in it; at.step is unused.
 void add_rank_rows(Json& events, int rank, SpanPlace at, const std::map<int64_t, RanStep>& steps,
                    const MeasuredPipeline& measured) {
   const int64_t process = rank * rows_per_rank;
