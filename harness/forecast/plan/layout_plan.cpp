@@ -16,7 +16,7 @@ std::string family_of(const Layout& layout) { return layout.strategy + " " + tex
 
 bool faster(const Prediction& one, const Prediction& other) { return one.time.step_s() < other.time.step_s(); }
 
-// Returns the Pareto front in time and memory, the fastest first.
+// Returns the layouts on the Pareto front of step time and memory, the fastest first.
 std::vector<Prediction> front_of(std::vector<Prediction> all) {
   std::ranges::stable_sort(all, faster);
   std::vector<Prediction> front;

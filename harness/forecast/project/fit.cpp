@@ -12,8 +12,8 @@ constexpr double no_limit = 1e30;  // bandwidth in bytes per second that stands 
 
 using Row = std::array<double, 3>;
 
-// Solves the least-squares problem for the columns in `set` (the other unknowns are 0) by the normal equations. Returns
-// false if the equations are singular.
+// Solves a least-squares problem by the normal equations. Only the unknowns in `set` may differ from 0. Returns false
+// if the equations are singular.
 bool solve(const std::vector<Row>& rows, const std::vector<double>& goal, unsigned set, Row& x) {
   std::vector<int> used;
   for (int i = 0; i < 3; ++i)

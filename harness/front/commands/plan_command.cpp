@@ -46,7 +46,7 @@ struct PlanOptions {
   StoredRuns stored;
   std::string model = "small", rate, memory, link;
   std::vector<std::string> meshes, strategies;
-  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // values of the flags of the same names; 0: flag not given
+  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // values of --gpus, --cpus, --hosts and --threads; 0: flag not given
   int64_t batch = 0;
   Dtype dtype = Dtype::f32;
   PlanForm output = PlanForm::table;

@@ -76,7 +76,7 @@ int most_live(const ExaminedSchedule& examined) {
 }
 
 // Returns a text that compares the simulated pipeline bubble with the closed formula of the schedule's family. If the
-// formula does not apply, the text says when it is exact.
+// formula does not apply to this simulation, the text names the conditions under which it is exact.
 std::string formula_text(const ExaminedSchedule& examined) {
   if (!examined.family) return "";
   const pipeline::Family& family = *examined.family;

@@ -31,8 +31,8 @@ struct Declared {
   std::optional<int> live, slots;
 };
 
-// Verifies a pipeline schedule. If it has no fault, adds sends and receives unless it has some, verifies the result and
-// simulates it.
+// Verifies a pipeline schedule. If the schedule has no fault and no transfers, adds the needed sends and receives and
+// verifies it again. Then simulates it.
 ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
                          const Declared& declared);
 

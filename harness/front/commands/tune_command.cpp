@@ -60,8 +60,8 @@ std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
                    did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
 }
 
-// Returns the batches to try, that of the reference case first: `given`, or, if it has only one batch, that batch with
-// its quarter, half, double and quadruple.
+// Returns the batch sizes that `tune` tries, that of the reference case first: `given` or, if it has only one size,
+// this size with its quarter, half, double and quadruple.
 std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given) {
   if (given.size() > 1) return given;
   const int64_t middle = given.front();

@@ -101,7 +101,7 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
 
 // Returns for each rank the index of its host in `hosts`, which is the report's env.hosts.
 std::vector<int> host_of_ranks(const Json& hosts) {
-  std::map<int, int> numbers;  // key: rank; value: index of its host
+  std::map<int, int> numbers;  // index of each rank's host; the key is the rank
   for (size_t host = 0; host < hosts.size(); ++host)
     for (const int rank : hosts[host].at("ranks")) numbers[rank] = static_cast<int>(host);
   std::vector<int> all;

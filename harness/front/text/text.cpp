@@ -96,7 +96,8 @@ struct Synonym {
   const char* meant;
 };
 
-// Names that other tools use. A name in several rows has several meanings.
+// Names from other tools, each beside a dpbench name of the same meaning. A name with several meanings has several
+// rows.
 constexpr auto synonyms = std::to_array<Synonym>({{"float32", "f32"},
                                                   {"float", "f32"},
                                                   {"fp32", "f32"},

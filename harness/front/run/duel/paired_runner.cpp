@@ -129,7 +129,8 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
                                       {"sampling", command.at("sampling")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
-  std::swap(end.checks, outcome.checks);  // list the checks before timing first, then the audits of all blocks
+  // in the list of checks, those made before timing come first, then the audits of all blocks
+  std::swap(end.checks, outcome.checks);
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);

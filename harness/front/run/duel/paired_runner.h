@@ -52,8 +52,8 @@ class PairedRunner : public CaseRunner {
   ReferenceOf reference_of_;
   Rules rules_;
   std::mt19937_64 random_;
-  std::string loaded_;        // id of the reference that is set up; empty: none
-  int64_t loaded_steps_ = 0;  // steps per block of the reference that is set up
+  std::string loaded_;        // id of the reference case that the reference workers have set up; empty: none
+  int64_t loaded_steps_ = 0;  // steps per block of the reference case that the reference workers have set up
 };
 
 }  // namespace dpbench
