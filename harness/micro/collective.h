@@ -29,7 +29,7 @@ enum class Roles { one, two, part_to_whole, whole_to_part, part_to_root, root_to
 struct Collective {
   CollectiveName name;
   Roles roles;
-  bool in_parts;  // the whole tensor has a part for each rank
+  bool in_parts;  // true: the whole tensor consists of one part for each rank
   bool reduces;
   double (*bus_share)(double world);
   void (*start_and_wait)(Call& call);

@@ -67,7 +67,7 @@ class Team {
 // True for the error of an operation that a backend does not implement, by its text in c10d::Backend.
 inline bool is_unsupported(std::string_view error) { return error.find(" does not support ") != error.npos; }
 
-// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
+// Returns the number of timed iterations. It depends only on the tensor's size, so that all ranks use the same number.
 inline int64_t iterations_of(int64_t bytes) {
   return std::clamp<int64_t>((64 << 20) / std::max<int64_t>(bytes, 1), 5, 200);
 }

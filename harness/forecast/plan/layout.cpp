@@ -65,7 +65,7 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
     return {layout};
   }
   if (sizes.shard > 1 && sizes.dp > 1) return {layout_of(planned::fsdp, sizes)};
-  if (sizes.shard > 1) return {};  // skip a mesh with the axis shard alone: fsdp over dp is the same
+  if (sizes.shard > 1) return {};  // skip a mesh with the axis shard but without dp: fsdp over dp is the same layout
   std::vector<Layout> all;
   for (const auto& strategy : {planned::ddp, planned::zero1, planned::zero2, planned::fsdp})
     all.push_back(layout_of(strategy, sizes));

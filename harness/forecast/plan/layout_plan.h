@@ -31,9 +31,9 @@ struct Advised {
 struct LayoutPlan {
   PlanRequest asked;
   size_t examined = 0, too_large = 0;
-  // fitting: layouts that fit into memory, fastest first: the Pareto front of time and memory for each mesh and
-  // strategy, or all layouts if the user named meshes. unfitting: for each mesh and strategy without a fitting layout,
-  // the layout that needs the least memory.
+  // fitting: layouts that fit into memory, fastest first. For each mesh and strategy, it has only the Pareto front of
+  // time and memory, or all layouts if the user named meshes. unfitting: for each mesh and strategy without a fitting
+  // layout, the layout that needs the least memory.
   std::vector<Prediction> fitting = {}, unfitting = {};
   std::vector<Prediction> front = {};  // Pareto front of `fitting` in time and memory, fastest first
   std::vector<Advised> best = {};      // the fastest layouts, up to three, each with another mesh or strategy

@@ -143,7 +143,7 @@ class BlockTimes {
   const Layout& layout_;
   const Machine& machine_;
   const Links& links_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   double layer_flop_;
 };
 
@@ -319,7 +319,7 @@ class Timing {
   const gpt::Shape& shape_;
   const Layout& layout_;
   const Machine& machine_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   Links links_;
   BlockTimes blocks_;
   double parameters_ = 0;  // number of parameters on the rank with the most parameters

@@ -17,7 +17,8 @@ namespace dpbench {
 namespace {
 
 constexpr int draws = 400;
-constexpr size_t worlds_needed = 3;  // a fit has three parameters: computing, latency and bandwidth
+// least number of measured worlds for a fit, which has three parameters: computing, latency and bandwidth
+constexpr size_t worlds_needed = 3;
 constexpr double normal_95 = 1.959964;
 
 using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world

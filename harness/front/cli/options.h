@@ -62,7 +62,7 @@ struct Selection {
   // runtimes that carry out tensor operations, LibTorch's or dpbench's own; empty: LibTorch's
   std::vector<Runtime> runtimes;
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
-  std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
+  std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: those of default_worlds
   std::vector<std::string> meshes;  // values of --mesh, like "dp=2,tp=2"
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
@@ -98,12 +98,12 @@ struct MeasuringOptions {
   std::vector<std::string> argv;
   Selection what;
   Sampling sampling;
-  int launches = 5;              // starts of the worker processes per case
+  int launches = 5;              // number of starts of the worker processes per case
   double max_noise_percent = 0;  // noise above which a case gets more launches; 0: never add launches
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
-  bool check = true;            // verify each case before timing it
+  bool check = true;            // true: each case is checked before it is timed
   bool keep_disturbed = false;  // true: blocks that other programs disturbed are kept in the results
   std::string out_dir = "results";
   std::map<std::string, std::string> tags;  // values of --tag, kept in the report's config

@@ -25,7 +25,7 @@ namespace {
 struct ListOptions {
   // Topic, such as strategies, or name of one entry, such as ddp; empty: all topics (the table omits the checks).
   std::string topic;
-  Selection what;  // the user's plug-ins, Python interpreter and --model
+  Selection what;  // the user's choice of plug-ins, Python interpreter and --model
   bool parameters = false;
   Form output = Form::table;
 };

@@ -109,8 +109,8 @@ class TuneRun : public TimedRun {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
-  // A setting is, for example, a workload and a world. If its case with default parameter values cannot run, skips its
-  // other cases too: they would have nothing to be compared with.
+  // If a setting's case with default parameter values cannot run, skips the setting's other cases too: they would have
+  // nothing to be compared with. A setting is, for example, a workload and a world.
   void skip_cases_without_default() {
     Plan& plan = prepared_.plan;
     std::vector<CaseSpec> kept;

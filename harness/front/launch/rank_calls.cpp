@@ -38,7 +38,7 @@ std::string describe_calls(const std::vector<CallOfRank>& calls) {
   return text;
 }
 
-// Returns the rank's collective with this number in parentheses, for example " (allreduce of 12 Float (sum))"; empty if
+// Returns a description of the rank's collective with this number, such as " (allreduce of 12 Float (sum))"; empty if
 // the rank no longer remembers it.
 std::string describe_call(const RankState& state, int64_t number) {
   for (const RankCall& call : state.calls)

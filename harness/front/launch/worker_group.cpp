@@ -272,7 +272,8 @@ void WorkerGroup::pass_output_on() {
 }
 
 void WorkerGroup::reap(Rank& rank) {
-  // Kill the children in the rank's process group too. The group's id cannot be reused before waitpid().
+  // Kill the children in the dead rank's process group too, before waitpid(): until then, the group's id cannot be
+  // reused.
   ::kill(-rank.child.pid, SIGKILL);
   ::waitpid(rank.child.pid, &rank.status, 0);
   rank.dead = true;

@@ -96,7 +96,7 @@ struct NotBuilt {
 };
 
 struct Catalogue {
-  std::string torch, cuda, nccl;  // library versions of the build; empty: built without the library
+  std::string torch, cuda, nccl;  // versions of the libraries that the build uses; empty: built without the library
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;

@@ -37,7 +37,8 @@ std::vector<Extent> extents_of(const std::vector<Cells>& rows, const std::vector
   return extents;
 }
 
-// Places the columns in order, each beside the one before it if it fits there, otherwise on a new line.
+// Places the columns of a folded table in order, each beside the one before it if there is room in the line, otherwise
+// on a new line.
 std::vector<Place> places_of(const std::vector<Extent>& extents, size_t width) {
   std::vector<Place> places;
   Place next;

@@ -23,8 +23,9 @@ inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 
 template <class T, class Member>
 struct Field {
   const char* key;
-  const char* unit;    // unit in the glossary; "-": none (names, strings, objects and lists of them)
-  Member T::* member;  // a const member function: its result is written to the JSON, but not read back
+  const char* unit;  // unit in the glossary; "-": none (names, strings, objects and lists of them)
+  // data member of the struct, or a const member function: its result is written to the JSON, but not read back
+  Member T::* member;
   const char* meaning;
   NumberRange limits = range::any;
   bool required = true;        // false: if the JSON lacks the key or has null, the member keeps its default

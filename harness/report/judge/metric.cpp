@@ -109,7 +109,8 @@ constexpr LimitUnit times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 constexpr LimitUnit sizes[] = {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
 constexpr LimitUnit rates[] = {{"", 1}}, ratios[] = {{"", 1}, {"x", 1}}, percents[] = {{"%", 0.01}};
 
-// Each entry has the values of a Metric's members, in their order, and the function that computes the metric's figure.
+// The table of metrics: for each, the values of a Metric's members, in their order, and the function that computes the
+// metric's figure.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms", times}, median_figure},

@@ -141,7 +141,7 @@ static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 // Number and hash of the collectives that a rank called in one process group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // hash of the descriptions of all these collectives, in their order
+  uint64_t hash = 0;  // hash of the descriptions of all collectives that the rank called in the group, in their order
 
   bool operator==(const CallDigest&) const = default;
 };
@@ -155,7 +155,7 @@ struct alignas(64) CallSlot {
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.
   std::atomic<uint64_t> hash{0};
-  // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
+  // Description of the call, such as "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
 };
 // store_text() writes a text as atomic words, truncated to fit, and load_text() reads it. Words are stored with release

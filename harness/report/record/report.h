@@ -184,11 +184,13 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string started{}, ended{};  // UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended
+  // start and end of the run in UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended
+  std::string started{}, ended{};
   // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
   // differ from these.
   std::map<std::string, std::map<std::string, std::string>> defaults{};
-  // Text such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty: no disturbance.
+  // How other programs disturbed the run, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty:
+  // not at all.
   std::string disturbance{};
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.

@@ -49,8 +49,8 @@ class CheckRun : public ReportRun {
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
-  // Plans the cases; for --layouts, first chooses the strategies and workloads to draw from. Refuses a --filter that
-  // matches no check of this build before any case runs.
+  // Plans the cases. For --layouts, first chooses the strategies and workloads among which layouts are drawn. Throws
+  // UsageError for a --filter that matches no check of this build.
   void plan() override {
     if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();
@@ -162,7 +162,7 @@ class CheckRun : public ReportRun {
 
   int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
 
-  // Reports "unavailable" if no check passed or failed: a run that checked nothing is not a success.
+  // Ends a run in which no check passed or failed as "unavailable": a run that checked nothing is not a success.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;

@@ -120,7 +120,8 @@ class Reader {
     return std::min(world, std::max(1, tasks_on_node(*counts, node)));
   }
 
-  // Returns the number of Slurm tasks on a node: for "2(x3),1" (2 tasks on each of 3 nodes, then 1), node 3 has 1.
+  // Returns the number of Slurm tasks on a node, counted from 0. In "2(x3),1", nodes 0 to 2 have 2 tasks each, and node
+  // 3 has 1.
   static int tasks_on_node(const std::string& counts, int node) {
     for (const auto& part : split(counts, ',')) {
       const int tasks = std::atoi(part.c_str());

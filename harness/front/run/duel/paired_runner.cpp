@@ -41,7 +41,8 @@ PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceO
 CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps) {
   if (const int signal = runner.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
   command["check"] = false;
-  // The reference is not audited here, because it is audited in its own case.
+  // Blocks of the reference that run beside another case have no audit, because the reference is audited in its own
+  // case.
   if (&runner == &references_) command["sampling"]["audit"] = false;
   if (steps > 0) command["sampling"]["steps"] = steps;
   return runner.run(spec, command);
