@@ -39,7 +39,7 @@ class PairTable {
                    int decimals, bool low_is_bad) const;
 
   std::vector<std::string> hosts_;  // name of each rank's host
-  // matrices by backend and world, then by the name of the figure
+  // Matrices by backend and world, then by the name of the figure.
   std::map<std::string, std::map<std::string, Matrix>> worlds_;
 };
 

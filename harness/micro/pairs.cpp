@@ -69,7 +69,7 @@ double seconds_of_round_trip(Team& team, const Pair& pair, int64_t bytes) {
 }
 
 void run_pair(benchmark::State& state, Team& team, const Pair& pair) {
-  // all ranks of the world must create the backend together
+  // All ranks of the world must create the backend together.
   if (team.rank() < pair.world) team.backend(pair.backend, pair.world);
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());

@@ -24,7 +24,7 @@ class GroupLink {
 
  private:
   int ranks_ = 1;
-  // network for ring collectives: all ranks of a host send to other hosts at once, so their bandwidths add up
+  // Network for ring collectives: all ranks of a host send to other hosts at once, so their bandwidths add up.
   Network rings_;
   Network single_;  // network for tree and hierarchical collectives: only one rank of each host sends to other hosts
   Link intra_, inter_;

@@ -127,7 +127,7 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
   const auto cost = [&](gpt::Part part) {
     return work_of(shape, part, layout.cut(), gpt::Precision::float32, 1).forward.flop;
   };
-  // the embedding counts as free for the balance of pipeline stages, because it has no matrix product
+  // The embedding counts as free for the balance of pipeline stages, because it has no matrix product.
   std::vector<double> costs = {0};
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
   costs.insert(costs.end(), {0, cost(gpt::Part::head)});
@@ -200,7 +200,7 @@ std::string check_flags_of(const Layout& layout) {
   for (AxisSize& axis : small.mesh) axis.size = 2;
   small.stages = std::min(layout.stages, 2);
   small.stage_sizes.clear();
-  // the flags for `check` leave out bfloat16, because checks choose their own dtypes (float32 and float64)
+  // The flags for `check` leave out bfloat16, because checks choose their own dtypes (float32 and float64).
   small.narrow = false;
   std::string text = "--strategy " + small.strategy;
   text += is_plain(small.mesh) ? " --cpus 2" : " --mesh " + text_of(small.mesh);

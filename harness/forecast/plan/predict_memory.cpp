@@ -68,7 +68,7 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
     memory.gradients = whole;  // zero1 keeps unsharded gradients allocated, in flat buffers
-    // for the update, zero1 copies the rank's shard of the parameters and of the gradients
+    // For the update, zero1 copies the rank's shard of the parameters and of the gradients.
     memory.buffers = 2 * whole / shards;
     return memory;
   }

@@ -64,7 +64,7 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
   std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = collectives.size(); i-- > 0;) {
     if (!collectives[i].hides)
-      // a collective that computing does not overlap lies on every critical path, so it starts no path of its own
+      // A collective that computing does not overlap lies on every critical path, so it starts no path of its own.
       continue;
     overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes);
     paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,

@@ -17,7 +17,7 @@ namespace dpbench {
 namespace {
 
 constexpr int draws = 400;
-// least number of measured worlds for a fit, which has three parameters: computing, latency and bandwidth
+// Least number of measured worlds for a fit, which has three parameters: computing, latency and bandwidth.
 constexpr size_t worlds_needed = 3;
 constexpr double normal_95 = 1.959964;
 

@@ -19,10 +19,10 @@ struct StepCollective {
 
 struct StepShape {
   std::vector<StepCollective> collectives{};  // collectives of a step, in order
-  // fraction of the step's computing that comes before the optimizer needs the reduced gradients
+  // Fraction of the step's computing that comes before the optimizer needs the reduced gradients.
   double backward_end = 1;
   bool strong = false;  // true for strong scaling: with more devices, each has fewer samples
-  // strong scaling only: fraction of world 1's computing that stays although the samples per device shrink
+  // Strong scaling only: fraction of world 1's computing that stays although the samples per device shrink.
   double fixed = 0;
   int threads = 1;  // threads per device
   int cores = 0;    // number of cores that all devices share; 0: each device has its own

@@ -59,7 +59,7 @@ struct CheckSelection {
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
-  // runtimes that carry out tensor operations, LibTorch's or dpbench's own; empty: LibTorch's
+  // Runtimes that carry out tensor operations, LibTorch's or dpbench's own; empty: LibTorch's.
   std::vector<Runtime> runtimes;
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: those of default_worlds
@@ -130,7 +130,7 @@ struct RunOptions : MeasuringOptions {
 };
 
 struct TuneOptions : RunOptions {
-  // names that --over gives: strategy parameters, or "batch", of which `tune` tries the usual values
+  // Names that --over gives: strategy parameters, or "batch", of which `tune` tries the usual values.
   std::vector<std::string> over;
   bool find_batch = false;  // true: search for the largest batch that fits in memory, tune nothing
   std::string memory;       // value of --memory; empty: all memory of a GPU

@@ -257,7 +257,7 @@ int list(const ListOptions& given) {
   options.what.strategies = {options.topic};
   const fs::path worker = find_worker();
   settle_plugins(options.what, worker);
-  // --model MODULE:CLASS: list the model's parameters
+  // --model MODULE:CLASS: list the model's parameters.
   if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];
   const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python);
   const auto text = [&] {

@@ -31,7 +31,7 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-// largest number of stages times micro-batches; examining a schedule of this size takes 10 s
+// Largest number of stages times micro-batches; examining a schedule of this size takes 10 s.
 constexpr int most_work = 1 << 17;
 
 struct ScheduleOptions {

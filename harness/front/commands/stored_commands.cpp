@@ -84,8 +84,8 @@ const std::vector<Document>& documents() {
                                             {"compare", schema_text<compare_schema>},
                                             {"projection", schema_text<projection_schema>},
                                             {"plan", schema_text<forecast::plan_schema>},
-                                            // same schema as for run.json, the format in which `dpbench tune` writes
-                                            // its results
+                                            // The schema is that of run.json, the format in which `dpbench tune` writes
+                                            // its results.
                                             {"tune", schema_text<run_schema>},
                                             {"glossary", glossary}};
   return all;

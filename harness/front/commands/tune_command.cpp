@@ -144,7 +144,7 @@ class TuneRun : public TimedRun {
 
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
     const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
-    // when batches are tuned, a batch that does not fit in memory is a result, so its case counts as skipped
+    // When batches are tuned, a batch that does not fit in memory is a result, so its case counts as skipped.
     for (CaseRecord& record : report_.cases)
       if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed && record.out_of_memory)
         record.status = CaseStatus::skipped;

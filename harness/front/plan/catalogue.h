@@ -79,7 +79,7 @@ struct WorkloadEntry {
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, unproven_on_gpu = false, shares_device = true, threads = false;
-  // preference of this backend: --backend auto takes the backend with the highest; 0: never taken
+  // Preference of this backend: --backend auto takes the backend with the highest; 0: never taken.
   int cpu_preference = 0, cuda_preference = 0;
   bool shares_memory = false;  // ranks on one host communicate through shared memory with this backend
 

@@ -26,8 +26,7 @@ size_t character_length(std::string_view text) {
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
   const bool outside =
-      // surrogates and code points above U+10FFFF are not valid
-      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
+      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // invalid: surrogate, or above U+10FFFF
   return overlong || outside ? 0 : length;
 }
 

@@ -24,7 +24,7 @@ template <class T, class Member>
 struct Field {
   const char* key;
   const char* unit;  // unit in the glossary; "-": none (names, strings, objects and lists of them)
-  // data member of the struct, or a const member function: its result is written to the JSON, but not read back
+  // Data member of the struct, or a const member function: its result is written to the JSON, but not read back.
   Member T::* member;
   const char* meaning;
   NumberRange limits = range::any;

@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-// number of the first trace row for collectives, above all thread ids
+// Number of the first trace row for collectives, above all thread ids.
 constexpr int64_t first_collectives_row = 1'000'000'000;
 constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
 

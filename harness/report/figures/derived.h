@@ -40,7 +40,7 @@ bool above_ideal(const CaseRecord& record);
 double karp_flatt(double speedup, int world);
 
 struct Straggler {
-  // ratio of the busiest rank's step time, without waiting, to the median of the other ranks', minus 1
+  // Ratio of the busiest rank's step time, without waiting, to the median of the other ranks', minus 1.
   double skew = 0;
   std::optional<int> rank;  // the busiest rank, if it is the same in all launches and skew is large; else unset
 };

@@ -27,7 +27,7 @@ struct Communication {
   int64_t total_ns = 0;    // time in which at least one collective was in progress
   int64_t exposed_ns = 0;  // communication time in which this rank did nothing else
   int64_t hidden_ns = 0;   // communication time that overlapped with computation
-  // communication time without computation in which another rank had not yet called the collective
+  // Communication time without computation in which another rank had not yet called the collective.
   int64_t waiting_ns = 0;
 };
 // Returns a rank's communication times. blocked: the time spans in which the strategy did nothing but communicate.

@@ -123,7 +123,7 @@ std::string setting_text(const CaseSpec& spec, bool with_batch = true);
 
 // The settings that are ignored when the settings of two cases are compared.
 struct MayDiffer {
-  // true: the cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do
+  // True: the cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
   bool strategy = false;
   bool world = false;
   bool batch = false;  // true: the cases may differ in batch, global (strong scaling) or per device (weak)

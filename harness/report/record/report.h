@@ -184,7 +184,7 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  // start and end of the run in UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended
+  // Start and end of the run in UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended.
   std::string started{}, ended{};
   // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
   // differ from these.

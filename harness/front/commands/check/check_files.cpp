@@ -58,7 +58,7 @@ Fd duplicate(int descriptor) {
 }
 
 bool write_in_place(const Fd& file, const std::string& text) {
-  // EINVAL: a pipe or a device, which needs no truncation
+  // EINVAL: a pipe or a device, which needs no truncation.
   if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;
   return write_all(file.get(), text);
 }
@@ -113,7 +113,7 @@ std::string JunitFile::write(const std::string& text) const {
 }
 
 DumpDirectory::Made::~Made() {
-  // rmdir removes only empty directories, so a dump is never deleted
+  // rmdir removes only empty directories, so a dump is never deleted.
   for (const auto& path : paths) ::rmdir(path.c_str());
 }
 

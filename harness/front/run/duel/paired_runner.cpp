@@ -130,7 +130,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
                                       {"sampling", command.at("sampling")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
-  // in the list of checks, those made before timing come first, then the audits of all blocks
+  // In the list of checks, those made before timing come first, then the audits of all blocks.
   std::swap(end.checks, outcome.checks);
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);

@@ -66,7 +66,7 @@ std::optional<std::pair<int64_t, Action>> recorded_action(const std::string& nam
 }
 
 CollectedSpans recorded_spans(const Json& trace, const std::vector<std::vector<int>>& pipelines) {
-  // place of each rank in the pipelines; the key is the rank's process id in the trace
+  // Place of each rank in the pipelines; the key is the rank's process id in the trace.
   std::map<int64_t, SpanPlace> places;
   for (size_t p = 0; p < pipelines.size(); ++p)
     for (size_t place = 0; place < pipelines[p].size(); ++place)
