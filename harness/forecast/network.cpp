@@ -60,7 +60,7 @@ double hierarchical_seconds(int world, double bytes, const Network& network) {
 }
 
 // Communication pattern of a collective. from_one: one rank sends to all. half_ring: the data passes once around a
-// ring, as in a reduce-scatter. allreduce: twice, to reduce it and to distribute the result.
+// ring, as in a reduce-scatter. allreduce: the ranks reduce the data, then distribute the result.
 enum class Pattern { from_one, half_ring, allreduce };
 
 Pattern pattern_of(const std::string& op) {

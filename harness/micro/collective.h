@@ -14,7 +14,7 @@ namespace dpbench::micro {
 // One rank's call of a collective.
 struct Call {
   c10::intrusive_ptr<c10d::Backend> backend;
-  at::Tensor input, output;  // in a call in place, both share memory
+  at::Tensor input, output;  // tensors of the call, which share memory if it is made in place
   c10d::ReduceOp reduction;
   std::vector<at::Tensor> parts{};  // gather and scatter: each rank's part of the whole tensor
 };

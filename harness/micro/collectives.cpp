@@ -134,7 +134,7 @@ void add_collectives(Team& team, const CollectivesOptions& asked) {
   for (const std::string& backend : asked.backends)
     for (const int world : asked.worlds)
       for (const CollectiveName name : asked.collectives) {
-        // With one rank there is no other rank to send to.
+        // Skip sendrecv with one rank, which has no other rank to send to.
         if (name == CollectiveName::sendrecv && world == 1) continue;
         for (Point point : variants_of(collective_of(name), asked)) {
           point.backend = backend;

@@ -59,7 +59,7 @@ struct Layout {
   bool overlapped = false;        // gradients are reduced during the backward pass
   bool narrow = false;            // parameters are gathered and used in bfloat16
   bool narrow_gradients = false;  // gradients are reduced in bfloat16
-  bool reshard = true;            // for sharded parameters: gathered parameters are freed after the forward pass
+  bool reshard = true;            // parameters that were gathered from shards are freed after the forward pass
   bool sequence = false;          // sequence parallelism, the option tp.sequence
   int64_t recompute = 0;
   const pipeline::Family* schedule = nullptr;  // pipeline schedule; null without the axis pp

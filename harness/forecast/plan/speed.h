@@ -16,7 +16,7 @@ struct SizeRate {
 };
 
 struct Speed {
-  std::vector<SizeRate> rates = {};  // rates by layer size, in ascending order of size; never empty
+  std::vector<SizeRate> rates = {};  // FLOP/s by layer size, in ascending order of size; never empty
   double bytes_per_s = 0;            // memory bandwidth; 0: unknown, and `rates` include the time of memory traffic
   double update_s = 0;               // time of the optimizer per parameter
   std::string fitted_to = {};        // the run and the cases to which the speed was fitted, for display

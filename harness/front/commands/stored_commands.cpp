@@ -84,8 +84,8 @@ const std::vector<Document>& documents() {
                                             {"compare", schema_text<compare_schema>},
                                             {"projection", schema_text<projection_schema>},
                                             {"plan", schema_text<forecast::plan_schema>},
-                                            // The schema is that of run.json, the format in which `dpbench tune` writes
-                                            // its results.
+                                            // The schema `tune` is that of run.json, because `dpbench tune` writes its
+                                            // results in this format.
                                             {"tune", schema_text<run_schema>},
                                             {"glossary", glossary}};
   return all;

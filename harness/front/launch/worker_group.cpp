@@ -74,8 +74,9 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_NONCE", spec.nonce},
                                             {reaper_variable, mark},
                                             {"DPBENCH_SETTINGS", to_json(spec).dump()},
-                                            // The following DPBENCH_ variables are for workers of older builds, which
-                                            // `duel` may start and which do not read DPBENCH_SETTINGS.
+                                            // The next four variables, such as DPBENCH_BACKEND, are for workers of
+                                            // older builds, which `duel` may start and which do not read
+                                            // DPBENCH_SETTINGS.
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},

@@ -215,7 +215,7 @@ void settle_plugins(Selection& what, const fs::path& worker) {
     throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
   what.plugins.push_back(shipped_file(worker, "module_model.py"));
   what.workloads = {what.model.substr(colon + 1)};
-  // The worker's module_model.py imports the model that this variable names.
+  // The worker's module_model.py imports the model that DPBENCH_MODEL names.
   ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);
   what.model.clear();
 }

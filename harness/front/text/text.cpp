@@ -82,7 +82,7 @@ std::string normalized(const std::string& name) {
 // better. If `meant` begins with `typed`, two points at most; if `meant` contains `typed` or `typed` begins with
 // `meant`, three at most. Returns nullopt if the names are too different.
 std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
-  constexpr size_t min_letters = 3;  // shorter parts of names match too many names
+  constexpr size_t min_letters = 3;  // least number of letters: shorter names would match as parts of too many names
   if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;
   if (edits > 1 && typed.size() >= min_letters && meant.find(typed) != std::string::npos) return 3;
   if (edits > 1 && meant.size() >= min_letters && typed.starts_with(meant)) return 3;

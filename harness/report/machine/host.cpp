@@ -68,7 +68,7 @@ std::optional<double> cgroup_cpus(const fs::path& cgroup) {
 }
 
 CountOrNull cgroup_memory(const fs::path& cgroup) {
-  // More memory than this means no limit: cgroup version 1 then reports a huge number.
+  // A limit above this means that there is none: cgroup version 1 then reports a huge number.
   constexpr int64_t no_limit = int64_t{1} << 60;
   for (const char* file : {"memory.max", "memory/memory.limit_in_bytes"})
     if (const auto text = read_small(cgroup / file)) {

@@ -162,7 +162,8 @@ class CheckRun : public ReportRun {
 
   int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
 
-  // Ends a run in which no check passed or failed as "unavailable": a run that checked nothing is not a success.
+  // Makes a run in which no check passed or failed end with exit code 77 (unavailable), because a run that checked
+  // nothing is not a success.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;

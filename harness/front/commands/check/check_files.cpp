@@ -58,7 +58,7 @@ Fd duplicate(int descriptor) {
 }
 
 bool write_in_place(const Fd& file, const std::string& text) {
-  // EINVAL: a pipe or a device, which needs no truncation.
+  // Ftruncate() fails with EINVAL for a pipe or a device, which needs no truncation.
   if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;
   return write_all(file.get(), text);
 }

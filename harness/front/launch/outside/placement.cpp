@@ -164,8 +164,9 @@ std::map<std::string, std::string> variables_of(const Placement& p) {
           {"LOCAL_RANK", std::to_string(p.local_rank)},
           {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
           {"MASTER_ADDR", p.master_addr},
-          {"DPBENCH_FD", "3"},       // file descriptor through which this process and its relay exchange messages
-          {"DPBENCH_RUN_DIR", "/"},  // dpbench-worker requires this variable, although the relay does not use it
+          {"DPBENCH_FD", "3"},  // file descriptor through which this process and its relay exchange messages
+          // Dpbench-worker requires the variable DPBENCH_RUN_DIR, although the relay does not use it.
+          {"DPBENCH_RUN_DIR", "/"},
           {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
           {"DPBENCH_NONCE", p.nonce},
           {"DPBENCH_SERVES", serves ? "1" : "0"},
