@@ -25,8 +25,8 @@ size_t character_length(std::string_view text) {
     if (!is_continuation(static_cast<unsigned char>(text[i]))) return 0;
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool outside =
-      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // invalid: surrogate, or above U+10FFFF
+  // Surrogates and code points above U+10FFFF are not valid in UTF-8.
+  const bool outside = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
   return overlong || outside ? 0 : length;
 }
 

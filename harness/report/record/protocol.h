@@ -1,6 +1,7 @@
 // Protocol between the front (the dpbench process) and a worker (the process of one rank): one JSON object per line,
 // over a socket pair that the worker inherits (DPBENCH_FD).
 //
+// The messages between the front and a worker, each with its meaning:
 //   front -> every rank   {"do":"block","case":{..},"sampling":{..},"check":true}
 //                           runs one block; the case stays set up for the next one
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
@@ -10,7 +11,8 @@
 //                           checks the case with this number of seeds; whole_worlds: largest world with costly
 //                           scenarios on all workloads; dump: directory for the ranks' tensors; empty: none
 //                         {"do":"train","case":{..},"train":{..}}
-//                         {"do":"quit"}
+//                           trains the case to the end, with these options
+//                         {"do":"quit"}                    ends the worker
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
 //                                                                                         CUDA and NCCL libraries
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..],"means":".."}
@@ -36,9 +38,10 @@
 //                         {"event":"failed","case":"ID","rank":0,
 //                          "kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
 //
-// Environment of a worker:
-//   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
-//   DPBENCH_FD
+// The environment variables of a worker process, each with its meaning:
+//   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+//                                  as torchrun sets them
+//   DPBENCH_FD                     file descriptor of the socket to the front
 //   DPBENCH_RUN_DIR                private directory of the run: rendezvous file, shared memory, shared samples
 //   DPBENCH_GROUP, DPBENCH_NONCE   prefixes of keys in the ranks' rendezvous store; the nonce has 128 random bits
 //   DPBENCH_STORE                  HOST:PORT of the rendezvous store under an external launcher (torchrun, ...); else
@@ -47,11 +50,11 @@
 //   DPBENCH_SETTINGS               the group's ProcessSettings, as JSON
 //   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_RUNTIME
 //                                  read only without DPBENCH_SETTINGS, which older builds do not know
-//   DPBENCH_TIMEOUT_S
-//   DPBENCH_PLUGINS                separated by ':'
+//   DPBENCH_TIMEOUT_S              timeout of the rendezvous and of collectives, in seconds
+//   DPBENCH_PLUGINS                paths of the plug-ins, separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs
-//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank is bound
+//   DPBENCH_CORES                  the cores of all ranks on this host, separated by ','. Set if each rank is bound
 //                                  to its share of the cores
 #pragma once
 
