@@ -59,8 +59,8 @@ double hierarchical_seconds(int world, double bytes, const Network& network) {
          terms_of("allreduce", Algorithm::ring, hosts, bytes / inside).seconds(network.inter);
 }
 
-// Communication pattern of a collective. from_one: one rank sends to all. half_ring: data passes once around a ring.
-// allreduce: reduce, then distribute.
+// Communication pattern of a collective. from_one: one rank sends to all. half_ring: the data passes once around a
+// ring, as in a reduce-scatter. allreduce: the ranks reduce the data, then distribute the result.
 enum class Pattern { from_one, half_ring, allreduce };
 
 Pattern pattern_of(const std::string& op) {

@@ -21,9 +21,9 @@ struct Network {
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
 };
 
-// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host; 0: not given,
-// a text with `inter` then uses usual_host devices per host. Throws UsageError for any other text, for `inter` without
-// devices per host, and for devices per host without `inter`.
+// Parses a --link text such as "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host as the
+// user gave them, or 0; usual_host then replaces it if the text has `inter`. Throws UsageError for any other text, for
+// `inter` if both numbers are 0, and for a given host_size without `inter`.
 Network parse_network(const std::string& text, int host_size, int usual_host = 0);
 
 enum class Algorithm { ring, tree, hierarchical };

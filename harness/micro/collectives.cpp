@@ -134,7 +134,8 @@ void add_collectives(Team& team, const CollectivesOptions& asked) {
   for (const std::string& backend : asked.backends)
     for (const int world : asked.worlds)
       for (const CollectiveName name : asked.collectives) {
-        if (name == CollectiveName::sendrecv && world == 1) continue;  // a rank cannot send to itself
+        // Skip sendrecv with one rank, which has no other rank to send to.
+        if (name == CollectiveName::sendrecv && world == 1) continue;
         for (Point point : variants_of(collective_of(name), asked)) {
           point.backend = backend;
           point.inputs.world = world;

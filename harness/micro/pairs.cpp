@@ -69,7 +69,8 @@ double seconds_of_round_trip(Team& team, const Pair& pair, int64_t bytes) {
 }
 
 void run_pair(benchmark::State& state, Team& team, const Pair& pair) {
-  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);  // creates the backend, on all ranks together
+  // All ranks of the world must create the backend together.
+  if (team.rank() < pair.world) team.backend(pair.backend, pair.world);
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double latency = seconds_of_round_trip(team, pair, least_message) / 2;

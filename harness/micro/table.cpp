@@ -80,7 +80,7 @@ class Table : public benchmark::BenchmarkReporter {
     out_ << folded_rows({cells}, std::vector<bool>(cells.size(), true), fold_width()).front() << "\n";
   }
 
-  // Returns a counter times `scale` as text, or "-" if the run lacks it.
+  // Returns a counter of a benchmark times `scale` as text, or "-" if the benchmark lacks it.
   static std::string cell(const Run& run, const char* counter, const char* form, double scale = 1) {
     const auto found = run.counters.find(counter);
     if (found == run.counters.end()) return "-";

@@ -50,7 +50,8 @@ class Team {
   // Every rank must call barrier(), sum() and verify(), even one that takes no part in the measured call.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
-  // Runs a call, which returns its number of wrong elements on this rank. An exception counts as an error.
+  // Makes a call, which returns its number of wrong elements on this rank, and combines the outcomes of all ranks. An
+  // exception counts as an error.
   Verified verify(const std::function<double()>& call);
 
  private:
@@ -66,7 +67,7 @@ class Team {
 // True for the error of an operation that a backend does not implement, by its text in c10d::Backend.
 inline bool is_unsupported(std::string_view error) { return error.find(" does not support ") != error.npos; }
 
-// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
+// Returns the number of timed iterations. It depends only on the tensor's size, so that all ranks use the same number.
 inline int64_t iterations_of(int64_t bytes) {
   return std::clamp<int64_t>((64 << 20) / std::max<int64_t>(bytes, 1), 5, 200);
 }

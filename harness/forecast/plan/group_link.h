@@ -10,7 +10,8 @@ namespace dpbench::forecast {
 
 class GroupLink {
  public:
-  // slowdown: factor by which transfers within a host slow down, because ranks that share cores copy in turn.
+  // slowdown: factor by which transfers within a host slow down if its ranks share cores, because the ranks then copy
+  // one after another.
   GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown);
 
   int ranks() const { return ranks_; }
@@ -23,8 +24,9 @@ class GroupLink {
 
  private:
   int ranks_ = 1;
-  Network rings_;   // network for ring collectives: all ranks of a host send to other hosts at once
-  Network single_;  // network for tree and hierarchical collectives: one rank of each host sends
+  // Network for ring collectives: all ranks of a host send to other hosts at once, so their bandwidths add up.
+  Network rings_;
+  Network single_;  // network for tree and hierarchical collectives: only one rank of each host sends to other hosts
   Link intra_, inter_;
   int inside_ = 1;  // number of ranks of the mesh axis on one host
 };

@@ -95,8 +95,9 @@ class BlockTimes {
     }
   }
 
-  // Returns the time of ring attention's hops that is not hidden by the attention over one rank's keys. bytes: size of
-  // the tensors that a rank sends in one hop.
+  // Returns the time of ring attention's hops that computation does not hide. In each hop a rank sends its keys and
+  // values to the next rank, while it computes the attention over one rank's keys. bytes: size of the tensors that a
+  // rank sends in one hop.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = links_.context.ranks();
     if (ranks == 1) return 0;
@@ -117,7 +118,7 @@ class BlockTimes {
       const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
                         static_cast<double>(shape_.heads * layout_.size("tp"));
       unit.forward.context = hops_s(attention_s(1), kv);
-      // Ring attention sends keys, values and their gradients.
+      // In the backward pass, ring attention sends keys, values and the gradients of both.
       unit.backward.context = hops_s(attention_s(2), 2 * kv);
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
@@ -142,7 +143,7 @@ class BlockTimes {
   const Layout& layout_;
   const Machine& machine_;
   const Links& links_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   double layer_flop_;
 };
 
@@ -188,7 +189,7 @@ class Timing {
   // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
   // collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    const double hidden = machine_.overlap;  // share of each collective that may overlap
+    const double hidden = machine_.overlap;  // share of each collective's time that computation may hide
     Lanes lanes;
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
@@ -237,8 +238,8 @@ class Timing {
     return time;
   }
 
-  // Returns the costs of pipeline stages without shared cores: the mean over all stages, and each stage's factor on the
-  // mean.
+  // Returns the costs of pipeline stages whose cores are not shared: the mean costs of a stage, and for each stage the
+  // ratio of its cost to the mean.
   pipeline::Costs costs_of(const std::vector<Stage>& stages, const pipeline::Schedule& schedule) const {
     const auto count = static_cast<double>(stages.size());
     double forward = 0, both = 0;
@@ -269,12 +270,14 @@ class Timing {
       parameters[rank] += stages[i].parameters;
       last[rank] += stages[i].last_data;
     }
-    // Waiting ranks leave their cores to the others, so that the step takes at least the mean busy time of the ranks.
+    // Ranks share cores, and a waiting rank leaves its cores to the others. So a step takes at least the mean busy time
+    // of the ranks.
     double shared_s = 0;
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);
     const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
-    // Below 1 if `sharing_` (slowdown by shared cores) assumes too many busy ranks.
+    // The scale is below 1 if `sharing_` (slowdown by shared cores) assumes more busy ranks than the pipeline has at a
+    // time.
     const double scale = std::min(1.0, makespan / longest.all());
     parameters_ = *std::ranges::max_element(parameters);
     Time time;
@@ -296,7 +299,8 @@ class Timing {
     return link.latency_s + count * blocks_.stored_bytes() / layout_.shards() / link.bytes_per_s;
   }
 
-  // Adds the time after the backward passes: all collectives that do not run during them, and the optimizer.
+  // Adds the time between the last backward pass and the end of a step: the collectives that do not run during the
+  // passes, and the optimizer.
   void add_after_passes(Time& time) const {
     const double whole = parameters_ * blocks_.stored_bytes(), bytes = blocks_.reduced(whole);
     const int shards = layout_.shards();
@@ -315,7 +319,7 @@ class Timing {
   const gpt::Shape& shape_;
   const Layout& layout_;
   const Machine& machine_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   Links links_;
   BlockTimes blocks_;
   double parameters_ = 0;  // number of parameters on the rank with the most parameters

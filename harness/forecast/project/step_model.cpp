@@ -73,7 +73,9 @@ std::optional<int> first_exposed_world(const StepShape& shape, double compute_s,
       good = world;
       continue;
     }
-    int exposed = world;  // binary search: communication is hidden in world `good` and exposed in world `exposed`
+    // Binary search for the smallest world with exposed communication: computing hides the communication in world
+    // `good`, but not in world `exposed`.
+    int exposed = world;
     for (int middle; (middle = whole(good + (exposed - good) / 2)) > good;) (hidden(middle) ? good : exposed) = middle;
     return exposed;
   }

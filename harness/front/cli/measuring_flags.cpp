@@ -442,8 +442,8 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Derives the options of `tune --find-batch`. By default, each batch is run for 3 blocks after 2 warm-up steps, without
-// checks.
+// Derives the options of `tune --find-batch`. By default, each batch size is timed for 3 blocks after 2 warm-up steps,
+// without checks.
 void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (!o.over.empty() || o.what.batches.size() > 1)
     throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");

@@ -215,7 +215,8 @@ void settle_plugins(Selection& what, const fs::path& worker) {
     throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
   what.plugins.push_back(shipped_file(worker, "module_model.py"));
   what.workloads = {what.model.substr(colon + 1)};
-  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // module_model.py reads this variable in the worker processes
+  // The worker's module_model.py imports the model that DPBENCH_MODEL names.
+  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);
   what.model.clear();
 }
 

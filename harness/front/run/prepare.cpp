@@ -54,8 +54,8 @@ Plan plan_with_data(Prepared& prepared) {
 // Throws UsageError if the limit on open files (ulimit -n) is too low for a group of `ranks` ranks. prepare_process()
 // has raised the soft limit.
 void require_open_files(int ranks) {
-  // This process holds a socket and a pidfd for each rank. A duel runs two groups of ranks at once, so it needs twice
-  // as many. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
+  // This process opens a socket and a pidfd for each rank. A duel runs two groups of ranks at once and so needs four
+  // files per rank. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
   constexpr rlim_t files_per_rank = 4, other_files = 64;
   const rlim_t needed = other_files + files_per_rank * static_cast<rlim_t>(ranks);
   rlimit limit{};
@@ -101,7 +101,7 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
 
 // Returns for each rank the index of its host in `hosts`, which is the report's env.hosts.
 std::vector<int> host_of_ranks(const Json& hosts) {
-  std::map<int, int> numbers;  // key: rank; value: index of its host
+  std::map<int, int> numbers;  // index of each rank's host; the key is the rank
   for (size_t host = 0; host < hosts.size(); ++host)
     for (const int rank : hosts[host].at("ranks")) numbers[rank] = static_cast<int>(host);
   std::vector<int> all;

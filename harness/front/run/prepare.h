@@ -23,7 +23,8 @@ struct Prepared {
   Plan plan{};
 };
 
-// Returns a Prepared with everything except the plan. Throws UsageError for errors that can be detected without a plan.
+// Returns a Prepared, which has everything that is known before a worker starts, without the plan. Throws UsageError
+// for errors that can be found without the plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);

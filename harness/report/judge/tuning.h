@@ -15,7 +15,7 @@
 
 namespace dpbench {
 
-// Key in the config of a report of `tune`: the number of the first launch that judges the last candidates.
+// Key in the config of a report of `tune`. Its value is the number of the first launch that judges the last candidates.
 inline constexpr const char* first_judged = "judged_from_launch";
 // Returns the number of the first launch that judges the last candidates, as stored in a report of `tune`; nullopt for
 // reports of other commands.

@@ -155,7 +155,8 @@ Json common_definitions() {
 
 Json run_schema() {
   Json definitions = common_definitions();
-  definitions["case"] = nullptr;  // reserves the place of "case" before the types of its fields
+  // The type "case" shall come first in the schema, although the types of its fields are added before it.
+  definitions["case"] = nullptr;
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);
@@ -216,7 +217,7 @@ class Checker {
 
   void visit(const Json& value, const Json& schema, const std::string& path) {
     if (const auto reference = schema.find("$ref"); reference != schema.end())
-      // Remove the prefix "#/$defs/" (8 characters) from the reference.
+      // Remove the prefix "#/$defs/" (8 characters) from the reference, which leaves the type's name.
       return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);
