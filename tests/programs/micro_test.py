@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
+
 PROGRAM, PLUGIN = map(os.path.abspath, (sys.argv.pop(1), sys.argv.pop(1)))
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,

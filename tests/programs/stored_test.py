@@ -17,6 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 from terminals import read_terminal
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, FAKE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))

@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import unittest.mock
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
+
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import leftovers
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 

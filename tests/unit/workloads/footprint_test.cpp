@@ -16,6 +16,7 @@
 #include "strategies/api/backward.h"
 #include "strategies/api/parts/optimizer.h"
 #include "strategies/api/strategy.h"
+#include "tests/support/draw.h"
 #include "workloads/base/error.h"
 #include "workloads/gpt/footprint.h"
 #include "workloads/gpt/gpt.h"
@@ -279,7 +280,7 @@ std::vector<Case> cases() {
                            {.rows = rows, .micro_batches = micros, .recompute = recompute, .last_output = rows > 1}});
   all.push_back({deep + ",dropout=0.1", Precision::float64, {.rows = 2}});
   all.push_back({deep + shared, Precision::float64, {.rows = 2, .recompute = 1}});
-  return all;
+  return drawn(all, 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, StepsOfAGpt, testing::ValuesIn(cases()));
