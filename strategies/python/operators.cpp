@@ -110,7 +110,8 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
                                   setup.clip_norm.has_value(),
                                   setup.workload.sum_loss(),
                                   static_cast<int64_t>(setup.mesh.axes().size()),
-                                  own ? own->workload() : 0};
+                                  own ? own->workload() : 0,
+                                  is_scheduled(spec)};
   const std::string kind = own ? "own" : spec.kind == OptimizerSpec::Kind::adam ? "adam" : "sgd";
   Texts texts = {asked.name(), kind, asked.group_name(""), setup.devices.at(0).str()};
   for (const Axis& axis : setup.mesh.axes()) {
