@@ -101,7 +101,7 @@ class BlockTimes {
   double hops_s(double compute_s, double bytes) const {
     const int ranks = links_.context.ranks();
     if (ranks == 1) return 0;
-    const double hop = links_.context.slowest().latency_s + bytes / links_.context.slowest().bytes_per_s;
+    const double hop = Terms{1, bytes}.seconds(links_.context.slowest());
     return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
   }
 
@@ -153,9 +153,7 @@ class Timing {
       : shape_(shape),
         layout_(layout),
         machine_(machine),
-        sharing_(machine.cores > 0
-                     ? std::max(1.0, static_cast<double>(ranks_of(layout.mesh)) * machine.threads / machine.cores)
-                     : 1),
+        sharing_(slowdown_of(ranks_of(layout.mesh), machine.threads, machine.cores)),
         links_{.tensor = group_link("tp"),
                .context = group_link("cp"),
                .pipe = group_link("pp"),
@@ -295,8 +293,8 @@ class Timing {
     gpt::Shape untied = shape_;
     untied.tied = false;
     const auto count = static_cast<double>(gpt::parameters(untied, gpt::Part::head, layout_.cut()));
-    const Link& link = links_.pipe.between(first, last);
-    return link.latency_s + count * blocks_.stored_bytes() / layout_.shards() / link.bytes_per_s;
+    const double bytes = count * blocks_.stored_bytes() / layout_.shards();
+    return Terms{1, bytes}.seconds(links_.pipe.between(first, last));
   }
 
   // Adds the time between the last backward pass and the end of a step: the collectives that do not run during the
