@@ -11,6 +11,7 @@
 #include "harness/forecast/plan/case_memory.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
+#include "harness/forecast/plan/words.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/schema.h"
@@ -259,11 +260,20 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
   for (const Advised& one : plan.best)
     families.insert(one.prediction.layout.strategy + text_of(one.prediction.layout.mesh));
   EXPECT_EQ(families.size(), 3u);
+  for (const Advised& one : plan.best) {
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.time)), 1);
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.memory)), 1);
+  }
   for (const Prediction& one : plan.fitting) {
     EXPECT_EQ(ranks_of(one.layout.mesh), 8) << text_of(one.layout);
     const int replicas = one.layout.size("dp") * one.layout.size("shard");
     EXPECT_EQ(one.layout.rows * one.layout.micro_batches * replicas, 16) << text_of(one.layout);
   }
+}
+
+TEST(LayoutPlan, TellsThePartsOfAMemoryInPercentLargestFirstWithoutThoseBelowOnePercent) {
+  const Memory memory{.parameters = 10, .gradients = 9, .state = 20, .activations = 60.4, .buffers = 0.6};
+  EXPECT_EQ(parts_text(memory), "memory: activations 60 %, optimizer state 20 %, parameters 10 %, gradients 9 %");
 }
 
 CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
