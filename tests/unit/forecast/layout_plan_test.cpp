@@ -41,6 +41,13 @@ Layout layout_on(const MeshShape& mesh, int64_t micro_batches) {
   return layout;
 }
 
+// Returns the bytes of all parameters of a model in float32.
+double bytes_of(const gpt::Shape& shape) {
+  const auto count = [&](gpt::Part part) { return static_cast<double>(gpt::parameters(shape, part, {})); };
+  return 4 * (count(gpt::Part::embed) + static_cast<double>(shape.layers) * count(gpt::Part::layer) +
+              count(gpt::Part::norm) + count(gpt::Part::head));
+}
+
 Time timed(const Layout& layout, const Machine& machine) {
   return time_of(small, gpt::Precision::float32, layout, machine);
 }
@@ -161,11 +168,7 @@ TEST(PredictedTime, OfOneDeviceIsTheModelsFlopDividedByTheDevicesFlopRate) {
 
 TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
   const Time time = timed(layout_on({{"dp", 2}}, 1), request_for(2).machine);
-  double parameters = 0;
-  for (const gpt::Part part : {gpt::Part::embed, gpt::Part::norm, gpt::Part::head})
-    parameters += static_cast<double>(gpt::parameters(small, part, {}));
-  parameters += 8 * static_cast<double>(gpt::parameters(small, gpt::Part::layer, {}));
-  EXPECT_NEAR(time.data_s, 2e-6 + 4 * parameters / 100e9, 1e-9);
+  EXPECT_NEAR(time.data_s, 2e-6 + bytes_of(small) / 100e9, 1e-9);
   EXPECT_NEAR(time.computing_s, 8 * small.flop_per_row() / rate, 1e-9);
   Layout ddp = layout_on({{"dp", 2}}, 1);
   ddp.strategy = "ddp", ddp.overlapped = true;
@@ -180,6 +183,32 @@ TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
   const double freed_s = timed(fsdp, slow).data_s;
   fsdp.reshard = false;
   EXPECT_LT(timed(fsdp, slow).data_s, 0.8 * freed_s);
+}
+
+// Two ranks send half of what they gather or reduce-scatter. The table of the embedding or of an untied head stays
+// gathered until the backward pass; all other parameters are gathered twice.
+TEST(PredictedTime, OfFsdpGathersAllParametersButTheLastOnesTwice) {
+  Machine machine = request_for(2).machine;
+  machine.network.intra = {100e9, 0};
+  machine.overlap = 0;
+  Layout fsdp = layout_on({{"dp", 2}}, 1);
+  fsdp.strategy = "fsdp", fsdp.sharding = Sharding::parameters, fsdp.overlapped = true;
+  gpt::Shape shape = small;
+  for (const bool tied : {true, false}) {
+    shape.tied = tied;
+    const double all = bytes_of(shape), table = 4.0 * 512 * 64;
+    EXPECT_NEAR(time_of(shape, gpt::Precision::float32, fsdp, machine).data_s, (3 * all - table) / 2 / 100e9, 1e-12);
+  }
+}
+
+// In the forward pass of a layer, each of two ranks sends its keys and values. In the backward pass it sends them again
+// with their gradients in one hop, and the gradients of the other rank's keys and values back in a second hop.
+TEST(PredictedTime, OfContextParallelismAddsFourExchangesOfKeysAndValuesPerLayerAndOneAllreduce) {
+  Machine machine = request_for(2).machine;
+  machine.overlap = 0;
+  const double keys_and_values = 2 * 4.0 * 16 * 16 * 64;  // 16 samples of 16 tokens
+  const double layer_s = 3e-6 + 4 * keys_and_values / 100e9;
+  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + 2e-6 + bytes_of(small) / 100e9, 1e-9);
 }
 
 TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
