@@ -12,6 +12,7 @@
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
 #include "harness/forecast/plan/words.h"
+#include "harness/forecast/project/step_model.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/schema.h"
@@ -84,6 +85,17 @@ TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
   EXPECT_DOUBLE_EQ(apart.seconds("allgather", 2e9), 1e9 / 10e9);
   const GroupLink shared(mesh, "tp", network, 2);
   EXPECT_DOUBLE_EQ(shared.seconds("allgather", 4e9), 3e9 / 50e9);
+}
+
+TEST(GroupLink, GivesReplicasTheTimesThatProjectGivesThem) {
+  const Network network{{450e9, 2e-6}, {50e9, 10e-6}, 4};
+  for (const char* op : {"allreduce", "allgather", "reduce_scatter"})
+    for (const int world : {2, 4, 8, 64}) {
+      const StepShape step{.collectives = {{op, 50e6, 1, false}}};
+      EXPECT_DOUBLE_EQ(GroupLink({{"dp", world}}, "dp", network, 1).seconds(op, 50e6),
+                       step_time(step, 0, world, network).step_s)
+          << op << " of " << world << " ranks";
+    }
 }
 
 CaseRecord gpt_case(const std::string& model, int64_t batch, double forward_ns, double backward_ns,
