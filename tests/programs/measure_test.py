@@ -261,6 +261,28 @@ class CollectiveLedger(unittest.TestCase):
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
                 self.assertEqual(counted, formula, case["id"])
 
+    def test_plan_predicts_the_bytes_that_the_ledger_counts_on_each_axis(self):
+        # Bytes that one of two ranks sends for each byte that it passes to a collective. The other collectives of these
+        # cases are sums of a few numbers.
+        sent = {"allreduce": 1, "allgather": 1, "reduce_scatter": 0.5, "send": 1}
+        for strategy, planned, axis in (("ddp", "ddp", "dp"), ("zero1", "zero1", "dp"), ("zero2", "zero2", "dp"), ("fsdp", "fsdp", "dp"),
+                                        ("tp", "layout", "tp"), ("cp", "layout", "cp")):
+            with self.subTest(strategy):
+                (case,) = run("--workload", "gpt", "--model", "small", "--cpus", "2", "--scaling", "strong", "--batch", "4", "--launches", "1",
+                              "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off",
+                              strategy=strategy)["cases"]
+                self.assertEqual(case["status"], "ok", case["reason"])
+                ledger = case["launches"][0]["ranks"][0]["profile"]["ledger"]
+                counted = sum(sent.get(entry["op"], 0) * entry["bytes"] for entry in ledger if entry["axis"] == axis)
+                # Without latency, a byte takes 1 ns; computation takes almost no time and so hides nothing.
+                words = [DPBENCH, "plan", "--model", "small", "--cpus", "2", "--batch", "4", "--mesh", f"{axis}=2", "--strategy", planned,
+                         "--rate", "1000PF", "--link", "intra=1GB/s:0us", "-o", "json"]
+                layouts = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["layouts"]
+                usual = {"micro_batches": 1, "recompute": 0, "sequence": False}
+                (one,) = [entry for entry in layouts if entry["layout"].get("reshard", True) and usual.items() <= entry["layout"].items()]
+                predicted = 1e9 * sum(one["time_s"][part] for part in ("data", "tensor", "context"))
+                self.assertAlmostEqual(predicted / counted, 1, delta=0.01)
+
 
 class Meshes(unittest.TestCase):
     def test_meshes_whose_groups_call_different_collectives_are_timed_over_gloo(self):

@@ -18,17 +18,15 @@ class GroupLink {
   // Returns the time of a collective; an allreduce uses the fastest algorithm. bytes: size of the whole tensor.
   double seconds(const std::string& op, double bytes) const;
   // Returns the link between the ranks at two positions on the axis.
-  const Link& between(int from, int to) const { return from / inside_ == to / inside_ ? intra_ : inter_; }
+  const Link& between(int from, int to) const {
+    return from / network_.host_size == to / network_.host_size ? network_.intra : network_.inter;
+  }
   // Returns the slowest link of a ring over the axis: the link between hosts, if its ranks are on several hosts.
-  const Link& slowest() const { return inside_ == ranks_ ? intra_ : inter_; }
+  const Link& slowest() const { return network_.host_size == ranks_ ? network_.intra : network_.inter; }
 
  private:
   int ranks_ = 1;
-  // Network for ring collectives: all ranks of a host send to other hosts at once, so their bandwidths add up.
-  Network rings_;
-  Network single_;  // network for tree and hierarchical collectives: only one rank of each host sends to other hosts
-  Link intra_, inter_;
-  int inside_ = 1;  // number of ranks of the mesh axis on one host
+  Network network_;  // host_size: number of ranks of the mesh axis on one host
 };
 
 }  // namespace dpbench::forecast

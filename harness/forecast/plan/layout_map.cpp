@@ -128,7 +128,7 @@ std::string map_svg(const LayoutPlan& plan) {
     svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"" + (point.best > 0 ? "7" : "4") +
            "\" fill=\"white\" stroke=\"" + colour + "\" stroke-width=\"1.6\"><title>" +
            escaped(text_of(one.layout) + ": " + seconds_text(one.time.step_s()) + ", " + gigabytes(one.memory.total()) +
-                   " GB; " + parts_text(one.time)) +
+                   " GB; " + parts_text(one.time) + "; " + parts_text(one.memory)) +
            "</title></circle>\n";
     if (point.best > 0) svg += text_at(x, y + 4, "middle", std::to_string(point.best));
   }

@@ -106,7 +106,7 @@ LayoutPlan plan_layouts(const PlanRequest& asked) {
     if (plan.best.size() == most_advised) break;
     if (std::ranges::count(seen, family_of(one.layout)) > 0) continue;
     seen.push_back(family_of(one.layout));
-    std::vector<std::string> reasons = {parts_text(one.time)};
+    std::vector<std::string> reasons = {parts_text(one.time), parts_text(one.memory)};
     if (plan.best.empty() && asked.meshes.empty() && asked.strategies.empty())
       for (std::string& reason : reasons_for_fastest(plan, one)) reasons.push_back(std::move(reason));
     else if (!plan.best.empty())

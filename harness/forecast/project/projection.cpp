@@ -278,12 +278,10 @@ ProjectedSeries project_series(const Report& report, const Series& one, int core
 }
 
 void require_worlds(const ProjectionRequest& asked) {
-  for (const int world : asked.to) {
-    const int size = asked.network ? asked.network->host_size : 0;
-    if (size > 0 && world > size && world % size != 0)
-      throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " + std::to_string(size) +
-                       " devices per host (--hosts)");
-  }
+  for (const int world : asked.to)
+    if (asked.network && !asked.network->fills_hosts(world))
+      throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " +
+                       std::to_string(asked.network->host_size) + " devices per host (--hosts)");
 }
 
 }  // namespace

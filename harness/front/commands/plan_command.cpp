@@ -95,10 +95,9 @@ Network network_of(const PlanOptions& options, int devices) {
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
                      " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
   const Network network = parse_network(options.link, options.hosts, usual_host);
-  const int host = network.host_size;
-  if (host > 0 && devices > host && devices % host != 0)
-    throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " + std::to_string(host) +
-                     " devices each. Use another --hosts");
+  if (!network.fills_hosts(devices))
+    throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " +
+                     std::to_string(network.host_size) + " devices each. Use another --hosts");
   return network;
 }
 

@@ -11,6 +11,8 @@
 #include "harness/forecast/plan/case_memory.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
+#include "harness/forecast/plan/words.h"
+#include "harness/forecast/project/step_model.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/schema.h"
@@ -38,6 +40,13 @@ Layout layout_on(const MeshShape& mesh, int64_t micro_batches) {
   if (layout.size("pp") > 1) layout.schedule = pipeline::find_family("1f1b");
   if (layout.size("pp") > 1) layout.stage_sizes = spread_blocks(small, layout);
   return layout;
+}
+
+// Returns the bytes of all parameters of a model in float32.
+double bytes_of(const gpt::Shape& shape) {
+  const auto count = [&](gpt::Part part) { return static_cast<double>(gpt::parameters(shape, part, {})); };
+  return 4 * (count(gpt::Part::embed) + static_cast<double>(shape.layers) * count(gpt::Part::layer) +
+              count(gpt::Part::norm) + count(gpt::Part::head));
 }
 
 Time timed(const Layout& layout, const Machine& machine) {
@@ -76,6 +85,17 @@ TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
   EXPECT_DOUBLE_EQ(apart.seconds("allgather", 2e9), 1e9 / 10e9);
   const GroupLink shared(mesh, "tp", network, 2);
   EXPECT_DOUBLE_EQ(shared.seconds("allgather", 4e9), 3e9 / 50e9);
+}
+
+TEST(GroupLink, GivesReplicasTheTimesThatProjectGivesThem) {
+  const Network network{{450e9, 2e-6}, {50e9, 10e-6}, 4};
+  for (const char* op : {"allreduce", "allgather", "reduce_scatter"})
+    for (const int world : {2, 4, 8, 64}) {
+      const StepShape step{.collectives = {{op, 50e6, 1, false}}};
+      EXPECT_DOUBLE_EQ(GroupLink({{"dp", world}}, "dp", network, 1).seconds(op, 50e6),
+                       step_time(step, 0, world, network).step_s)
+          << op << " of " << world << " ranks";
+    }
 }
 
 CaseRecord gpt_case(const std::string& model, int64_t batch, double forward_ns, double backward_ns,
@@ -160,11 +180,7 @@ TEST(PredictedTime, OfOneDeviceIsTheModelsFlopDividedByTheDevicesFlopRate) {
 
 TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
   const Time time = timed(layout_on({{"dp", 2}}, 1), request_for(2).machine);
-  double parameters = 0;
-  for (const gpt::Part part : {gpt::Part::embed, gpt::Part::norm, gpt::Part::head})
-    parameters += static_cast<double>(gpt::parameters(small, part, {}));
-  parameters += 8 * static_cast<double>(gpt::parameters(small, gpt::Part::layer, {}));
-  EXPECT_NEAR(time.data_s, 2e-6 + 4 * parameters / 100e9, 1e-9);
+  EXPECT_NEAR(time.data_s, 2e-6 + bytes_of(small) / 100e9, 1e-9);
   EXPECT_NEAR(time.computing_s, 8 * small.flop_per_row() / rate, 1e-9);
   Layout ddp = layout_on({{"dp", 2}}, 1);
   ddp.strategy = "ddp", ddp.overlapped = true;
@@ -179,6 +195,32 @@ TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
   const double freed_s = timed(fsdp, slow).data_s;
   fsdp.reshard = false;
   EXPECT_LT(timed(fsdp, slow).data_s, 0.8 * freed_s);
+}
+
+// Two ranks send half of what they gather or reduce-scatter. The table of the embedding or of an untied head stays
+// gathered until the backward pass; all other parameters are gathered twice.
+TEST(PredictedTime, OfFsdpGathersAllParametersButTheLastOnesTwice) {
+  Machine machine = request_for(2).machine;
+  machine.network.intra = {100e9, 0};
+  machine.overlap = 0;
+  Layout fsdp = layout_on({{"dp", 2}}, 1);
+  fsdp.strategy = "fsdp", fsdp.sharding = Sharding::parameters, fsdp.overlapped = true;
+  gpt::Shape shape = small;
+  for (const bool tied : {true, false}) {
+    shape.tied = tied;
+    const double all = bytes_of(shape), table = 4.0 * 512 * 64;
+    EXPECT_NEAR(time_of(shape, gpt::Precision::float32, fsdp, machine).data_s, (3 * all - table) / 2 / 100e9, 1e-12);
+  }
+}
+
+// In the forward pass of a layer, each of two ranks sends its keys and values. In the backward pass it sends them again
+// with their gradients in one hop, and the gradients of the other rank's keys and values back in a second hop.
+TEST(PredictedTime, OfContextParallelismAddsFourExchangesOfKeysAndValuesPerLayerAndOneAllreduce) {
+  Machine machine = request_for(2).machine;
+  machine.overlap = 0;
+  const double keys_and_values = 2 * 4.0 * 16 * 16 * 64;  // 16 samples of 16 tokens
+  const double layer_s = 3e-6 + 4 * keys_and_values / 100e9;
+  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + 2e-6 + bytes_of(small) / 100e9, 1e-9);
 }
 
 TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
@@ -259,11 +301,20 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
   for (const Advised& one : plan.best)
     families.insert(one.prediction.layout.strategy + text_of(one.prediction.layout.mesh));
   EXPECT_EQ(families.size(), 3u);
+  for (const Advised& one : plan.best) {
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.time)), 1);
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.memory)), 1);
+  }
   for (const Prediction& one : plan.fitting) {
     EXPECT_EQ(ranks_of(one.layout.mesh), 8) << text_of(one.layout);
     const int replicas = one.layout.size("dp") * one.layout.size("shard");
     EXPECT_EQ(one.layout.rows * one.layout.micro_batches * replicas, 16) << text_of(one.layout);
   }
+}
+
+TEST(LayoutPlan, TellsThePartsOfAMemoryInPercentLargestFirstWithoutThoseBelowOnePercent) {
+  const Memory memory{.parameters = 10, .gradients = 9, .state = 20, .activations = 60.4, .buffers = 0.6};
+  EXPECT_EQ(parts_text(memory), "memory: activations 60 %, optimizer state 20 %, parameters 10 %, gradients 9 %");
 }
 
 CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
