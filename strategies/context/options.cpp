@@ -1,9 +1,8 @@
 #include "strategies/context/options.h"
 
-#include <algorithm>
+#include <iterator>
 
 #include "strategies/api/parts/flat.h"
-#include "strategies/api/trained_parameters.h"
 #include "strategies/context/token_cut.h"
 
 namespace dpbench::context {
@@ -44,27 +43,19 @@ Options options_of(const Params& params) {
           .poison = params.flag("poison")};
 }
 
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
-  const Options options = options_of(query.params);
-  // cp has no traffic formula under autocast (a layer chooses the dtype of an activation), or with recomputation (some
-  // activations are exchanged again).
-  if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
-  const int ranks = size_of(query.mesh, "cp");
-  std::vector<Traffic> all;
-  if (size_of(query.mesh, "dp") > 1)
-    all = {{"dp", "broadcast", query.bytes_of(named_buffers(query.model))},
-           {"dp", "allreduce", flat_bytes(query), flat_buffers(query)}};
-  if (ranks == 1) return all;
-  const SequencePlan plan = query.model.sequence_plan();
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const SequencePlan& plan,
+                             const Axis& cp, const RankShare& share) {
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
-  all.push_back(
-      {"cp", "allreduce", flat_bytes(query) + query.accumulate * size, flat_buffers(query) + query.accumulate});
+  // Over cp, a rank sums its gradients in one allreduce and the loss of each part of a micro-batch in another.
+  const int64_t losses = share.has_loss ? std::ssize(share.parts) : 0;
+  std::vector<Traffic> all = {{"cp", "allreduce", flat_bytes(query, share.parameters) + losses * size,
+                               flat_buffers(query, share.parameters) + losses}};
   // Bytes that one attention head takes for a token, summed over all samples and layers.
-  const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
+  const int64_t layers = share.layers(plan.first_layer, plan.layers);
+  const int64_t heads_bytes = query.samples * layers * plan.head_size * size;
   if (options.kind == Kind::ring) {
-    const TokenCut cut(plan.tokens, ranks, options.zigzag);
-    const Travelling tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
+    const TokenCut cut(plan.tokens, cp.size, options.zigzag);
+    const Travelling tokens = tokens_on_the_way(cut, cp.size, cp.rank);
     const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of a token's keys and values
     all.push_back({"cp", "send", tokens.sent * bytes});
     all.push_back({"cp", "recv", tokens.received * bytes});
@@ -72,11 +63,11 @@ std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   }
   // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass. Each piece is padded to
   // the size of the largest.
-  const int64_t shared = plan.kv_heads < ranks ? plan.heads : plan.kv_heads;
-  const int64_t most = even_pieces(plan.tokens, ranks).front();
+  const int64_t shared = plan.kv_heads < cp.size ? plan.heads : plan.kv_heads;
+  const int64_t most = even_pieces(plan.tokens, cp.size).front();
   const int64_t heads =
-      even_pieces(plan.heads, ranks, plan.heads / shared).front() + even_pieces(shared, ranks).front();
-  all.push_back({"cp", "alltoall", heads_bytes * 4 * ranks * most * heads});
+      even_pieces(plan.heads, cp.size, plan.heads / shared).front() + even_pieces(shared, cp.size).front();
+  all.push_back({"cp", "alltoall", heads_bytes * 4 * cp.size * most * heads});
   return all;
 }
 

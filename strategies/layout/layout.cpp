@@ -13,13 +13,6 @@
 namespace dpbench::layout {
 namespace {
 
-// Turns off the options that have no effect on this mesh.
-Options effective_on(const Mesh& mesh, Options options) {
-  if (mesh.axis("tp").size == 1) options.tensor.sequence = false;
-  if (mesh.axis("pp").size == 1) options.pipeline.microbatches = 1;  // a single stage has no stage to overlap with
-  return options;
-}
-
 // Returns the optimizer for the parts of parameters that this rank stores.
 Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
   std::vector<Parameter> stepped;
@@ -36,7 +29,7 @@ Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
 
 Layout::Layout(const Setup& setup, Options options)
     : workload_(setup.workload),
-      options_(effective_on(setup.mesh, std::move(options))),
+      options_(effective_on(setup.mesh.shape(), std::move(options))),
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
       clip_norm_(setup.clip_norm),
       schedules_(options_.pipeline, setup.mesh.axis("pp").size),

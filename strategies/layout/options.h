@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "strategies/context/options.h"
 #include "strategies/fsdp/options.h"
 #include "strategies/pipeline/options.h"
 #include "strategies/tensor/options.h"
+#include "workloads/base/mesh_shape.h"
 
 namespace dpbench::layout {
 
@@ -20,5 +22,12 @@ struct Options {
   std::optional<fsdp::Options> sharded = {};
   bool shards_over_dp = false;  // true: on a mesh without the axis shard, tensors are sharded over dp
 };
+
+// Turns off the options that have no effect on this mesh.
+inline Options effective_on(const MeshShape& mesh, Options options) {
+  if (size_of(mesh, "tp") == 1) options.tensor.sequence = false;
+  if (size_of(mesh, "pp") == 1) options.pipeline.microbatches = 1;  // a single stage has no stage to overlap with
+  return options;
+}
 
 }  // namespace dpbench::layout

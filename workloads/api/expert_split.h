@@ -3,6 +3,7 @@
 // back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct ExpertPlan {
   // For a strategy's traffic formula: layers with experts, experts per layer, and rows (of `hidden` elements each) that
   // the tokens of a sample send to the experts of a layer. rows is 0 if the number depends on the sample.
   int64_t layers = 0, experts = 0, rows = 0, hidden = 0;
+  size_t first_layer = 0;  // number of the model's block that is the first of these layers; each is one block
 };
 
 // Exchanges tokens between ranks during one micro-batch. Every rank makes the same calls in the same order.
