@@ -1,6 +1,7 @@
 #include "strategies/layout/traffic.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
