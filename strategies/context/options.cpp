@@ -8,9 +8,10 @@
 namespace dpbench::context {
 namespace {
 
-// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer.
+// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer,
+// and of the messages in each direction.
 struct Travelling {
-  int64_t sent = 0, received = 0;
+  int64_t sent = 0, received = 0, messages = 0;
 };
 
 // Counts the tokens of a forward and a backward pass. Keys and values travel in both passes, their gradients only in
@@ -20,6 +21,7 @@ Travelling tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
   const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
   for (int hop = 0; hop < ranks; ++hop) {
     const int64_t passes = hop + 1 < ranks ? 3 : 1;
+    tokens.messages += passes;
     tokens.sent += passes * count(hop);
     tokens.received += passes * count(hop + 1);
   }
@@ -57,17 +59,18 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
     const TokenCut cut(plan.tokens, cp.size, options.zigzag);
     const Travelling tokens = tokens_on_the_way(cut, cp.size, cp.rank);
     const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of a token's keys and values
-    all.push_back({"cp", "send", tokens.sent * bytes});
-    all.push_back({"cp", "recv", tokens.received * bytes});
+    const int64_t messages = tokens.messages * layers * share.passes();
+    all.push_back({"cp", "send", tokens.sent * bytes, messages});
+    all.push_back({"cp", "recv", tokens.received * bytes, messages});
     return all;
   }
-  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass. Each piece is padded to
-  // the size of the largest.
+  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass: eight calls for each
+  // layer and part of a micro-batch. Each piece is padded to the size of the largest.
   const int64_t shared = plan.kv_heads < cp.size ? plan.heads : plan.kv_heads;
   const int64_t most = even_pieces(plan.tokens, cp.size).front();
   const int64_t heads =
       even_pieces(plan.heads, cp.size, plan.heads / shared).front() + even_pieces(shared, cp.size).front();
-  all.push_back({"cp", "alltoall", heads_bytes * 4 * cp.size * most * heads});
+  all.push_back({"cp", "alltoall", heads_bytes * 4 * cp.size * most * heads, 8 * layers * share.passes()});
   return all;
 }
 

@@ -14,8 +14,9 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, 
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
   const auto word = static_cast<int64_t>(sizeof(int64_t));
   const int64_t layers = share.layers(plan.first_layer, plan.layers);
+  const int64_t gathers = std::ssize(share.parts) * layers;
   return {{"ep", "allreduce", flat_bytes(query, shared), flat_buffers(query, shared)},
-          {"ep", "allgather", std::ssize(share.parts) * layers * plan.experts * word},
+          {"ep", "allgather", gathers * plan.experts * word, gathers},
           // Tokens travel to the experts and back, in the forward and in the backward pass: four all-to-alls. The bytes
           // of one rank depend on the tokens that its experts get; their sum over ranks does not.
           {.axis = "ep",

@@ -530,13 +530,14 @@ const std::vector<Meshed> meshes_with_formula = {
     {"cp=2,pp=2,tp=2", "gpt-exact"},
     {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}}}};
 
-INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(drawn(meshes_with_formula, 3)), [](const auto& one) {
-  std::string name = one.param.mesh + "_" + one.param.workload;
-  for (const auto& [key, value] : one.param.params) name += "_" + key + "_" + value;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(drawn(meshes_with_formula, 3)),
+                         [](const auto& one) {
+                           std::string name = one.param.mesh + "_" + one.param.workload;
+                           for (const auto& [key, value] : one.param.params) name += "_" + key + "_" + value;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           return name;
+                         });
 
 TEST(ConformanceCases, OfEachRunIncludeZero2AndFsdpInWorlds1To5) {
   const std::vector<Case> all = sharded(), some = drawn_sharded();
