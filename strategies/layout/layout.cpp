@@ -13,14 +13,6 @@
 namespace dpbench::layout {
 namespace {
 
-// Returns the options, with those that have no effect on this mesh turned off.
-Options effective_on(const Mesh& mesh, Options options) {
-  if (mesh.axis("tp").size == 1) options.tensor.sequence = false;
-  // Splitting a batch into pipeline micro-batches serves to overlap stages, and one stage has nothing to overlap with.
-  if (mesh.axis("pp").size == 1) options.pipeline.microbatches = 1;
-  return options;
-}
-
 // Returns the optimizer for the parts of parameters that this rank stores.
 Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
   std::vector<Parameter> stepped;
@@ -38,7 +30,7 @@ Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
 
 Layout::Layout(const Setup& setup, Options options)
     : workload_(setup.workload),
-      options_(effective_on(setup.mesh, std::move(options))),
+      options_(effective_on(setup.mesh.shape(), std::move(options))),
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
       clip_norm_(setup.clip_norm),
       schedules_(options_.pipeline, setup.mesh.axis("pp").size),

@@ -1,13 +1,14 @@
-// The parameters of tensor parallelism, and the traffic formula of the strategy "tp".
+// The parameters and the traffic formula of tensor parallelism.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "strategies/api/mesh.h"
 #include "strategies/api/params.h"
 #include "strategies/api/traffic.h"
+#include "strategies/parts/rank_share.h"
 
 namespace dpbench::tensor {
 
@@ -23,6 +24,10 @@ struct Options {
 std::vector<ParamInfo> parameters();
 // Throws UsageError for a value that is out of range.
 Options options_of(const Params& params);
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
+
+// Returns the traffic of a step over the mesh axis tp, without the norm of clipped gradients. tp: the axis; its group
+// is not used.
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const TensorPlan& plan, const Axis& tp,
+                             const RankShare& share);
 
 }  // namespace dpbench::tensor

@@ -486,6 +486,60 @@ TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
   }
 }
 
+// Checks that the traffic formula of `layout` covers meshes of several axes: the check must have compared, not skipped.
+struct Meshed {
+  std::string mesh, workload = "gpt";
+  ParamValues params = {};
+};
+
+class CollectiveBytesOfLayouts : public testing::TestWithParam<Meshed> {};
+
+TEST_P(CollectiveBytesOfLayouts, EqualTheSumOfTheFormulasOfTheAxes) {
+  const auto rows = check_in_threads({.strategy = strategy_registry().at("layout"),
+                                      .workload = workload_registry().at(GetParam().workload),
+                                      .world = ranks_of(parse_mesh(GetParam().mesh)),
+                                      .params = GetParam().params,
+                                      .filter = "collective-bytes",
+                                      .mesh = GetParam().mesh});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].status, CheckStatus::passed) << message_of(rows[0]);
+}
+
+// Sizes of "gpt" do not divide evenly among ranks; its embedding is tied, so it is shared by stages.
+const std::vector<Meshed> meshes_with_formula = {
+    {"pp=2,tp=2"},
+    {"pp=2,tp=3", "gpt", {{"sequence", "on"}, {"chunks", "2"}}},
+    {"pp=2,tp=2", "probe-llama", {{"schedule", "zb-h1"}, {"microbatches", "2"}}},
+    {"cp=2,tp=2"},
+    {"cp=2,tp=2", "gpt-exact", {{"sequence", "on"}}},
+    {"cp=3,tp=2", "probe-llama", {{"sequence", "on"}}},
+    {"cp=2,tp=3", "probe-llama", {{"zigzag", "off"}}},
+    {"cp=2,tp=2", "gpt-exact-llama", {{"kind", "ulysses"}}},
+    {"cp=2,pp=2"},
+    {"cp=2,pp=2", "gpt", {{"schedule", "interleaved"}, {"microbatches", "2"}}},
+    {"shard=2,tp=2", "gpt", {{"sequence", "on"}, {"reduce", "bf16"}}},
+    {"shard=2,cp=2", "gpt", {{"sync", "each"}}},
+    {"shard=2,pp=2", "gpt", {{"unit", "2"}}},
+    {"shard=2,pp=2", "gpt", {{"reshard", "off"}, {"schedule", "zbv"}}},
+    {"shard=2,pp=2", "probe-llama", {{"schedule", "gpipe"}, {"find_unused", "on"}, {"sync", "each"}}},
+    {"ep=2,pp=2", "probe-experts"},
+    {"shard=2,ep=2", "gpt-exact-experts"},
+    {"dp=2,tp=2"},
+    {"dp=2,pp=2,tp=2"},
+    {"dp=2,shard=2,tp=2"},
+    {"dp=2,shard=2", "gpt", {{"reduce", "bf16"}, {"sync", "each"}}},
+    {"cp=2,pp=2,tp=2", "gpt-exact"},
+    {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}}}};
+
+INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(drawn(meshes_with_formula, 3)),
+                         [](const auto& one) {
+                           std::string name = one.param.mesh + "_" + one.param.workload;
+                           for (const auto& [key, value] : one.param.params) name += "_" + key + "_" + value;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           return name;
+                         });
+
 TEST(ConformanceCases, OfEachRunIncludeZero2AndFsdpInWorlds1To5) {
   const std::vector<Case> all = sharded(), some = drawn_sharded();
   std::set<std::pair<std::string, int>> found;

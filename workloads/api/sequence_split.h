@@ -24,6 +24,7 @@ struct SequencePlan {
   int64_t kv_heads = 0;
   // For a strategy's traffic formula: the number of layers, and the number of features of one attention head.
   int64_t layers = 0, head_size = 0;
+  size_t first_layer = 0;  // number of the model's block that is the first layer; each layer is one block
 };
 
 // Computes attention of some queries over some keys. Tensors are [samples, heads, tokens, head size]. Keys and values

@@ -2,8 +2,10 @@
 // dimension of each parameter is cut; its blocks call a TensorSplit where the ranks must exchange activations.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,13 +41,15 @@ struct TensorCut {
   std::vector<int64_t> sizes;  // size of the piece of each rank
 };
 
-// The calls of one function of TensorSplit in a micro-batch, for a strategy's traffic formula. elements: total number
-// of elements per sample in these calls.
+// The calls of one function of TensorSplit in a micro-batch, for a strategy's traffic formula. elements: number of
+// elements per sample that all calls exchange together, for the whole sequence. If each token has equally many, it is a
+// multiple of TensorPlan::tokens.
 struct SplitCalls {
   int64_t elements = 0, calls = 0;
 
   void add(int64_t more) { elements += more, ++calls; }
 };
+using CallsOfBlocks = std::map<size_t, SplitCalls>;  // by number of the model's block; 0 for a model without blocks
 
 // How a model is divided among ranks for tensor parallelism. Every rank has the whole of all parameters and buffers
 // that the plan does not name.
@@ -57,10 +61,9 @@ struct TensorPlan {
   // Length of the sequence, if it may be cut between the divided layers; else 0. The sequence is dimension 1 of the
   // activations before enter() and after leave().
   int64_t tokens = 0;
-  // The communication of a micro-batch, by function. left: calls of leave() in the forward pass. entered: sums of
-  // gradients for enter() in the backward pass. totals, maxima: calls of total() and maximum() in the loss. Even if the
-  // sequence is cut, `left` and `entered` count the elements of the whole sequence.
-  SplitCalls left, entered, totals, maxima;
+  // left: calls of leave() in a forward pass. entered: gradient sums of enter() in a backward pass.
+  CallsOfBlocks left, entered;
+  SplitCalls totals, maxima;  // calls of total() and maximum() in the loss
 };
 
 // Exchanges activations between ranks during one micro-batch. Every rank makes the same calls in the same order.

@@ -17,15 +17,15 @@ TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks) {
     const Cutting cutting = cutting_of(static_cast<int64_t>(depth), static_cast<int64_t>(layers.size()));
     if (cutting == Cutting::inputs || cutting == Cutting::whole_inputs) {
       cut(layer.name + ".weight", 1, layer.inputs);
-      plan.left.add(layer.outputs * layer.pixels_out);
+      plan.left[depth].add(layer.outputs * layer.pixels_out);
     }
     if (cutting != Cutting::outputs) continue;
     cut(layer.name + ".weight", 0, layer.outputs);
     if (layer.has_bias) cut(layer.name + ".bias", 0, layer.outputs);
     for (const std::string& name : layer.per_output) cut(name, 0, layer.outputs);
-    // Counts the input gradients that ranks sum in the backward pass. The first layer of the stack needs none: its
-    // inputs are samples, which have no gradient.
-    if (depth > 0) plan.entered.add(layer.inputs * layer.pixels_in);
+    // Count the input gradients that ranks sum in the backward pass. The first layer has none, because samples need no
+    // gradient.
+    if (depth > 0) plan.entered[depth].add(layer.inputs * layer.pixels_in);
   }
   return plan;
 }

@@ -36,8 +36,8 @@ struct StackLayer {
   std::vector<std::string> per_output = {};
 };
 
-// Returns the tensor-parallel plan of a stack of layers. Throws UsageError if a layer has fewer features than there are
-// ranks.
+// Returns the tensor-parallel plan of a stack of layers, each a block of its model. Throws UsageError if a layer has
+// fewer features than there are ranks.
 TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks);
 
 // Computes a layer, of which this rank has only the features that `cutting` says. `Layer` must have the functions

@@ -9,6 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "workloads/base/error.h"
+#include "workloads/gpt/plan.h"
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
@@ -70,6 +71,7 @@ ExpertPlan expert_plan_of(const Shape& shape, int ranks) {
                      std::to_string(shape.experts) + " experts");
   ExpertPlan plan;
   plan.layers = shape.layers, plan.experts = shape.experts, plan.hidden = shape.hidden;
+  plan.first_layer = first_layer;
   plan.rows = shape.capacity > 0 ? 0 : shape.seq * shape.top_k;
   const bool llama = shape.style == Style::llama;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {

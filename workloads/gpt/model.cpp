@@ -123,7 +123,8 @@ class Transformer : public Model {
             .heads = shape_.heads,
             .kv_heads = shape_.kv_heads,
             .layers = shape_.layers,
-            .head_size = shape_.head_size()};
+            .head_size = shape_.head_size(),
+            .first_layer = first_layer};
   }
 
  private:

@@ -67,12 +67,16 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
     cuts.outputs("mlp.up_proj", features);
     cuts.inputs("mlp.down_proj", features);
   }
-  // Number of sums over ranks. The forward pass has one for the embedding and two for each layer (attention and MLP).
-  // The backward pass has one for the head and also two for each layer.
-  const int64_t sums = 1 + 2 * shape.layers;
-  plan.left = plan.entered = {.elements = sums * shape.seq * shape.hidden, .calls = sums};
-  // How many numbers the loss sums over ranks, per sample: one for gpt-exact; in all other models two for each token
-  // (the sum of exponentials and the label's logit).
+  // The forward pass has one allreduce for the embedding and two for each layer (attention, MLP). The backward pass has
+  // one for the head instead of the embedding.
+  const int64_t activation = shape.seq * shape.hidden;
+  plan.left[0].add(activation);
+  for (size_t layer = first_layer; layer < first_layer + static_cast<size_t>(shape.layers); ++layer)
+    for (CallsOfBlocks* calls : {&plan.left, &plan.entered})
+      for (int sum = 0; sum < 2; ++sum) (*calls)[layer].add(activation);
+  plan.entered[head_block(shape)].add(activation);
+  // Numbers that the loss sums over ranks: one per sample for gpt-exact, else two per token, the sum of exponentials
+  // and the label's logit.
   plan.totals.add(shape.exact ? 1 : 2 * shape.seq);
   if (!shape.exact) plan.maxima.add(shape.seq);
   return plan;

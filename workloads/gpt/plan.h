@@ -2,12 +2,19 @@
 // the vocabulary.
 #pragma once
 
+#include <cstddef>
+
 #include <ATen/core/Tensor.h>
 
 #include "workloads/api/tensor_split.h"
 #include "workloads/gpt/shape.h"
 
 namespace dpbench::gpt {
+
+// The model's blocks are the embedding, the layers, the last norm and the head. These are the numbers of the first
+// layer and of the head.
+inline constexpr size_t first_layer = 1;
+inline size_t head_block(const Shape& shape) { return first_layer + static_cast<size_t>(shape.layers) + 1; }
 
 // Returns the tensor-parallel plan. Throws UsageError if there are fewer heads, MLP features or vocabulary entries than
 // ranks.

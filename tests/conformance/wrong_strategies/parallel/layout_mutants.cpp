@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
+#include "strategies/layout/traffic.h"
 #include "strategies/parts/shard_sums.h"
-#include "strategies/pipeline/traffic.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
@@ -155,18 +155,14 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
   return on_mesh("layout-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
-// Returns a pipeline with its traffic formula.
-Mutant pipeline_mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
-                       const std::string& key_term) {
-  const auto info = [=] {
-    StrategyInfo made = on_axes(
-        "pp", {"pp", "dp"},
-        [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, Options{.name = "pp"}, mistake); },
-        pipeline::parameters());
-    made.traffic = pipeline::traffic;
-    return made;
+// Returns the mutant with the traffic formula of a layout with these options.
+Mutant with_traffic(Mutant one, const Options& options = {}) {
+  one.strategy = [make = one.strategy, options] {
+    StrategyInfo info = make();
+    info.traffic = [options](const TrafficQuery& query) { return layout::traffic(options, query); };
+    return info;
   };
-  return on_mesh("pipeline-" + name, killed_by, key_term, info, "gpt", mesh, "");
+  return one;
 }
 
 }  // namespace layout_mistakes
@@ -208,8 +204,15 @@ std::vector<Mutant> layout_mutants() {
       mutant(dp_pp, "masks-of-replica-0", masks_of_replica_0, "output-value", "dropout mask"),
       mutant(dp_tp, "targets-of-replica-0", targets_of_replica_0, "loss-value", "wrong targets"),
       mutant(dp_tp, "samples-read-again-by-id", samples_read_again_by_id, "perturbation", "its id"),
-      pipeline_mutant("pp=2", "superfluous-sum", superfluous_sum, "collective-bytes", "allreduce over pp"),
-      pipeline_mutant(dp_pp, "right-traffic", none, "", ""),
+      with_traffic(mutant("pp=2", "superfluous-sum", superfluous_sum, "collective-bytes", "allreduce over pp")),
+      with_traffic(mutant(both, "superfluous-sum-beside-tp", superfluous_sum, "collective-bytes", "allreduce over pp")),
+      with_traffic(mutant(shard_pp, "superfluous-sum-of-rows", superfluous_sum, "collective-bytes", "allreduce over pp",
+                          sharded),
+                   sharded),
+      with_traffic(mutant(dp_pp, "right-traffic", none, "", "")),
+      with_traffic(mutant(both, "right-traffic-of-pieces", none, "", "", sequence), sequence),
+      with_traffic(mutant(shard_pp, "right-traffic-of-units", none, "", "", sharded), sharded),
+      with_traffic(mutant("cp=2,tp=2", "right-traffic-of-tokens", none, "", "", sequence), sequence),
       mutant(both, "right", none, "", ""),
       mutant(shard_tp, "right-in-rows", none, "", "", sharded),
       mutant(shard_pp, "right-integers", none, "", "", sharded, "gpt-exact"),

@@ -327,7 +327,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
 Mutant with_traffic(Mutant one) {
   one.strategy = [make = one.strategy] {
     StrategyInfo info = make();
-    info.traffic = tensor::traffic;
+    info.traffic = strategy_registry().at("tp").traffic;
     return info;
   };
   return one;

@@ -469,12 +469,11 @@ TEST(ShardedStrategies, RefuseInvalidValuesForTheFlagParamNamingTheParameter) {
 TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   const auto workload = gpt();
   const auto model = workload->model(0);
-  const auto& known = strategy_registry().at("fsdp").params;
+  const StrategyInfo& fsdp = strategy_registry().at("fsdp");
   const auto gathered = [&](const Given& given, at::ScalarType dtype) {
-    const Params params(known, given, "fsdp");
+    const Params params(fsdp.params, given, "fsdp");
     const MeshShape mesh = {{"dp", 2}};
-    const auto traffic =
-        fsdp::traffic(fsdp::Stage::fsdp, {.model = *model, .dtype = dtype, .params = params, .mesh = mesh});
+    const auto traffic = fsdp.traffic({.model = *model, .dtype = dtype, .params = params, .mesh = mesh, .micro = {1}});
     for (const Traffic& one : traffic.value())
       if (one.op == "allgather") return one.bytes;
     return int64_t{0};

@@ -19,7 +19,6 @@
 #include "strategies/api/parts/block_runs.h"
 #include "strategies/comm/base/comm_work.h"
 #include "strategies/pipeline/stages.h"
-#include "strategies/pipeline/traffic.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/pipeline_steps.h"
 
@@ -121,14 +120,14 @@ TEST(PipelineTraffic, FormulaCountsActivationsTheirGradientsTheTiedEmbeddingAndT
   const MeshShape mesh = {{"pp", 2}};
   const auto of = [&](const Given& given, const std::vector<int64_t>& earlier) {
     const Params params(strategy_registry().at("pp").params, given, "pp");
-    const auto formula = pipeline::traffic({.model = *model,
-                                            .dtype = at::kFloat,
-                                            .params = params,
-                                            .mesh = mesh,
-                                            .clips = true,
-                                            .micro = {4, 3},
-                                            .earlier = earlier,
-                                            .block_runs = runs_at_first_call(*workload)});
+    const auto formula = strategy_registry().at("pp").traffic({.model = *model,
+                                                               .dtype = at::kFloat,
+                                                               .params = params,
+                                                               .mesh = mesh,
+                                                               .clips = true,
+                                                               .micro = {4, 3},
+                                                               .earlier = earlier,
+                                                               .block_runs = runs_at_first_call(*workload)});
     std::map<std::string, std::pair<int64_t, int64_t>> all;
     for (const Traffic& one : formula.value()) all[one.op] = {one.bytes, one.calls.value()};
     return all;

@@ -186,7 +186,7 @@ TEST(TensorParallel, TheTrafficFormulaGivesTheBytesAndTheNumberOfCallsOfEachOper
     const auto workload = workload_registry().at(name).make({.model = size});
     const auto model = workload->model(3);
     const Params params(tensor::parameters(), given, "tp");
-    const auto formula = tensor::traffic(
+    const auto formula = strategy_registry().at("tp").traffic(
         {.model = *model, .dtype = at::kDouble, .params = params, .mesh = mesh, .samples = 5, .micro = micro});
     Amounts due;
     for (const Traffic& one : formula.value()) {
