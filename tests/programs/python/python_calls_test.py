@@ -37,7 +37,7 @@ class Launched(unittest.TestCase):
 
 
 class Listed(unittest.TestCase):
-    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+    def test_list_prints_the_parameters_of_the_pytorch_strategy_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^gradient_as_bucket_view +off +on\|off\b")
@@ -182,7 +182,7 @@ class Files(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"--python: \S+ .*\btorch\b")
 
-    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+    def test_list_prints_the_parameters_of_the_pytorch_strategy_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"\nbucket_mb +25 +number above 0 ")

@@ -71,7 +71,7 @@ TEST(Options, FlagsWithoutACommandMeanTheRunCommand) {
   EXPECT_EQ(bare.what.strategies, named.what.strategies);
 }
 
-TEST(Options, ARunWithoutANamedStrategyIsQuickAndHasFewCases) {
+TEST(Options, ARunWithoutANamedStrategyUsesTheQuickSettingsAndFewerCases) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
@@ -222,7 +222,7 @@ TEST(Options, JoinsRepeatedListFlags) {
   EXPECT_EQ(parse({"--cpus", "1,2", "--cpus", "4"}).what.cpus, (std::vector<int>{1, 2, 4}));
 }
 
-TEST(Options, RefusesAScaleAbove64) {
+TEST(Options, RefusesAModelScaleAbove64) {
   EXPECT_EQ(parse({"--scale", "64"}).what.scale, 64);
   expect_contains(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
 }

@@ -202,7 +202,7 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-TEST(Fold, LongTextInATableWrapsUnderItselfOrStandsBelowItsRow) {
+TEST(Fold, LongTextInATableWrapsWithinItsColumnOrMovesBelowItsRow) {
   const std::vector<std::vector<std::string>> rows = {
       {"NAME", "N", "WHAT IT IS"}, {"a", "1", "one two three four five six seven"}, {"b", "22", ""}};
   const std::vector<bool> right = {false, true, false};
@@ -221,14 +221,14 @@ TEST(Fold, LongTextInATableWrapsUnderItselfOrStandsBelowItsRow) {
   EXPECT_EQ(folded_rows(rows, right, 0)[1], "a      1  one two three four five six seven");
 }
 
-TEST(Fold, FiguresAndSingleWordsInATableNeverWrap) {
+TEST(Fold, NumbersAndSingleWordsInATableNeverWrap) {
   const std::vector<std::vector<std::string>> rows = {{"CASE", "STEP", "CHANGE"},
                                                       {"ddp/random-linear/cpu:2/shm", "1.2 ms", "[+2.4, +3.9]"}};
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 40)[1], "ddp/random-linear/cpu:2/shm  1.2 ms\n  [+2.4, +3.9]");
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
 }
 
-TEST(Fold, SentencesBesideATableWrapWithAnIndentAndKeepBlankLines) {
+TEST(Fold, SentencesOutsideTablesWrapWithAnIndentAndKeepBlankLines) {
   const std::string text = "A short line\n  one two three four five six seven eight\n\n" + std::string(40, 'x') + "\n";
   EXPECT_EQ(folded(text), text);
   const Variable columns("COLUMNS", "30");
@@ -236,7 +236,7 @@ TEST(Fold, SentencesBesideATableWrapWithAnIndentAndKeepBlankLines) {
             "A short line\n  one two three four five\n    six seven eight\n\n" + std::string(40, 'x') + "\n");
 }
 
-TEST(Table, SentencesBelowATableFoldWithIt) {
+TEST(Table, SentencesBelowATableFoldToTheSameWidth) {
   const std::string sentence = "ddp is fastest: 1.80x (1.79 to 1.81) of one device in a world of 2.";
   Answer answer;
   answer.groups = {{.setting = "toy",

@@ -126,7 +126,7 @@ TEST(Derived, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   }
 }
 
-TEST(Derived, ANoticeSaysThatTheReferenceWasFasterOrSlowerBesideTheCaseThanInItsOwnRow) {
+TEST(Derived, ANoticeReportsAReferenceWhoseTimeInTheCasesPairsDiffersFromItsOwnRow) {
   for (const auto& [beside_ns, doubtful] :
        std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
     Report report =
@@ -221,7 +221,7 @@ TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1.25);
 }
 
-TEST(Derived, ADisturbedReferenceIsNotReplacedByThatOfAnotherBackend) {
+TEST(Derived, ADisturbedReferenceIsNotReplacedByTheSameStrategyOverAnotherBackend) {
   Report report = scaling_report();
   report.config["reference"] = "ddp";
   report.cases.push_back(report.cases[2]);

@@ -196,7 +196,7 @@ TEST(Tool, SectionOfAReportRecordsVersionCommitAndArgumentsOfDpbench) {
   EXPECT_EQ(run_commit({{"commit", "aaa"}, {"directory_commit", "bbb-dirty"}}), "bbb-dirty");
 }
 
-TEST(HostFiles, FormatsAndCountsRangesOfCpuNumbers) {
+TEST(HostFiles, RangesOfCpuNumbersAreFormattedAndCounted) {
   EXPECT_EQ(ranges_of({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(ranges_of({}), "");
   EXPECT_EQ(count_of_ranges("0-2,5,7-8"), 6);

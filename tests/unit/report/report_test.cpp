@@ -122,7 +122,7 @@ TEST(Report, ACaseWithAFailedCheckHasNoFigures) {
   EXPECT_EQ(report.cases[0].launches.size(), 3u) << "the raw measurements are kept";
 }
 
-TEST(Report, TheReasonOfAWrongCaseIsTheCauseOfItsFailedChecks) {
+TEST(Report, TheReasonOfAWrongCaseIsTheFailedCheckThatCausedTheOthers) {
   const auto failed = [](const char* name, const std::string& detail) {
     return CheckRow{.name = name, .status = CheckStatus::failed, .detail = detail};
   };
@@ -340,7 +340,7 @@ TEST(Report, NamesThePathOfAnInvalidValue) {
   EXPECT_NE(with("/env", 1), "");
 }
 
-TEST(Checks, OfSeveralLaunchesKeepOnlyTheWorstResultOfEachCheck) {
+TEST(ChecksOfSeveralLaunches, KeepOnlyTheWorstResultOfEachCheck) {
   std::vector<CheckRow> all = {{.name = "audit", .status = CheckStatus::passed, .error = 0.5}};
   add_checks(all, {{.name = "audit", .status = CheckStatus::passed, .error = 0.1}});
   ASSERT_EQ(all.size(), 1U);

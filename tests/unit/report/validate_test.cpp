@@ -195,7 +195,7 @@ TEST(Validate, FindsAForgedAnswer) {
   expect_contains(problems[2], {"answer.not_ranked"});
 }
 
-TEST(Validate, AnotherBuildMayWordItsAnswerDifferently) {
+TEST(Validate, AcceptsOtherWordsInTheAnswerOfAnotherBuild) {
   Json document = to_json(full_report());
   document["tool"]["commit"] = "0000000";
   document["answer"]["groups"][0]["sentences"][0]["text"] = "In other words.";

@@ -43,7 +43,7 @@ TEST_P(BubbleFormula, OfAScheduleFamilyEqualsTheSimulatedBubble) {
 }
 
 // Transfers that take no time must change neither the end of the step nor the end of the last computation of any rank.
-TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTimeBecauseTheyChangeNoEndTimeOfARank) {
+TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTime) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -85,7 +85,7 @@ TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
 
 // No schedule can be shorter than the lower bound, because the last rank cannot start before the first micro-batch has
 // passed through all other ranks.
-TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
+TEST(Simulate, NoScheduleFinishesBeforeTheLowerBoundOnItsTime) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
       const Simulation simulation = simulate(make_schedule(family, request));
@@ -100,7 +100,7 @@ TEST(Simulate, ZbvMeetsTheLowerBoundWhenThePipelineIsFull) {
   EXPECT_EQ(simulation.makespan, 3 * 7 * 2 + 3);
 }
 
-TEST(Simulate, AddsTheLatencyOfEachBoundaryToASingleMicroBatch) {
+TEST(Simulate, AddsTheLatencyOfEachStageBoundaryToTheTimeOfASingleMicroBatch) {
   // Three forward passes of 1 unit, two transfers, three backward passes of 2 units, two transfers.
   EXPECT_EQ(simulated("1f1b", {3, 1, 1}, {.link = {.latency = 0.5}}).makespan, 3 + 2 * 0.5 + 3 * 2 + 2 * 0.5);
 }
@@ -121,7 +121,7 @@ TEST(Simulate, UsesTheLatencyGivenForTransfersFromOneRankToAnother) {
   EXPECT_EQ(simulated("1f1b", {2, 1, 1}, costs).makespan, 1 + 10 + 1 + 2 + 2);
 }
 
-TEST(Simulate, OverlappedPairsWithAShorterTimeShortenTheStep) {
+TEST(Simulate, OverlappedForwardBackwardPairsWithAShorterTimeShortenTheStep) {
   const Simulation apart = simulated("dualpipe", {4, 1, 8});
   const Simulation together = simulated("dualpipe", {4, 1, 8}, {.overlapped = 2});
   EXPECT_LT(together.makespan, apart.makespan);

@@ -227,7 +227,7 @@ TEST(Backward, KeepsSavedTensorsUntilThePostHooksHaveRun) {
   }
 }
 
-TEST(Backward, UsesTorchsEngineOnTheCpuOnlyForCallbacksOrAnomalyMode) {
+TEST(Backward, RunsInTorchsEngineOnTheCpuOnlyForCallbacksOrInAnomalyMode) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };

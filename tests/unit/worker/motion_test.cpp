@@ -49,7 +49,7 @@ TEST_F(ChangeBetweenAudits, ConvergedParametersMayStayUnchanged) {
 }
 
 // The batches repeat, so converged parameters can be the same after each epoch although every step moves them.
-TEST_F(ChangeBetweenAudits, ParametersMayBeUnchangedAfterWholeEpochs) {
+TEST_F(ChangeBetweenAudits, ParametersMayBeEqualAfterAWholeNumberOfEpochs) {
   const auto where_of = [](int64_t steps_per_epoch) {
     Motion motion({.learning_rate = rate}, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1.01, 10));
@@ -158,7 +158,7 @@ Deviation since_the_warm_up(const Evidence& seen, OptimizerSpec::Kind kind) {
   return motion.since_last(20, seen);
 }
 
-TEST(ChangeSinceTheWarmUp, IsBoundedForTheFirstAudit) {
+TEST(ChangeSinceTheWarmUp, OfParametersMustBeWithinBoundsAtTheFirstAudit) {
   for (const auto kind : {OptimizerSpec::Kind::adam, OptimizerSpec::Kind::sgd}) {
     EXPECT_EQ(since_the_warm_up(audited(1.1, 1.11, 21), kind).where, "");
     EXPECT_TRUE(mentions(since_the_warm_up(audited(1.05, 1.06, 21), kind).where, {"no parameter", "10 steps"}));

@@ -55,7 +55,7 @@ TEST(Batches, PixelsAreExactlyTheBytesOrTheBytesDividedBy255) {
   }
 }
 
-TEST(Batches, SamplesDoNotDependOnTheRestOfTheBatch) {
+TEST(Batches, ASampleIsTheSameWhateverOthersAreInTheBatch) {
   const auto convnet = workload_registry().at("convnet").make({});
   const auto ids = at::tensor({int64_t{59'999}, int64_t{3}, int64_t{3}, int64_t{0}});
   const auto together = convnet->batch(ids);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace ddp_ranks;
 
-TEST(DdpStepInBackward, StepsEveryBucketOnceBeforeTheBackwardPassReturns) {
+TEST(DdpStepInBackward, UpdatesTheParametersOfEveryBucketOnceBeforeTheBackwardPassReturns) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const Replica replica(*mlp, at::kCPU, at::kDouble, 3, 4);

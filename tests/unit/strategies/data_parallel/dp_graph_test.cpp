@@ -194,7 +194,7 @@ TEST(DpGraph, EqualsThePlainStepAfterStepNumbersJumpOrASnapshotIsLoaded) {
   for (const int64_t step : {3, 4}) pair.step(step);
 }
 
-TEST(DpGraph, RecordsOneReplicaAtATime) {
+TEST(DpGraph, NeverRecordsTwoReplicasAtTheSameTime) {
   StepPair pair({.workload = "mnist-mlp", .replicas = 4, .rows = {30, 30, 10}});
   for (int64_t step = 0; step < 9; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.overlaps, 0);
@@ -267,7 +267,7 @@ TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, DeclaresThatItNeedsAGpuAndTheSameGraphInEveryStep) {
+TEST(DpGraph, DeclaresThatItNeedsAGpuAndAModelWithTheSameGraphInEveryStep) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));

@@ -123,7 +123,7 @@ TEST(Recorded, ReplayEqualsThePlainStepIfStepNumbersJump) {
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
 }
 
-TEST(PackedBatches, HoldTheLastLoadedBatchInTheirDtypeAtAFixedAddress) {
+TEST(PackedBatches, ConvertEachLoadedBatchToTheirDtypeAtAFixedAddress) {
   const auto batch = [](double x) {
     return Batch{at::full({3, 5}, x), at::arange(3).add(static_cast<int64_t>(x)),
                  at::arange(3).mul(static_cast<int64_t>(x))};
