@@ -458,7 +458,7 @@ TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErro
   EXPECT_GT(error(100 * epsilon), 1) << "gradients above epsilon are no rounding errors";
 }
 
-TEST_F(ConformanceChecks, FailForLossAndOutputOfAnotherRank) {
+TEST_F(ConformanceChecks, FailIfARankReportsLossAndOutputOfAnotherRank) {
   std::swap(step(0).loss, step(1).loss);
   std::swap(step(0).output, step(1).output);
   EXPECT_EQ(row("loss-value").status, CheckStatus::failed);

@@ -146,7 +146,7 @@ TEST_P(WrongPart, InAStrategyOnARandomLayoutFailsTheExpectedCheckAndACorrectPart
 
 class RareMistake : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyWithNone) {
+TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyFailsWithNone) {
   const std::string& check = GetParam().killed_by;
   size_t caught = 0;
   std::string seeds;

@@ -74,7 +74,7 @@ class CheckFaults(FaultyRuns):
         self.assertEqual(rows["gradient-meaning"]["status"], "failed")
         self.assertRegex(rows["gradient-meaning"]["likely"], r"\bsummed\b.*\b2 ranks\b")
 
-    def test_mistakes_in_the_timed_dtype_accumulation_or_clipping_are_found_before_timing(self):
+    def test_mistakes_that_appear_only_with_a_cases_dtype_accumulation_or_clipping_are_found_before_timing(self):
         """Each faulty strategy of this test is wrong only in the timed dtype, with accumulation or with clipping. In
         float64 without either, its result is right."""
         for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay", "trajectory"]),

@@ -223,7 +223,7 @@ class CollectiveLedger(unittest.TestCase):
                         self.assertAlmostEqual(sum(entry["phase_bytes"].values()), entry["bytes"])
         self.assertEqual(seen, {(strategy, world) for strategy in due for world in (1, 2, 3)})
 
-    def test_fsdp_with_reshard_as_a_number_gathers_within_groups_on_an_axis_of_their_own(self):
+    def test_fsdp_with_the_parameter_reshard_set_to_a_number_gathers_within_groups_of_that_many_ranks(self):
         report = run("--workload", "gpt", "--model", "tiny", "--cpus", "4", "--batch", "2", "--param", "fsdp.reshard=on,2,3", "--launches", "1",
                      "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="fsdp")
         gathers = {}

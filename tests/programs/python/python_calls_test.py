@@ -47,7 +47,7 @@ class Interpreter(unittest.TestCase):
     words = [DPBENCH, "--python", interpreter(), "--plugin", INTERPRETER, "--workload", "random-linear", "--backend", "shm",
              *BRIEF]
 
-    def test_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
+    def test_other_python_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([*self.words, "--strategy", "waits-in-all-reduce,waits-in-backward", "--backend", "shm,gloo", "--cpus", "2",
                                    "--out", folder, "-q", "-o", "json"], capture_output=True, text=True, timeout=600)

@@ -195,7 +195,7 @@ def batch(ids):
 class Models(unittest.TestCase):
     """Models of importable modules, by --model MODULE:CLASS."""
 
-    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+    def test_a_model_class_of_a_python_package_is_measured_without_a_plugin_file(self):
         with tempfile.TemporaryDirectory() as folder:
             package = pathlib.Path(folder, "mypkg")
             package.mkdir()

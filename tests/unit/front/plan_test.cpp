@@ -44,7 +44,7 @@ TEST(Plan, TheBaselineCaseComesFirstAndOnlyOnce) {
   EXPECT_FALSE(plan.cases[1].baseline);
 }
 
-TEST(Plan, WithoutABaselineANamedBaselineStrategyStillRuns) {
+TEST(Plan, TheBaselineStrategyRunsIfNamedEvenWithTheFlagNoBaseline) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.baseline = false;

@@ -275,7 +275,7 @@ TEST(Table, FoldsToTheWidthInTheVariableColumnsAndKeepsItsWordsAndColors) {
   }
 }
 
-TEST(Color, ForceColorColorsWithoutATerminalUnlessNoColorIsSet) {
+TEST(Color, TheVariableForceColorColorsOutputWithoutATerminalUnlessNoColorIsSet) {
   const int no_terminal = -1;
   struct Row {
     const char *force, *no;
@@ -355,7 +355,7 @@ TEST(Csv, LastColumnsHaveThreadsWarningsCommitStartTimeFormulasAndEachParameter)
   ends_with(split(report_csv(all), '\n')[1], ",0000000,,1000,4000,,,,,,,,,,");
 }
 
-TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
+TEST(TableView, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   const TableView view{.columns = {"strategy", "memory", "step"}};
   Report all = report();
   all.cases[0].derived.peak_memory_bytes = 3 << 20;
@@ -367,7 +367,7 @@ TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   EXPECT_TRUE(report_markdown(all, view).find("| STRATEGY | MEMORY MiB | STEP ms |") != std::string::npos);
 }
 
-TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
+TEST(TableView, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   const TableView view{.columns = {"strategy", "parameters", "activations"}};
   Report all = report();
   RankRecord small, large;
@@ -381,7 +381,7 @@ TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   EXPECT_TRUE(lines[2].ends_with(",,")) << lines[2];
 }
 
-TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
+TEST(TableView, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
   const TableView view{
       .columns = {"parameters", "state", "tensors", "formula", "calls", "volume", "flop", "formula-flop"}};
   Report all = report();
@@ -399,7 +399,7 @@ TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
   EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3e+09,2e+09");
 }
 
-TEST(View, SortsByAColumnWithMissingFiguresLast) {
+TEST(TableView, SortsByAColumnWithMissingFiguresLast) {
   Report all;
   for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {
     all.cases.push_back(record(name, "toy", 2, CaseStatus::ok));
@@ -416,7 +416,7 @@ TEST(View, SortsByAColumnWithMissingFiguresLast) {
   EXPECT_EQ(order(""), "strategy b none a ");
 }
 
-TEST(View, RefusesAnUnknownColumnAndSuggestsTheNearest) {
+TEST(TableView, RefusesAnUnknownColumnAndSuggestsTheNearest) {
   EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}));
   for (const TableView& view : {TableView{.columns = {"stpe"}}, TableView{.columns = {}, .sort = "stpe:desc"}}) try {
       check_view(view);

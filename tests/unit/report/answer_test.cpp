@@ -166,7 +166,7 @@ TEST(Answer, MemoryOfAProcessWithAllReplicasIsNotComparedWithThatOfARank) {
   for (const Choice& choice : group_of_world(answer, 2).choices) EXPECT_EQ(choice.memory, Standing::undecided);
 }
 
-TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
+TEST(Answer, SplitsTheLossOfEfficiencyIntoSharesOfItsCausesThatAddUpToOne) {
   const Answer answer = answer_of(run_of({with_parts(
       timed("ddp", 2, 1.6, 0.01), {{"forward", 80}, {"backward", 5}, {"communication", 10}, {"waiting", 5}})}));
   const Choice& choice = group_of_world(answer, 2).choices[0];

@@ -24,13 +24,13 @@ std::vector<std::pair<int64_t, int64_t>> pairs(const Spans& spans) {
   return result;
 }
 
-TEST(Spans, MergeWhenTheyOverlapOrTouch) {
+TEST(TimeSpans, AreMergedIfTheyOverlapOrTouch) {
   EXPECT_EQ(pairs(merged({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}})),
             (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {5, 9}}));
   EXPECT_EQ(length({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}}), 7);
 }
 
-TEST(Spans, CommonSpansAreTheIntersection) {
+TEST(TimeSpans, CommonToTwoListsAreTheirIntersection) {
   EXPECT_EQ(pairs(common({{0, 4}, {6, 10}}, {{3, 7}, {9, 20}})),
             (std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {6, 7}, {9, 10}}));
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
@@ -38,7 +38,7 @@ TEST(Spans, CommonSpansAreTheIntersection) {
 
 // Two gradient buckets are reduced, from 10 to 30 ns and from 25 to 50 ns. Computing ends at 28 ns, so later
 // communication is exposed. The other rank enters the second allreduce at 35 ns, so this rank waits from 28 to 35 ns.
-TEST(Communication, IsExposedDuringTimesWithoutComputation) {
+TEST(Communication, CountsAsExposedWhileTheRankDoesNotCompute) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);
   EXPECT_EQ(found.exposed_ns, 22);
@@ -410,7 +410,7 @@ TEST(Derived, FiguresWithoutMeasurementsAreUnknown) {
 }
 
 // Rank 0 waits during 900 of 2000 ns, so it is busy for 1100 ns and rank 1 for 2000 ns.
-TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
+TEST(Straggler, IsTheRankThatComputesWhileOthersWait) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);
   EXPECT_EQ(two.straggler, 1);

@@ -72,7 +72,7 @@ std::vector<int> live(const Simulation& simulation) {
   return all;
 }
 
-TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
+TEST(Simulate, FindsAsManyLiveActivationsAsThePapersOfTheSchedulesState) {
   constexpr int p = 4, v = 2, m = 16;
   EXPECT_EQ(live(simulated("gpipe", {p, 1, m})), std::vector<int>(p, m));
   EXPECT_EQ(live(simulated("1f1b", {p, 1, m})), (std::vector<int>{p, p - 1, p - 2, p - 3}));
@@ -95,7 +95,7 @@ TEST(Simulate, NoScheduleFinishesBeforeTheLowerBoundOnItsTime) {
     });
 }
 
-TEST(Simulate, ZbvMeetsTheLowerBoundWhenThePipelineIsFull) {
+TEST(Simulate, TheScheduleZbvReachesTheLowerBoundOnItsTimeWithEnoughMicroBatches) {
   const Simulation simulation = simulated("zbv", {4, 2, 7});
   EXPECT_EQ(simulation.makespan, 3 * 7 * 2 + 3);
 }

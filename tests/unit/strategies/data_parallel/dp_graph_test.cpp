@@ -260,7 +260,7 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   return "nothing was refused";
 }
 
-TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
+TEST(DpGraph, TheParametersGraphAndTf32AreRejectedOnACpu) {
   EXPECT_EQ(refusal_of({}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal_of({{"graph", "on"}}), {"dp.graph=on", "GPU"}));
   EXPECT_TRUE(mentions(refusal_of({{"graph", "perhaps"}}), {"dp.graph=perhaps", "on", "off"}));
