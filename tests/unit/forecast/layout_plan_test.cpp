@@ -332,7 +332,7 @@ TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
 }
 
 // The committed schema file must equal the output of `dpbench schema plan`.
-TEST(LayoutPlan, MatchesItsCommittedSchema) {
+TEST(LayoutPlan, InJsonMatchesItsSchemaFileInGit) {
   const std::string file = DPBENCH_SOURCE "/results/schema/plan-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), plan_schema().dump(1) + "\n");
   for (const PlanRequest& asked : {request_for(1), request_for(8), request_for(8, 1000)})

@@ -282,7 +282,7 @@ TEST(Projection, IsMarkedAsProjectedInJsonHeadingAndTable) {
 }
 
 // The committed schema file must equal the output of `dpbench schema projection`.
-TEST(Projection, MatchesItsCommittedSchema) {
+TEST(Projection, InJsonMatchesItsSchemaFileInGit) {
   const std::string file = DPBENCH_SOURCE "/results/schema/projection-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), projection_schema().dump(1) + "\n");
   const Network network{nvlink, ethernet, 8};

@@ -83,7 +83,7 @@ TEST_F(Workers, AreEndedAfterTheTimeoutWhenTheyHang) {
   EXPECT_EQ(run(spec(2, "hang")).kind, Kind::failed);
 }
 
-TEST_F(Workers, AreWaitedForWhenSlow) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
+TEST_F(Workers, ThatAreSlowAreNotEndedByTheTimeout) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
 
 TEST_F(Workers, FailTheCaseIfTheyPrintMoreThan64MebibytesOrSendInvalidMessages) {
   expect_contains(reason("flood"), {"64 MiB"});

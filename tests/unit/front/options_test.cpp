@@ -442,7 +442,7 @@ TEST_F(Config, AValueOfAnotherTypeThanTheFlagsIsRefused) {
     expect_contains(refusal({"--config", write("# first\n" + line + "\n")}), {file_, "line 2", allowed, found});
 }
 
-TEST_F(Config, FileMayUseAllOfToml) {
+TEST_F(Config, FileMayUseTheWholeSyntaxOfToml) {
   const RunOptions o = parse({"--config", write("strategy = [\n  'ddp', # a comment\n  \"\\u0063pu\",\n]\n"
                                                 "\"seed\" = 0x10\nfilter = '''cpu:\\d'''\nmax-time = 1e2\n"
                                                 "timeout = 2.5\nbatch = \"32,64\"\ncpus = [1, \"2-3\"]\n"

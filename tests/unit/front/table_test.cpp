@@ -73,7 +73,7 @@ std::vector<std::string> words(const std::string& line) {
   return all;
 }
 
-TEST(Table, ShowsMeasurementsUnderTheirTitles) {
+TEST(Table, ShowsMeasurementsUnderTheirColumnTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   ASSERT_GE(lines.size(), 7u);
   EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32"}));
@@ -472,7 +472,7 @@ TEST(Progress, PlainStylePrintsOneLinePerFinishedCaseWithTheTimeLeft) {
   EXPECT_EQ(text.find('\n') + 1, text.size()) << "one line: " << text;
 }
 
-TEST(Progress, FormatsDurationsShort) {
+TEST(Progress, ShowsDurationsInSecondsMinutesOrHours) {
   EXPECT_EQ(duration_text(8.4), "8 s");
   EXPECT_EQ(duration_text(100), "1m40s");
   EXPECT_EQ(duration_text(7500), "2h05m");

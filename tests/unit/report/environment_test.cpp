@@ -56,7 +56,7 @@ class Environment : public ::testing::Test {
   Accelerators gpus_;
 };
 
-TEST_F(Environment, ReadsTheProcessor) {
+TEST_F(Environment, ReadsModelCoresCachesAndClockOfTheProcessor) {
   const Json cpu = env()["cpu"];
   EXPECT_EQ(cpu["model"], "Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz");
   EXPECT_EQ(cpu["family_model_stepping"], "6/143/8");

@@ -150,7 +150,7 @@ Faulty faulty_reports() {
   return made;
 }
 
-TEST_F(Schema, RefusesFaultyReports) {
+TEST_F(Schema, RefusesReportsWithMissingOrInvalidValues) {
   const auto [reports, names] = faulty_reports();
   EXPECT_EQ(faults_of({to_json(full_report())}), "");
   expect_all_refused(reports, names);

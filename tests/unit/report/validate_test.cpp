@@ -244,7 +244,7 @@ TEST(ValidateDuel, FindsForgedFiguresOfADuel) {
   EXPECT_THROW(first_problem("/cases/0/launches/0/pairs/0/base_ns", 0), UsageError);
 }
 
-TEST(Validate, RefusesUnknownEnumNames) {
+TEST(Validate, RefusesUnknownNamesOfStatusDeviceScalingOrDtype) {
   for (const char* pointer : {"/status", "/cases/1/status", "/cases/1/device", "/cases/1/scaling", "/cases/1/dtype",
                               "/cases/1/checks/0/status", "/cases/1/stats/step_time_ns/interval"}) {
     Json document = to_json(full_report());

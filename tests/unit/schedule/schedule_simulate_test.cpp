@@ -146,7 +146,7 @@ TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
 
 // Stage 1 takes three times as long as stage 0: 3 per F and 6 per B. Rank 0 computes F0 and F1 from 0 to 2; rank 1
 // computes F0 B0 F1 B1 from 1 to 19; then rank 0 computes B1 for 2 more.
-TEST(Simulation, StagesMayTakeDifferentTimes) {
+TEST(Simulation, GivesTheExactStepTimeIfStagesTakeDifferentTimes) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 2});
   const Simulation simulation = simulate(schedule, {.stage_factors = {1, 3}});
   EXPECT_EQ(simulation.makespan, 1 + 2 * 3 * 3 + 2);

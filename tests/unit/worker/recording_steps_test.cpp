@@ -131,7 +131,7 @@ TEST_F(RecordingSteps, RunBeforeTheProfiledSteps) {
   expect_replayed(static_cast<size_t>(record.profile->steps));
 }
 
-TEST(Recorded, StrategiesWithGraphOnDeclareThatTheyRecordSteps) {
+TEST(RecordedSteps, AreDeclaredByStrategiesWithGraphOn) {
   for (const char* name : {"gpu", "dp", "ddp"}) {
     const StrategyInfo& info = strategy_registry().at(name);
     EXPECT_TRUE(promised(info, Params(info.params, {{"graph", "on"}}, name)).recorded) << name;

@@ -133,11 +133,11 @@ INSTANTIATE_TEST_SUITE_P(Sharded, SavedState,
 // Gradients do not depend on the number of replicas, because the model has no balance loss (balance=0).
 constexpr const char* with_experts = "tiny-experts,padding=off,balance=0";
 
-TEST(SavedExperts, ResumeUnderOtherLayouts) {
+TEST(SavedStateOfExperts, ResumesUnderOtherLayouts) {
   expect_to_resume_under_each_other(dividing_experts(), *gpt(with_experts), first_far);
 }
 
-TEST(SavedExperts, ResumeUnderTheSameLayoutWithTheSameBits) {
+TEST(SavedStateOfExperts, ResumesUnderTheSameLayoutWithTheSameBits) {
   expect_to_resume_with_the_same_bits(dividing_experts(), *gpt(with_experts));
 }
 
