@@ -88,7 +88,7 @@ TEST(Report, SpeedupInStrongScalingComparesTimesAtEqualGlobalBatch) {
   EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
 }
 
-TEST(Report, OnlyAPassedBaselineWithTheSettingsOfTheCaseGivesASpeedup) {
+TEST(Report, OnlyAPassedBaselineWithTheSameSettingsAsTheCaseGivesASpeedup) {
   const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
   const auto speedup_against = [&](auto change) {
     CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);
@@ -172,7 +172,7 @@ TEST(Report, ACaseThatFailedIsNotCalledWrongIfACheckFailedToo) {
 }
 
 // Communication takes 30 of 100 ns on rank 0 and 10 of 60 ns on rank 1, together 40 of 160 ns.
-TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
+TEST(Report, CommunicationFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (auto& launch : record.launches) {
     launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
@@ -184,7 +184,7 @@ TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   EXPECT_DOUBLE_EQ(report.cases[0].mean_phases_ns()["forward"], 60);
 }
 
-TEST(Report, CommFractionIsUnknownWithoutPhases) {
+TEST(Report, CommunicationFractionIsUnknownWithoutPhases) {
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
   summarise(report);
   EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());

@@ -46,7 +46,7 @@ CaseSpec strong(int world, int64_t batch) {
   return spec;
 }
 
-TEST(NonFiniteValues, AreReportedWithTheNameOfTheFirstTensorThatHasOne) {
+TEST(NonFiniteValues, AreReportedWithTheNameOfTheFirstTensorThatContainsOne) {
   const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
   nan[1][0] = std::nan("");
   infinite[2] = -std::numeric_limits<double>::infinity();

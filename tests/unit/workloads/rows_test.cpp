@@ -216,7 +216,7 @@ ImageSet counted(const std::string& shared, std::atomic<int>& made) {
   });
 }
 
-TEST(SharedRows, SamplesAreGeneratedOnlyWhenNeededAndOnceForAllProcesses) {
+TEST(SharedSamples, AreGeneratedOnlyWhenNeededAndOnceForAllProcesses) {
   const Folder shared;
   std::atomic<int> first_made = 0, second_made = 0;
   const auto first = counted(shared.text(), first_made), second = counted(shared.text(), second_made);
@@ -229,7 +229,7 @@ TEST(SharedRows, SamplesAreGeneratedOnlyWhenNeededAndOnceForAllProcesses) {
   EXPECT_EQ(second.label(5), 5);
 }
 
-TEST(SharedRows, SamplesAreGeneratedOnceByManyThreads) {
+TEST(SharedSamples, AreGeneratedOnceByManyThreads) {
   const Folder shared;
   std::atomic<int> made = 0;
   std::vector<int64_t> all(100);
@@ -245,7 +245,7 @@ TEST(SharedRows, SamplesAreGeneratedOnceByManyThreads) {
   EXPECT_EQ(made, 100);
 }
 
-TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
+TEST(SharedSamples, AreGeneratedAgainIfTheProcessGeneratingThemDied) {
   const Folder shared;
   std::atomic<int> made = 0;
   const std::vector<int64_t> row{7};
@@ -263,7 +263,7 @@ TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
   EXPECT_EQ(set.pixels(7)[0], 8);
 }
 
-TEST(SharedRows, AreRefusedIfTheirDirectoryDoesNotExist) {
+TEST(SharedSamples, AreRefusedIfTheirDirectoryDoesNotExist) {
   std::atomic<int> made = 0;
   expect_line(refusal([&] { counted("/nonexistent-dpbench", made); }), {"/nonexistent-dpbench/rows", "No such file"});
 }
