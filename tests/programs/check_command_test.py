@@ -119,7 +119,7 @@ class Check(Runs):
             self.run_it(*JUNIT, "pipe")
             self.assertEqual(xml.etree.ElementTree.fromstring(reader.stdout.read()).tag, "testsuites")
 
-    def test_check_appends_junit_to_an_open_file(self):
+    def test_check_appends_junit_if_its_path_is_the_open_stdout(self):
         """/dev/stdout may be a regular file. Replacing that file would lose the table and earlier output."""
         os.symlink("/dev/stdout", self.directory + "/link")
         for name in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "link"):

@@ -83,7 +83,7 @@ TEST(CaseWatch, DropsMeasurementsWhenTheChecksBrokeTheProcessGroup) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
-TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsItsWorkersRunning) {
+TEST(CaseWatch, DropsMeasurementsIfTheWorkerReportsThatItTimedNothingAndKeepsItRunning) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {
       {"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
@@ -169,7 +169,7 @@ TEST(CaseWatch, BlamesTheRankThatThrewEvenIfItReportsLate) {
   expect_contains(watch.verdict(3.5)->reason, {"rank 1", "its own words"});
 }
 
-TEST(CaseWatch, TellsHowManyScenariosOfTheChecksHaveBegun) {
+TEST(CaseWatch, ReportsHowManyScenariosOfTheChecksHaveBegun) {
   CaseWatch watch = watch_of(2);
   EXPECT_EQ(watch.checking(), "");
   watch.on_line(0, R"({"event": "checking", "case": "c", "number": 4, "of": 8})", 1.0);

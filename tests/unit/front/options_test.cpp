@@ -487,7 +487,7 @@ TEST(Text, SuggestsForPartOfANameTheWholeNameIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
-TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
+TEST(Text, SuggestsAStrategyIfItsNameInAnotherToolIsTyped) {
   const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
   using Names = std::vector<std::string>;
   const auto suggested = [&](const std::string& typed, const Names& known) {
