@@ -105,7 +105,7 @@ TEST_P(CollectiveComparison, NamesBroadcastsWithDifferentRoots) {
                "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
 }
 
-TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheTruncation) {
+TEST_P(CollectiveComparison, DetectsCollectivesThatDifferOnlyInAPartOfTheDescriptionThatIsCutOff) {
   for (const auto& text :
        errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
     EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce", ".. #"}));
@@ -125,7 +125,7 @@ TEST_P(CollectiveComparison, NamesTheRanksOfASubgroupByTheirGlobalNumbers) {
                                 "rank 3 \"even, axis dp: set-up, call 0: allreduce (sum) of 2 Float\""}));
 }
 
-TEST_P(CollectiveComparison, ThrowsOnWaitingRanksTheErrorOfTheRankThatStoppedBeforeTheCollective) {
+TEST_P(CollectiveComparison, RanksThatWaitThrowTheErrorOfARankThatFailedBeforeTheCollective) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");

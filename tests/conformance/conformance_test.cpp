@@ -315,7 +315,7 @@ std::string message_of(const CheckRow& row) {
 
 class Conformance : public testing::TestWithParam<Case> {};
 
-TEST_P(Conformance, NoCheckFailsForAStrategyOnAWorkloadAndEveryRefusalHasTheExpectedReason) {
+TEST_P(Conformance, AStrategyFailsNoCheckOnAWorkloadAndIsRefusedOnlyForTheExpectedReason) {
   RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name +
                              " " + GetParam().workload + " " + std::to_string(GetParam().world));
   const StrategyInfo& strategy = strategy_registry().at(GetParam().strategy);
@@ -454,7 +454,7 @@ CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& for
   return rows.size() == 1 ? rows[0] : CheckRow{.name = "live-parameters", .status = CheckStatus::skipped};
 }
 
-TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
+TEST(CheckOfFsdpsGatheredBytes, PassesForTheBytesOfTheFormulaAndFailsForOneByteLess) {
   for (const ParamValues& params : std::vector<ParamValues>{{{"prefetch", "0"}},
                                                             {{"prefetch", "1"}},
                                                             {{"prefetch", "2"}},
@@ -466,7 +466,7 @@ TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
   }
 }
 
-TEST(LiveParametersOfFsdp, IncludeShardsOfFewerRanksThatAreKeptBetweenForwardAndBackward) {
+TEST(CheckOfFsdpsGatheredBytes, CountsTheShardsOfFewerRanksThatAreKeptBetweenForwardAndBackward) {
   for (const char* prefetch : {"0", "1", "2"})
     for (const char* mesh : {"dp=2,shard=2", "shard=2", "shard=4"}) {
       const bool one_axis = std::string(mesh) == "shard=4";
@@ -478,7 +478,7 @@ TEST(LiveParametersOfFsdp, IncludeShardsOfFewerRanksThatAreKeptBetweenForwardAnd
     }
 }
 
-TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
+TEST(CheckOfFsdpsGatheredBytes, FailsIfUnitsAreGatheredFartherAheadThanTheParameterPrefetchAllows) {
   for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
     const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
     EXPECT_EQ(row.status, CheckStatus::failed);
@@ -540,7 +540,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(dra
                            return name;
                          });
 
-TEST(ConformanceCases, OfEachRunIncludeZero2AndFsdpInWorlds1To5) {
+TEST(ConformanceCases, DrawnForARunAlwaysIncludeZero2AndFsdpInWorlds1To5) {
   const std::vector<Case> all = sharded(), some = drawn_sharded();
   std::set<std::pair<std::string, int>> found;
   for (const Case& one : some) found.emplace(one.strategy, one.world);

@@ -94,7 +94,7 @@ const std::vector<std::pair<std::string, Training>> mistakes = {
     {"gradients", rounds_gradients}, {"own gradients", rounds_own_gradients}, {"updates", rounds_updates}};
 constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; multiplying by 2^-7 does not round
 
-TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRoundingOfTheParameters) {
+TEST(RowwiseRoundingDiagnosis, DetectsRoundingToBfloat16BelowTheRoundingErrorOfTheParameters) {
   for (const auto& [name, mistake] : mistakes)
     for (const double rate : rates)
       for (const double step : {50, 500, 50000})
@@ -104,7 +104,7 @@ TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRounding
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }
 
-TEST(VotesOfParameterRows, DetectNoMistakeInCorrectStrategies) {
+TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeInCorrectStrategies) {
   const std::vector<std::pair<std::string, Training>> strategies = {{"right", right},
                                                                     {"master copy", with_master_copy}};
   for (const auto& [name, strategy] : strategies)
@@ -119,11 +119,11 @@ TEST(VotesOfParameterRows, DetectNoMistakeInCorrectStrategies) {
                     << ", repeats " << repeats << ", seed " << seed;
 }
 
-TEST(VotesOfParameterRows, AreNotCountedIfTheStepsAreTooSmallToShowTheMistake) {
+TEST(RowwiseRoundingDiagnosis, DetectsNothingIfTheStepsAreTooSmallToShowTheMistake) {
   EXPECT_EQ(votes({.step = 0.1}, rounds_gradients, rounds_gradients), 0);
 }
 
-TEST(VotesOfParameterRows, DetectNoMistakeIfFewRowsVote) {
+TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeIfOnlyFewParameterRowsIndicateIt) {
   const at::Tensor none = at::zeros({60, 10}, at::kDouble), change = at::ones_like(none);
   const auto error = [&](int64_t few) {
     Votes votes;

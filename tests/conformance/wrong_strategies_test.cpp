@@ -134,7 +134,7 @@ uint64_t layout_seed() {
 
 class WrongPart : public testing::TestWithParam<Mutant> {};
 
-TEST_P(WrongPart, OfAStrategyOnARandomLayoutFailsTheCheckThatMustDetectItAndACorrectPartPasses) {
+TEST_P(WrongPart, InAStrategyOnARandomLayoutFailsTheExpectedCheckAndACorrectPartPassesAll) {
   const auto drawn = composed_mutants(layout_seed());
   const Mutant& mutant = *std::ranges::find(drawn, GetParam().name, &Mutant::name);
   const std::string what = mutant.name + " on " + mutant.mesh + ", model " + mutant.model +
@@ -146,7 +146,7 @@ TEST_P(WrongPart, OfAStrategyOnARandomLayoutFailsTheCheckThatMustDetectItAndACor
 
 class RareMistake : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyWithNone) {
+TEST_P(RareMistake, FailsItsCheckWithSomeSeedsAndACorrectStrategyFailsWithNone) {
   const std::string& check = GetParam().killed_by;
   size_t caught = 0;
   std::string seeds;
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(drawn(all(fal
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(drawn(all(true), 6)), name_of);
 INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(drawn(composed_mutants(1), 6)), name_of);
 
-TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckPerturbation) {
+TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckThatReplacesASampleOfOneRank) {
   const auto mutants = layout_mutants();
   const auto reader = std::ranges::find(mutants, "layout-samples-read-again-by-id", &Mutant::name);
   ASSERT_NE(reader, mutants.end());

@@ -223,7 +223,7 @@ class CollectiveLedger(unittest.TestCase):
                         self.assertAlmostEqual(sum(entry["phase_bytes"].values()), entry["bytes"])
         self.assertEqual(seen, {(strategy, world) for strategy in due for world in (1, 2, 3)})
 
-    def test_fsdp_with_reshard_as_a_number_gathers_within_groups_on_an_axis_of_their_own(self):
+    def test_fsdp_with_the_parameter_reshard_set_to_a_number_gathers_within_groups_of_that_many_ranks(self):
         report = run("--workload", "gpt", "--model", "tiny", "--cpus", "4", "--batch", "2", "--param", "fsdp.reshard=on,2,3", "--launches", "1",
                      "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="fsdp")
         gathers = {}
@@ -430,7 +430,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_before_each_timed_block_one_8_ms_step_runs_untimed_or_two_if_the_user_sets_steps(self):
+    def test_one_untimed_step_precedes_each_timed_block_of_8_ms_steps_or_two_if_the_user_sets_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):
@@ -518,7 +518,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
 
-    def test_a_time_limit_of_a_fifteenth_of_a_step_gives_a_result_with_a_notice(self):
+    def test_a_time_limit_far_shorter_than_a_step_still_gives_a_result_with_a_notice(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off",
                      "--warmup", "1", "--max-time", "0.01", "--launches", "2", "--param", "spun.spin_us=150000", strategy="spun")
         case = by_strategy(report, "spun")

@@ -61,7 +61,7 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
-    def test_tables_of_collectives_and_rank_pairs_fold_to_the_environment_variable_columns(self):
+    def test_tables_of_collectives_and_rank_pairs_wrap_at_the_width_in_the_variable_columns(self):
         for words, columns in ((("--collective", "allreduce,barrier", "--world", "3"), 80),
                                (("--pairs", "--world", "5"), 40)):
             with self.subTest(words):
@@ -70,7 +70,7 @@ class Micro(unittest.TestCase):
                 self.assertIn("wrong", table)
         self.assertRegex(table, r"\n# rank +host[ \d]*\n[ \d]*4\n +0 ")  # the last columns are on a line below
 
-    def test_collectives_are_timed_up_to_256_mib_with_iterations_set_by_size(self):
+    def test_collectives_are_timed_up_to_256_mib_with_fewer_iterations_for_larger_sizes(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
         for name in names:

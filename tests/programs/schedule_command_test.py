@@ -115,7 +115,7 @@ class ScheduleCommand(unittest.TestCase):
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
 
-    def test_every_output_of_dpbench_schedule_folds_to_80_columns(self):
+    def test_every_output_of_dpbench_schedule_wraps_at_80_columns(self):
         self.put("deadlock.csv", DEADLOCK)
         self.put_trace("hand.trace.json")
         for words, code in ((["--list"], 0), (["zb-h1", "--costs", "send=1,bytes=5,rate=2"], 0), (NAMES, 0),

@@ -284,7 +284,7 @@ class Stored(unittest.TestCase):
         self.assertEqual(run.returncode, 0)
         return printed.decode()
 
-    def test_exported_tables_fold_to_the_terminal_or_environment_variable_columns_and_lose_no_word(self):
+    def test_exported_tables_wrap_at_the_width_of_the_terminal_or_variable_columns_and_lose_no_word(self):
         export = ("export", GOLDEN, "--to", "table")
         whole = self.on_a_terminal(250, *export)
         self.assertGreater(max(map(len, whole.splitlines())), 120)

@@ -101,11 +101,11 @@ class FindBatch(unittest.TestCase):
 class TuneOverParameters(unittest.TestCase):
     FLAGS = ("--strategy", "fsdp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
 
-    def test_tune_tries_the_words_of_a_parameter_that_also_accepts_numbers(self):
+    def test_tune_tries_only_the_named_values_of_a_parameter_that_also_accepts_numbers(self):
         tried = set(re.findall(r"/reshard=(\w+)", tune(*self.FLAGS, "--over", "reshard").stdout))
         self.assertEqual(tried, {"off", "shard"})
 
-    def test_a_dry_run_refuses_a_number_below_the_limit_of_the_parameter(self):
+    def test_a_dry_run_refuses_a_parameter_value_below_its_minimum(self):
         for value in ("unit=0", "prefetch=-1", "reshard=1"):
             with self.subTest(value):
                 self.assertIn("fsdp." + value, tune(*self.FLAGS, "--param", value, code=2).stderr)
@@ -127,7 +127,7 @@ class TuneOverBatches(unittest.TestCase):
         tried = {int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}
         self.assertEqual(tried, {2, 4, 8, 16, 32}, done.stdout)
 
-    def test_tune_compares_the_batches_of_the_flag_batch_with_the_first_of_them(self):
+    def test_tune_compares_all_batches_of_the_flag_batch_with_the_first_one(self):
         report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,3,12")
         self.assertEqual(report["config"]["reference_batch"], 6)
         (best,) = report["config"]["tuned"]

@@ -84,7 +84,7 @@ class Commands(unittest.TestCase):
 
 
 class Pack(unittest.TestCase):
-    def test_a_tree_packed_for_a_gpu_machine_has_all_programs_and_libraries(self):
+    def test_a_folder_packed_for_a_gpu_machine_has_all_programs_and_libraries(self):
         if not (BUILD / "lib/libdpbench_cuda.so").exists():
             self.skipTest("built without a CUDA toolkit: nothing to pack")
         with tempfile.TemporaryDirectory() as folder:

@@ -56,7 +56,7 @@ class Right(unittest.TestCase):
         judged = {(case["workload"], row["name"]) for case in report["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({("py-named", "frozen-parameters"), ("py-named", "unused-parameters")}, judged)
 
-    def test_an_nn_sequential_is_divided_into_blocks(self):
+    def test_pp_and_fsdp_divide_an_nn_sequential_into_blocks_and_pass_their_checks(self):
         code, report = checked(MODELS, "pp,fsdp", "--workload", "py-squares,py-normed", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 60)
         self.assertEqual({(case["strategy"], case["workload"]) for case in report["cases"]},
@@ -64,7 +64,7 @@ class Right(unittest.TestCase):
         code, report = checked(MODELS, "ddp,pp", "--workload", "py-squares", "--recompute", "1", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 30)
 
-    def test_a_run_of_fsdp_notes_a_model_that_is_one_unit(self):
+    def test_fsdp_gives_a_notice_if_the_whole_model_is_one_unit(self):
         flags = ("--strategy", "fsdp", "--workload", "py-transformer,py-squares", "--cpus", "2", "--backend", "shm")
         code, report, errors = call("run", "--plugin", MODELS, *flags, *BRIEF)
         self.assertEqual(code, 0, errors)
@@ -89,7 +89,7 @@ class Right(unittest.TestCase):
                 for case in report["cases"]:
                     self.assertRegex(case["reason"], r"float64.*RuntimeError: .*dtype.* \(transformer\.py:")
 
-    def test_a_models_own_optimizer_is_replayed_step_by_step(self):
+    def test_checks_replay_the_steps_of_a_models_own_optimizer_one_by_one(self):
         code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2",
                                "--backend", "shm")
         self.assert_no_failure(code, report, 150)
@@ -195,7 +195,7 @@ def batch(ids):
 class Models(unittest.TestCase):
     """Models of importable modules, by --model MODULE:CLASS."""
 
-    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+    def test_a_model_class_of_a_python_package_is_measured_without_a_plugin_file(self):
         with tempfile.TemporaryDirectory() as folder:
             package = pathlib.Path(folder, "mypkg")
             package.mkdir()

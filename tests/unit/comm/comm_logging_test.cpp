@@ -39,7 +39,7 @@ class LoggedCalls : public ::testing::Test {
   bool fails_ = false;
 };
 
-TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorsDiffer) {
+TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorSizesDiffer) {
   for (const int64_t own : {3, 5}) {  // number of elements in this rank's own tensor: 3 as rank 0, 5 as rank 1
     Lists pieces{{at::ones(3), at::ones(5)}};
     Tensors own_piece{at::ones(own)};

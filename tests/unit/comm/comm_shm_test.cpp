@@ -149,7 +149,7 @@ void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)
   });
 }
 
-TEST(Cores, GroupIsCrowdedOnlyIfItHasMoreRanksThanAllowedCores) {
+TEST(Cores, AreOversubscribedOnlyIfAGroupHasMoreRanksThanAllowedCores) {
   expect_crowded(true, [](int) { return only_core(0); });
   if (own_cores().size() < 2) GTEST_SKIP() << "one core";
   expect_crowded(false, [](int rank) { return only_core(rank); });

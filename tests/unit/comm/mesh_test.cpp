@@ -24,7 +24,7 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
 }
 
-TEST(MeshOfRanks, HasTheRanksOfARowMajorGridOnEachAxis) {
+TEST(MeshOfRanks, GroupsRanksOnEachAxisAsInARowMajorGrid) {
   const std::vector<MeshShape> meshes = {
       {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
   for (const Kind& kind : kinds)

@@ -53,7 +53,7 @@ Time timed(const Layout& layout, const Machine& machine) {
   return time_of(small, gpt::Precision::float32, layout, machine);
 }
 
-TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
+TEST(PredictedTimeline, ACollectiveStartsWhenItsDataAreReadyAndTheLinkIsFree) {
   Lanes lanes;
   lanes.compute(2);
   EXPECT_EQ(lanes.transfer(3), 5);  // a transfer from time 2 to time 5
@@ -69,7 +69,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
 // of two hosts. A ring over dp may use the links of both these ranks between the hosts.
-TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
+TEST(PredictedBandwidth, OfAnAxisAcrossHostsIsTheSumOverTheRanksOfTheAxisOnAHost) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
@@ -116,7 +116,7 @@ Report summarised(std::vector<CaseRecord> cases) {
   return report;
 }
 
-TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes) {
+TEST(SpeedOfADevice, IsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes) {
   const std::string model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
   const double flop = small.flop_per_row();
   // The measured run has a step of one sample at 1 GFLOP/s and a step of four samples at 3 GFLOP/s, each with an
@@ -138,7 +138,7 @@ TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes)
   EXPECT_NEAR(timed(layout, asked.machine).step_s(), 4 * flop / 3e9 + 2e-3, 1e-6);
 }
 
-TEST(Speed, OfADeviceCannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
+TEST(SpeedOfADevice, CannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   const auto refusal = [](const Report& report, Device device, Dtype dtype, int threads = 1) -> std::string {
     try {
       speed_of(report, device, dtype, threads);
@@ -156,7 +156,7 @@ TEST(Speed, OfADeviceCannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
-TEST(Speed, AssumedOverlapIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
+TEST(PredictedOverlap, OfCommunicationIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
   Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
   EXPECT_EQ(measured_overlap(report), std::nullopt);
   for (const auto& [strategy, overlap] :
@@ -383,7 +383,7 @@ TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
 }
 
 // The committed schema file must equal the output of `dpbench schema plan`.
-TEST(LayoutPlan, MatchesItsCommittedSchema) {
+TEST(LayoutPlan, InJsonMatchesItsSchemaFileInGit) {
   const std::string file = DPBENCH_SOURCE "/results/schema/plan-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), plan_schema().dump(1) + "\n");
   for (const PlanRequest& asked : {request_for(1), request_for(8), request_for(8, 1000)})

@@ -56,19 +56,19 @@ TEST(Network, RefusesInvalidLinksAndShowsAValidExample) {
 
 // 4 devices reduce 450 MB. Each device sends 6 messages of a quarter of 450 MB, and a message takes 2 us + 112.5 MB /
 // (450 GB/s) = 252 us.
-TEST(Allreduce, RingCostIsThatOfSixMessagesForFourRanks) {
+TEST(PredictedAllreduce, RingTakesTheTimeOfSixMessagesForFourRanks) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 6 * 252e-6, 1e-12);
   EXPECT_EQ(collective_seconds("allreduce", Algorithm::ring, 1, 450e6, {nvlink, nvlink, 0}), 0);
 }
 
 // A tree of 5 devices has 3 levels. Latency is 6 x 2 us, and all bytes go up and down in 2 x 1000 us.
-TEST(Allreduce, TreeCostIsThatOfGoingUpAndDownAllLevels) {
+TEST(PredictedAllreduce, TreeTakesTheTimeOfGoingUpAndDownAllLevels) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 5, 450e6, {nvlink, nvlink, 0}), 12e-6 + 2000e-6, 1e-12);
 }
 
 // 16 devices in hosts of 4 reduce 50 MB. Each of the ring's 30 messages waits for the slow links, of which the 4
 // devices of a host use one each: 10 us + 50 MB / 16 / (4 x 50 GB/s) = 25.625 us.
-TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
+TEST(PredictedAllreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 25.625e-6, 1e-12);
   // Hosts with one device have no links inside, however slow these would be.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 50e6, {{1e6, 1}, ethernet, 1}), 6 * 260e-6, 1e-12);
@@ -80,14 +80,14 @@ TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
 
 // 16 devices in hosts of 4 reduce 45 MB. Before and after the exchange between hosts, each device sends 3 messages of 2
 // us + 11.25 MB / (450 GB/s) = 27 us within its host. Between 4 hosts, 11.25 MB take 6 messages of 10 us + 56.25 us.
-TEST(Allreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
+TEST(PredictedAllreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 16, 45e6, {nvlink, ethernet, 4}),
               2 * 3 * 27e-6 + 6 * 66.25e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 4, 450e6, {nvlink, ethernet, 4}), 6 * 252e-6,
               1e-12);
 }
 
-TEST(Collectives, AllgatherAndReduceScatterCostHalfARingAllreduceAndBroadcastHalfATreeAllreduce) {
+TEST(PredictedCollectives, AllgatherAndReduceScatterTakeHalfARingAllreduceAndBroadcastHalfATreeAllreduce) {
   EXPECT_NEAR(collective_seconds("allgather", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("reduce_scatter", Algorithm::tree, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
@@ -101,7 +101,7 @@ StepShape two_buckets(double first_mb, double second_mb) {
 }
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
-TEST(Step, AllreduceOfTheFirstBucketIsHiddenAndThatOfTheLastIsExposed) {
+TEST(PredictedStep, AllreduceOfTheFirstBucketIsHiddenAndThatOfTheLastIsExposed) {
   // The first gradient bucket is reduced from 5 to 8 ms, the second from 8 to 9 ms.
   const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
@@ -110,14 +110,14 @@ TEST(Step, AllreduceOfTheFirstBucketIsHiddenAndThatOfTheLastIsExposed) {
   EXPECT_TRUE(hidden.hidden);
 }
 
-TEST(Step, IsLongerIfTheAllreduceOfTheSecondBucketMustWaitForThatOfTheFirst) {
+TEST(PredictedStep, IsLongerIfTheAllreduceOfTheSecondBucketMustWaitForThatOfTheFirst) {
   // The first gradient bucket is reduced from 5 to 11 ms, the second from 11 to 12 ms.
   const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(late.step_s, 14e-3, 1e-12);
   EXPECT_FALSE(late.hidden);
 }
 
-TEST(Step, BlockingCollectivesExtendTheStep) {
+TEST(PredictedStep, IsExtendedByBlockingCollectives) {
   StepShape shape = two_buckets(3, 1);
   shape.collectives.insert(shape.collectives.begin(), {"broadcast", 2e6, 0, false});
   EXPECT_NEAR(step_time(shape, 10e-3, 2, slow, Algorithm::ring).step_s, 13e-3, 1e-12);
@@ -125,7 +125,7 @@ TEST(Step, BlockingCollectivesExtendTheStep) {
 
 // 20 % of the computing does not scale, so 4 devices compute for 10 x (0.2 + 0.8 / 4) = 4 ms. If they share 2 cores,
 // they take twice as long.
-TEST(Step, ComputationShrinksInStrongScalingAndGrowsOnSharedCores) {
+TEST(PredictedStep, ComputationShrinksInStrongScalingAndGrowsOnSharedCores) {
   StepShape shape{.strong = true, .fixed = 0.2};
   EXPECT_NEAR(step_time(shape, 10e-3, 4, slow, Algorithm::ring).step_s, 4e-3, 1e-12);
   shape.cores = 2;
@@ -135,7 +135,7 @@ TEST(Step, ComputationShrinksInStrongScalingAndGrowsOnSharedCores) {
 
 // With unlimited bandwidth, an allreduce on n devices takes 2 (n - 1) messages of 0.49 ms. The 6 messages of world 4
 // still fit into 3 ms of overlap.
-TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
+TEST(PredictedStep, FindsTheSmallestWorldWithExposedCommunication) {
   const Network far{{1e15, 0.49e-3}, {1e15, 0.49e-3}, 0};
   EXPECT_EQ(first_exposed_world(two_buckets(1, 1), 10e-3, far, Algorithm::ring), 5);
   EXPECT_EQ(first_exposed_world({.collectives = {{"allreduce", 1, 1, true}}}, 10e-3, far, Algorithm::ring), 2);
@@ -143,14 +143,14 @@ TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
             std::nullopt);
 }
 
-TEST(Fit, ACoefficientThatWouldBeNegativeIsZero) {
+TEST(FitOfStepTimes, SetsACoefficientThatWouldBeNegativeToZero) {
   const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
   EXPECT_NEAR(x[2], 2, 1e-9);
 }
 
-TEST(Fit, RecoversTheParametersOfSimulatedSteps) {
+TEST(FitOfStepTimes, RecoversTheParametersOfSimulatedSteps) {
   for (const StepShape& shape :
        {two_buckets(3, 1), two_buckets(12, 1), StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
     const Network network{{2e9, 40e-6}, {2e9, 40e-6}, 0};
@@ -226,7 +226,7 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
 
 // If n ranks share 2 cores, the latency term and the bandwidth term of a step both grow with n - 1: 2 (n - 1) messages,
 // and (n - 1) / n x n bytes. A fit cannot tell them apart.
-TEST(Projection, ReportsWhenLatencyAndBandwidthAreNotSeparable) {
+TEST(Projection, ReportsIfTheFitCannotSeparateLatencyFromBandwidth) {
   Report report = scaled_run();
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
   report.env["cpu"]["usable"] = 2;
@@ -236,7 +236,7 @@ TEST(Projection, ReportsWhenLatencyAndBandwidthAreNotSeparable) {
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
 }
 
-TEST(Projection, HasNoIntervalIfAFittedStepTimeHasNone) {
+TEST(Projection, HasNoIntervalIfOneOfTheFittedStepTimesHasNone) {
   Report report = scaled_run();
   report.cases[2].step_time_ns->interval = IntervalOver::none;
   const ProjectedSeries series = project(report, {.to = {8}}).series.at(0);
@@ -284,7 +284,7 @@ TEST(Projection, IsMarkedAsProjectedInJsonHeadingAndTable) {
 }
 
 // The committed schema file must equal the output of `dpbench schema projection`.
-TEST(Projection, MatchesItsCommittedSchema) {
+TEST(Projection, InJsonMatchesItsSchemaFileInGit) {
   const std::string file = DPBENCH_SOURCE "/results/schema/projection-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), projection_schema().dump(1) + "\n");
   const Network network{nvlink, ethernet, 8};

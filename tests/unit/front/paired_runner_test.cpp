@@ -227,7 +227,7 @@ TEST_F(PairedRunnerTest, ASignalInABlockOfTheReferenceEndsTheCase) {
   }
 }
 
-TEST_F(PairedRunnerTest, TheWorkerIsToldWhichBlocksCount) {
+TEST_F(PairedRunnerTest, TheWorkerIsToldThatTheFirstBlockAndDisturbedBlocksDoNotCount) {
   cases_.queue_ns = [](int block) { return block == 3 ? 300 : 0; };
   run(spec_of("ddp", 2));
   EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";

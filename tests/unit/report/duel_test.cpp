@@ -98,7 +98,7 @@ TEST(DuelVerdict, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
   EXPECT_DOUBLE_EQ(look.high, 0.015);
 }
 
-TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
+TEST(DuelRule, DecidesAfter20And40And80And160PairsOfBlocksWhetherToGoOn) {
   EXPECT_EQ(next_look(rule, 0), 20);
   EXPECT_EQ(next_look(rule, 20), 40);
   EXPECT_EQ(next_look(rule, 80), 160);
@@ -107,7 +107,7 @@ TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
 
 // The median of the base build's blocks is 200 ms and that of the new build's 150 ms, but two of three pairs are 10 %
 // slower.
-TEST(DuelTable, NewTimeIsTheBaseTimeChangedByTheMedianChangeOverPairsOfBlocks) {
+TEST(DuelTable, TimeOfTheNewBuildIsTheBaseTimeChangedByTheMedianChangeOverPairs) {
   DuelCase record;
   record.spec.id = "ddp/toy";
   record.status = DuelStatus::ok;

@@ -44,13 +44,13 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsCandidatesThatCombineGradientsOtherwiseThanTheReference) {
+TEST(Tuning, DropsCandidatesWhoseGradientsMeanSomethingElseThanTheReferences) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
 }
 
-TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterItsSelection) {
+TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterThoseThatSelectedIt) {
   // The candidate is fast only in the first launch, by luck. In later launches it is as fast as the default.
   const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
   const auto found = tuned(report, 1);
@@ -70,7 +70,7 @@ TEST(Tuning, TextOnAFasterCandidateNamesItsFlags) {
   expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "3 launches"});
 }
 
-TEST(Tuning, GivesNoVerdictOnACandidateThatWasMeasuredInTwoLaunches) {
+TEST(Tuning, GivesNoVerdictOnACandidateMeasuredInOnlyTwoLaunches) {
   const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
   EXPECT_TRUE(tuned(report, 0).empty());
 }

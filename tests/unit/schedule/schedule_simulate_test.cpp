@@ -43,7 +43,7 @@ TEST_P(BubbleFormula, OfAScheduleFamilyEqualsTheSimulatedBubble) {
 }
 
 // Transfers that take no time must change neither the end of the step nor the end of the last computation of any rank.
-TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTimeBecauseTheyChangeNoEndTimeOfARank) {
+TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTime) {
   for_each_size(
       GetParam(),
       [](const Request& request) {
@@ -72,7 +72,7 @@ std::vector<int> live(const Simulation& simulation) {
   return all;
 }
 
-TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
+TEST(Simulate, FindsAsManyLiveActivationsAsThePapersOfTheSchedulesState) {
   constexpr int p = 4, v = 2, m = 16;
   EXPECT_EQ(live(simulated("gpipe", {p, 1, m})), std::vector<int>(p, m));
   EXPECT_EQ(live(simulated("1f1b", {p, 1, m})), (std::vector<int>{p, p - 1, p - 2, p - 3}));
@@ -85,7 +85,7 @@ TEST(Simulate, CountsLiveActivationsAsThePapersDo) {
 
 // No schedule can be shorter than the lower bound, because the last rank cannot start before the first micro-batch has
 // passed through all other ranks.
-TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
+TEST(Simulate, NoScheduleFinishesBeforeTheLowerBoundOnItsTime) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
       const Simulation simulation = simulate(make_schedule(family, request));
@@ -95,12 +95,12 @@ TEST(Simulate, NoScheduleFinishesBeforeItsLowerBound) {
     });
 }
 
-TEST(Simulate, ZbvMeetsTheLowerBoundWhenThePipelineIsFull) {
+TEST(Simulate, TheScheduleZbvReachesTheLowerBoundOnItsTimeWithEnoughMicroBatches) {
   const Simulation simulation = simulated("zbv", {4, 2, 7});
   EXPECT_EQ(simulation.makespan, 3 * 7 * 2 + 3);
 }
 
-TEST(Simulate, AddsTheLatencyOfEachBoundaryToASingleMicroBatch) {
+TEST(Simulate, AddsTheLatencyOfEachStageBoundaryToTheTimeOfASingleMicroBatch) {
   // Three forward passes of 1 unit, two transfers, three backward passes of 2 units, two transfers.
   EXPECT_EQ(simulated("1f1b", {3, 1, 1}, {.link = {.latency = 0.5}}).makespan, 3 + 2 * 0.5 + 3 * 2 + 2 * 0.5);
 }
@@ -121,7 +121,7 @@ TEST(Simulate, UsesTheLatencyGivenForTransfersFromOneRankToAnother) {
   EXPECT_EQ(simulated("1f1b", {2, 1, 1}, costs).makespan, 1 + 10 + 1 + 2 + 2);
 }
 
-TEST(Simulate, OverlappedPairsWithAShorterTimeShortenTheStep) {
+TEST(Simulate, OverlappedForwardBackwardPairsWithAShorterTimeShortenTheStep) {
   const Simulation apart = simulated("dualpipe", {4, 1, 8});
   const Simulation together = simulated("dualpipe", {4, 1, 8}, {.overlapped = 2});
   EXPECT_LT(together.makespan, apart.makespan);
@@ -146,7 +146,7 @@ TEST(Simulate, GivesTheBubbleRatesOfTheZeroBubblePaper) {
 
 // Stage 1 takes three times as long as stage 0: 3 per F and 6 per B. Rank 0 computes F0 and F1 from 0 to 2; rank 1
 // computes F0 B0 F1 B1 from 1 to 19; then rank 0 computes B1 for 2 more.
-TEST(Simulation, StagesMayTakeDifferentTimes) {
+TEST(Simulation, GivesTheExactStepTimeIfStagesTakeDifferentTimes) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 2});
   const Simulation simulation = simulate(schedule, {.stage_factors = {1, 3}});
   EXPECT_EQ(simulation.makespan, 1 + 2 * 3 * 3 + 2);

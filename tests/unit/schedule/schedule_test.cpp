@@ -31,7 +31,7 @@ TEST_P(EveryScheduleFamily, ObeysEveryRuleWithAndWithoutTransfers) {
 }
 
 // lower() orders sends and receives by simulated times. The order must be free of deadlocks for uneven times too.
-TEST_P(EveryScheduleFamily, BreaksNoRuleWithTransfersPlacedForUnevenCosts) {
+TEST_P(EveryScheduleFamily, BreaksNoRuleIfTransfersAreOrderedForUnevenCosts) {
   const std::vector<Costs> costs = {{.forward = 3, .input_gradient = 5, .weight_gradient = 2, .link = {.latency = 4}},
                                     {.forward = 1. / 3, .input_gradient = 0.1, .weight_gradient = 0.7},
                                     {.bytes = 9, .link = {.latency = 0.5, .bytes_per_time = 2}}};

@@ -133,7 +133,7 @@ TEST(Backward, AccumulatesIntoExistingGradients) {
   EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
 }
 
-TEST(Backward, StartsFromAGivenGradient) {
+TEST(Backward, StartsFromAGradientGivenForTheOutput) {
   const at::Tensor x = random_leaf({3, 4}, 1), gradient = random_leaf({3, 4}, 2).detach();
   x.tanh().backward(gradient);
   const at::Tensor expected = x.grad().clone();
@@ -227,7 +227,7 @@ TEST(Backward, KeepsSavedTensorsUntilThePostHooksHaveRun) {
   }
 }
 
-TEST(Backward, UsesTorchsEngineOnTheCpuOnlyForCallbacksOrAnomalyMode) {
+TEST(Backward, RunsInTorchsEngineOnTheCpuOnlyForCallbacksOrInAnomalyMode) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };

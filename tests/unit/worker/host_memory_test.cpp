@@ -39,7 +39,7 @@ class UncountedMemoryTest : public testing::Test {
   }
 };
 
-TEST_F(UncountedMemoryTest, AllocationsInTheScopeOfUncountedMemoryDoNotRaiseThePeak) {
+TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseThePeak) {
   const int64_t before = peak_memory_bytes();
   {
     const UncountedMemory uncounted;

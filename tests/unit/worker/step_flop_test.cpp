@@ -100,7 +100,7 @@ TEST(StepFlop, FlopOfAReplayedStepAreThoseOfAnEagerStepOfTheSameBatchSize) {
   }
 }
 
-TEST(StepFlop, FlopAreCountedInTheFirstStepIfPassesAreReplayed) {
+TEST(StepFlop, FlopOfAStrategyThatReplaysPassesAreCountedInItsFirstStep) {
   for (const char* strategy : {"cpu", "replaying-passes"})
     EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * flop_per_sample) << strategy;
 }

@@ -46,7 +46,7 @@ CaseSpec strong(int world, int64_t batch) {
   return spec;
 }
 
-TEST(Finite, CheckNamesTheFirstTensorWithANonFiniteValue) {
+TEST(NonFiniteValues, AreReportedWithTheNameOfTheFirstTensorThatContainsOne) {
   const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
   nan[1][0] = std::nan("");
   infinite[2] = -std::numeric_limits<double>::infinity();
@@ -207,7 +207,7 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
-TEST_F(WorkerVariables, DpbenchSettingsOverridesTheVariablesMeantForWorkersOfOlderBuilds) {
+TEST_F(WorkerVariables, TheVariableDpbenchSettingsOverridesThoseForOlderBuilds) {
   setenv("DPBENCH_THREADS", "3", 1);
   EXPECT_EQ(read_variables().threads, 3);
   EXPECT_EQ(read_variables().runtime, Runtime::fast);
@@ -274,7 +274,7 @@ TEST(FlopCount, OfAttentionIsTwoProductsForwardAndFiveBackward) {
 
 // The closed formula counts every product of a step but the scores, 2 x hidden x tokens^2 in a layer, that the backward
 // pass computes again.
-TEST(FlopCount, OfAGptIsItsClosedFormulaAndTheScoresOfTheBackwardPass) {
+TEST(FlopCount, OfAGptIsItsFormulaPlusTheScoresThatTheBackwardPassRecomputes) {
   const auto& gpt = workload_registry().at("gpt");
   for (const auto& [model, scores] : {std::pair{"tiny", 2 * 2 * 18 * 11 * 11}, {"tiny-llama", 2 * 2 * 36 * 13 * 13}}) {
     const double formula = gpt.make({.model = model})->flop_per_sample();

@@ -55,7 +55,7 @@ TEST(Batches, PixelsAreExactlyTheBytesOrTheBytesDividedBy255) {
   }
 }
 
-TEST(Batches, SamplesDoNotDependOnTheRestOfTheBatch) {
+TEST(Batches, ASampleIsTheSameWhateverOthersAreInTheBatch) {
   const auto convnet = workload_registry().at("convnet").make({});
   const auto ids = at::tensor({int64_t{59'999}, int64_t{3}, int64_t{3}, int64_t{0}});
   const auto together = convnet->batch(ids);
@@ -80,7 +80,7 @@ TEST(Batches, RefuseASampleThatDoesNotExist) {
   EXPECT_THROW(workload->test_batch(at::full({1}, 10'000, at::kLong)), std::runtime_error);
 }
 
-TEST(SharedRows, SharedSamplesAreEqualInTwoProcesses) {
+TEST(SharedSamples, AreEqualInTwoProcesses) {
   const Folder shared;
   const auto ids = at::arange(0, 600, 3);
   const auto expected = workload_registry().at("mnist-mlp").make({})->batch(ids).input;

@@ -295,9 +295,9 @@ std::vector<Parameter> trained_by(const Rank& rank, size_t first, size_t last) {
   return found;
 }
 
-class DividedStepsOfAGpt : public testing::TestWithParam<std::tuple<Division, Precision, int>> {};
+class StepsOfAGptDividedAmongRanks : public testing::TestWithParam<std::tuple<Division, Precision, int>> {};
 
-TEST_P(DividedStepsOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
+TEST_P(StepsOfAGptDividedAmongRanks, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   const auto& [division, precision, recompute] = GetParam();
   const CountedAllocator counted;
   const double before = CountedAllocator::live();
@@ -320,7 +320,7 @@ TEST_P(DividedStepsOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
 const std::string three = ",layers=3";
 
 INSTANTIATE_TEST_SUITE_P(
-    Shapes, DividedStepsOfAGpt,
+    Shapes, StepsOfAGptDividedAmongRanks,
     testing::Combine(testing::Values(Division{gpt2 + three, {.tp = 2}},
                                      Division{gpt2 + three + ",tied=off", {.tp = 4, .sequence = true}},
                                      Division{llama + three, {.tp = 2, .sequence = true}},
@@ -361,7 +361,7 @@ TEST(StageOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   }
 }
 
-TEST(Footprint, RefusesModelsWithExperts) {
+TEST(MemoryForecast, RefusesModelsWithExperts) {
   const Shape shape = parse_shape("tiny-experts");
   for (const Part part : {Part::embed, Part::layer}) EXPECT_THROW(parameters(shape, part, {}), UsageError);
   try {

@@ -13,7 +13,7 @@ namespace {
 // Accuracy measured after 10 epochs: 0.83 for the linear model, 0.92 for mnist-mlp.
 constexpr Training plan{.train_rows = 6'000, .test_rows = 2'000, .epochs = 10};
 
-TEST(DrawnDigits, AreLearnedBetterWithAHiddenLayer) {
+TEST(GeneratedDigits, AreLearnedBetterWithAHiddenLayer) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   LinearClassifier linear;
   const double linear_accuracy = train(*workload, linear, plan);

@@ -121,7 +121,7 @@ at::Tensor output_after(Strategy& strategy) {
   return result.output.clone();
 }
 
-TEST(OneDnn, TrainingResultWithOneDnnIsCloseToThatWithout) {
+TEST(OneDnn, ModelsTrainedWithAndWithoutOneDnnGiveCloseOutputs) {
   at::set_num_threads(1);
   for (const char* name : {"cpu", "dp"}) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));

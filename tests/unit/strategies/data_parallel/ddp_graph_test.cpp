@@ -20,7 +20,7 @@ TEST(DdpUnused, AnUnusedModelParameterIsAnErrorThatNamesItAndTheSettingFindUnuse
   }
 }
 
-TEST(DdpUnused, AParameterHasAGradientOnAllRanksUnlessAllRanksLeaveItUnused) {
+TEST(DdpUnused, AParameterUsedOnAnyRankHasAGradientOnAllRanks) {
   const SecondLayerIf on_rank_1(
       [](const Context& context) { return context.step < 2 && context.ids[0].item<int64_t>() % 24 >= 8; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -73,7 +73,7 @@ TEST(DdpUnused, LayersWithoutAPathToTheOutputCountAsUnused) {
   }));
 }
 
-TEST(DdpOutputs, AForwardPassWithoutABackwardPassDoesNotBlockTheNextStep) {
+TEST(DdpReduction, AForwardPassWithoutABackwardPassDoesNotBlockTheNextStep) {
   for (const char* find_unused : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const Replica replica(always(), at::kCPU, at::kDouble, 3, 4);
@@ -115,7 +115,7 @@ TEST(DdpStaticGraph, AcceptsAParameterUnusedInEveryStep) {
   }));
 }
 
-TEST(DdpUnused, TheSettingSkipUnusedLeavesOutTheReductionOfUnusedBuckets) {
+TEST(DdpUnused, TheSettingSkipUnusedLeavesOutTheAllreduceOfBucketsWithoutUsedParameters) {
   const SecondLayerIf never([](const Context&) { return false; });
   for (const char* skip : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {

@@ -195,7 +195,7 @@ class SharedMemoryWatch : public ForwardingBackend {
 
 // The backend is wrapped twice, as in the conformance suite. There, too, gradient buckets must be in shared memory, so
 // that the suite checks the code path that is timed.
-TEST(DdpBuckets, AreInSharedMemoryEvenUnderWrappedBackends) {
+TEST(DdpBuckets, AreInSharedMemoryEvenIfTheBackendIsWrappedByTheChecks) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     c10::intrusive_ptr<SharedMemoryWatch> watch;
     me.group = wrapped_group(me.group, at::kCPU,
@@ -290,7 +290,7 @@ TEST(DdpAccumulation, ReducesOnlyInTheLastMicroBatch) {
     }));
 }
 
-TEST(DdpHooks, DivideBeforeSummingSoThatFloat16DoesNotOverflow) {
+TEST(DdpHooks, CompressingToFloat16DivideBeforeSummingToAvoidOverflow) {
   constexpr double huge = 60000;  // gradient of each rank; the sum over two ranks exceeds 65504, the largest float16
   const SecondLayerIf large([](const Context&) { return false; }, huge * 4 / 3);
   expect_no_errors(on_ranks(2, [&](Rank& me) {

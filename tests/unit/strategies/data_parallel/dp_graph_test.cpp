@@ -194,7 +194,7 @@ TEST(DpGraph, EqualsThePlainStepAfterStepNumbersJumpOrASnapshotIsLoaded) {
   for (const int64_t step : {3, 4}) pair.step(step);
 }
 
-TEST(DpGraph, RecordsOneReplicaAtATime) {
+TEST(DpGraph, NeverRecordsTwoReplicasAtTheSameTime) {
   StepPair pair({.workload = "mnist-mlp", .replicas = 4, .rows = {30, 30, 10}});
   for (int64_t step = 0; step < 9; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.overlaps, 0);
@@ -260,14 +260,14 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   return "nothing was refused";
 }
 
-TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
+TEST(DpGraph, TheParametersGraphAndTf32AreRejectedOnACpu) {
   EXPECT_EQ(refusal_of({}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal_of({{"graph", "on"}}), {"dp.graph=on", "GPU"}));
   EXPECT_TRUE(mentions(refusal_of({{"graph", "perhaps"}}), {"dp.graph=perhaps", "on", "off"}));
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, DeclaresThatItNeedsAGpuAndTheSameGraphInEveryStep) {
+TEST(DpGraph, DeclaresThatItNeedsAGpuAndAModelWithTheSameGraphInEveryStep) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));

@@ -130,7 +130,7 @@ TEST(DdpRecorded, StepsAreRecordedOnlyAfterTheBucketsAreRebuilt) {
   }
 }
 
-TEST(DdpRecorded, TimeOfReplaysCountsAsDataAndGraphPhasesOnly) {
+TEST(DdpRecorded, TimeOfReplayedStepsCountsOnlyInThePhasesDataAndGraph) {
   const CpuRecorders recorders;
   expect_no_errors(on_ranks(2, [](Rank& me) {
     const auto ddp = ddp_on(me, always(), recorded_with({}));

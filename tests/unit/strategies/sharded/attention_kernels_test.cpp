@@ -36,7 +36,7 @@ Inputs whole_numbers(int64_t shared) {
 at::Tensor part(const at::Tensor& tensor, int64_t first, int64_t count) { return tensor.narrow(2, first, count); }
 
 // The last three queries attend to all of the first four keys, and causally to the last three keys.
-TEST(AttentionKernels, ResultsForBlocksOfKeysMergeToTheAttentionOverAllKeys) {
+TEST(AttentionKernels, ResultsOfBlocksOfKeysMergeToTheAttentionOverAllKeys) {
   for (const int64_t shared : {int64_t{6}, int64_t{2}, int64_t{1}})
     for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {
       const auto [query, key, value, slope] = drawn(shared);

@@ -21,14 +21,14 @@ std::vector<int64_t> positions_of(const std::vector<Piece>& pieces) {
   return all;
 }
 
-TEST(TokenCut, GivesEachRankAnEarlyAndALatePiece) {
+TEST(TokenCut, ZigzagGivesEachRankAnEarlyAndALatePieceOfTheSequence) {
   const TokenCut cut(12, 3, /*zigzag=*/true);
   EXPECT_EQ(positions_of(cut.of(0)), (std::vector<int64_t>{0, 1, 10, 11}));
   EXPECT_EQ(positions_of(cut.of(1)), (std::vector<int64_t>{2, 3, 8, 9}));
   EXPECT_EQ(positions_of(cut.of(2)), (std::vector<int64_t>{4, 5, 6, 7}));
 }
 
-TEST(TokenCut, AssignsEachTokenToOneRankAndRestoresTheOrder) {
+TEST(TokenCut, AssignsEachTokenToOneRankAndJoiningRestoresTheOrder) {
   for (const bool zigzag : {true, false})
     for (int ranks = 1; ranks <= 5; ++ranks)
       for (int64_t tokens = ranks; tokens <= 3 * ranks + 1; ++tokens) {

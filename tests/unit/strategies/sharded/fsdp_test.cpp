@@ -18,7 +18,7 @@ using namespace ddp_ranks;
 using namespace sharded_runs;
 using fsdp::RowCut;
 
-TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
+TEST(ShardsByRows, OfAllRanksTogetherAreTheWholeTensor) {
   const std::vector<at::Tensor> tensors = {at::rand({7, 3}), at::rand({2}), at::rand({5, 4}).t(), at::rand({}),
                                            at::rand({6, 1, 2})};
   for (const int ranks : {1, 2, 3, 5, 8}) {
@@ -38,7 +38,7 @@ TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
   }
 }
 
-TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
+TEST(ShardsByRows, HaveFewerRowsOrNoneOnTheLastRanks) {
   const at::Tensor tensor = at::arange(10).view({5, 2});
   const RowCut cut({tensor}, 4);
   std::vector<int64_t> rows;

@@ -165,7 +165,7 @@ constexpr char split_csv[] =
     "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n"
     "1UNSHARD,1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2,1REDUCE_GRAD\n";
 
-TEST(Pipeline, AScheduleFileGivesTheBitsOfGpipe) {
+TEST(Pipeline, AScheduleFileGivesTheSameBitsAsTheScheduleGpipe) {
   const auto workload = gpt();
   const ScheduleFile file(split_csv);
   std::map<std::string, Outcome> outcomes;
@@ -385,7 +385,7 @@ TEST(Pipeline, TheSettingPoisonMakesGradientsNanIfASendEndsBeforeItsTensorIsRead
   }
 }
 
-TEST(Pipeline, NamesASendThatFailsAfterTheActionThatStartedIt) {
+TEST(Pipeline, NamesASendThatFailsOnlyAfterItsActionHasEnded) {
   const auto workload = gpt("tiny-llama");
   const auto errors = on_ranks(2, [&](Rank& me) {
     bool lost = false;

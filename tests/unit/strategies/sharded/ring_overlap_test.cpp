@@ -86,7 +86,7 @@ class RecordingTransfers : public ForwardingBackend {
 
 // Each rank has two pieces of the sequence. It computes 3 blocks with its own keys, and then 2 with those of each other
 // rank.
-TEST(RingAttention, ComputesTheBlocksOfAHopWhileTheNextKeysTravel) {
+TEST(RingAttention, ComputesWithReceivedKeysWhileTheNextKeysAreTransferred) {
   constexpr int ranks = 3, tokens = 12;
   expect_no_errors(on_ranks(ranks, [&](Rank& me) {
     Record record;

@@ -60,7 +60,7 @@ class Weighted : public WrappedWorkload {
   }
 };
 
-TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossWeightsEachOutput) {
+TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossHasADifferentWeightForEachOutput) {
   for (const std::string name : {"mnist-mlp", "convnet"}) {
     const auto inner = workload_registry().at(name).make({});
     const Weighted workload(*inner);
