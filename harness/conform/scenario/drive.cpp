@@ -14,6 +14,7 @@
 #include "harness/conform/evidence/live_memory.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
+#include "harness/conform/probes/drawn.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/other_state.h"
 
@@ -226,12 +227,14 @@ class Driver {
     scenario_.unwatched ? drive_unwatched() : drive_watched();
   }
 
-  // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last
-  // one.
+  // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last one.
+  // Once, at a drawn moment in the first half, the accessors are called too, as between the blocks of a timed run.
   void drive_unwatched() {
     evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
     const auto strategy = make(bench_.workload);
+    // Fewer steps would end before a mistake that begins some steps after a call of the accessors.
+    const int64_t look_after = scenario_.steps < 8 ? -1 : drawn(bench_.seed, 16, 0, scenario_.steps / 2 - 1);
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       enter("step " + std::to_string(step));
       StepEvidence seen{.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank)};
@@ -241,6 +244,7 @@ class Driver {
       Phases phases;
       const StepResult result = strategy->step(step, micro, phases);
       seen.loss = snapshot(result.loss);
+      if (step == look_after) call_accessors(*strategy);
       if (step + 1 == scenario_.steps) copy_all(*strategy, result, seen);
       evidence_.steps.push_back(std::move(seen));
     }
@@ -334,6 +338,13 @@ class Driver {
     copy_all(*strategy, result, seen);
     seen.collectives = groups_.stop_recording();
     evidence_.steps.push_back(std::move(seen));
+  }
+
+  static void call_accessors(Strategy& strategy) {
+    strategy.gradients();
+    strategy.parameters();
+    strategy.buffers();
+    strategy.state();
   }
 
   static void copy_all(Strategy& strategy, const StepResult& result, StepEvidence& seen) {

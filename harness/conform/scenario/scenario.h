@@ -51,8 +51,8 @@ struct Scenario {
   bool other_state = false;
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
-  // If true, only the loss is read between the steps, the strategy's process groups are not wrapped, and the samples
-  // come in shuffled epochs, as in a timed run.
+  // If true, only the loss is read between the steps, except once, the strategy's process groups are not wrapped, and
+  // the samples come in shuffled epochs, as in a timed run.
   bool unwatched = false;
   bool short_batches = true;  // if true, epochs of the scenario `unwatched` end with a shorter batch
   // Number of the scenario's first step in the training run. The strategy object first takes all steps before this one
