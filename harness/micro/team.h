@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -39,6 +40,8 @@ class Team {
   // Results of the verified calls, equal on all ranks. failed: a call failed or gave wrong results on any rank.
   // unsupported: a backend lacks the operation, which is no failure. worked: a call succeeded.
   bool failed = false, unsupported = false, worked = false;
+  // Rates in GB/s of the slowest links, by backend and world, as measured by link_gb_s(); 0: no link.
+  std::map<std::pair<std::string, int>, double> links{};
 
   int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors

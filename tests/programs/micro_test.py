@@ -154,6 +154,28 @@ class Micro(unittest.TestCase):
             hosts = {host: [float(cell) for cell in cells] for host, *cells in rows_of(figure + ", worst pair")}
             self.assertEqual(list(hosts), ["host-0", "host-1"])
             self.assertEqual(hosts["host-0"], [worst(ranks[0][0], ranks[1][0]), worst(ranks[0][1:] + ranks[1][1:])])
+        of_copy = [cells for _, _, *cells in rows_of(r"bandwidth \(%.*from the rank")]
+        self.assertEqual([[cell != "-" for cell in cells] for cells in of_copy],
+                         [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
+
+    def test_collectives_of_ranks_on_two_hosts_are_printed_beside_the_rate_of_the_slowest_link(self):
+        if not OWN_HOST_NAME:
+            self.skipTest("no namespaces with a host name of their own here (unshare --uts)")
+        words = ("--collective", "allreduce,broadcast", "--backend", "gloo", "--min-bytes", "1MiB", "--max-bytes",
+                 "1MiB")
+
+        def on_two_hosts(*more):
+            return self.launched(1, *words, *more, prefix=lambda rank: [
+                *OWN_HOST_NAME, sys.executable, "-c", RENAMED, f"host-{rank}"])
+
+        entries = json.loads(on_two_hosts("-o", "json"))["benchmarks"]
+        self.assertEqual(len({entry["link_gb_s"] for entry in entries}), 1, "measured once")
+        for entry in entries:
+            self.assertGreater(entry["link_gb_s"], 0)
+            self.assertAlmostEqual(entry["of_link"], entry["busbw_gb_s"] / entry["link_gb_s"], places=9)
+        self.assertRegex(on_two_hosts(), r"busbw +of link +#wrong\n.*\n +1048576 .* \d+ % +0\n")
+        one_host = self.micro("--world", "2", *words).stdout
+        self.assertRegex(one_host, r"busbw +of copy +#wrong\n")
 
     def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
         table = self.launched(1, "--collective", "allreduce,barrier", "--max-bytes", "16")
