@@ -109,6 +109,13 @@ class TuneOverParameters(unittest.TestCase):
             with self.subTest(value):
                 self.assertIn("fsdp." + value, tune(*self.FLAGS, "--param", value, code=2).stderr)
 
+    def test_a_dry_run_skips_values_that_contradict_each_other_and_refuses_to_tune_if_none_is_left(self):
+        flags = ("--strategy", "ddp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
+        done = tune(*flags, "--param", "skip_unused=on,off", "--param", "find_unused=on,off")
+        self.assertRegex(done.stdout, r"skipped: .*ddp\.skip_unused=on and ddp\.find_unused=off")
+        done = tune(*flags, "--param", "skip_unused=on", code=2)
+        self.assertIn("ddp.skip_unused=on and ddp.find_unused=off", done.stderr)
+
 
 class TuneOverBatches(unittest.TestCase):
     SAMPLING = ("--launches", "4", "--samples", "3")
