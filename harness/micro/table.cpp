@@ -93,11 +93,11 @@ class Table : public benchmark::BenchmarkReporter {
 
   void collective(const Run& run) {
     const std::string name = run.benchmark_name(), block = name.substr(0, name.rfind("/bytes:"));
-    const bool has_link = run.counters.contains("of_link");
+    const bool is_linked = run.counters.contains("of_link");
     if (block != block_) {
       out_ << "\n# " << block << "\n";
-      row({"#       size", "count", "type", "redop", "root", "time", "algbw", "busbw", has_link ? "of link" : "of copy",
-           "#wrong"});
+      row({"#       size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+           is_linked ? "of link" : "of copy", "#wrong"});
       row({"#        (B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", ""});
       block_ = block;
     }
@@ -108,7 +108,7 @@ class Table : public benchmark::BenchmarkReporter {
     row({cell(run, "bytes", "%.0f"), cell(run, "count", "%.0f"), element_type(dtype).shown,
          reduces ? part_of(name, "op", "sum") : "none", has_root ? "0" : "-1", cell(run, "time_us", "%.2f"),
          cell(run, "algbw_gb_s", "%.4f"), cell(run, "busbw_gb_s", "%.4f"),
-         cell(run, has_link ? "of_link" : "of_copy", "%.0f %%", 100), cell(run, "wrong", "%.0f")});
+         cell(run, is_linked ? "of_link" : "of_copy", "%.0f %%", 100), cell(run, "wrong", "%.0f")});
     if (!run.counters.contains("of_copy")) return;
     sum_ += run.counters.at("busbw_gb_s");
     ++bandwidths_;
@@ -116,7 +116,10 @@ class Table : public benchmark::BenchmarkReporter {
 
   void other(const Run& run) {
     const std::string reason = reason_of(run);
-    if (!reason.empty()) return line("# %s %.300s\n", run.benchmark_name().c_str(), reason.c_str());
+    if (!reason.empty()) {
+      out_ << folded("# " + run.benchmark_name() + " " + reason.substr(0, 300) + "\n");
+      return;
+    }
     if (block_ != "other")
       out_ << "\n# other                                               time ("
            << benchmark::GetTimeUnitString(run.time_unit) << ")  counters\n";

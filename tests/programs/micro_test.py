@@ -107,6 +107,8 @@ class Micro(unittest.TestCase):
         for name in ("reduce", "scatter"):
             self.assertRegex(lacking, rf"\n# {name}/backend:wrong-sums/world:2/bytes:1024/.* skipped: .*\b{name}\b")
         self.assertIn("skipped: ", self.micro("--backend", "wrong-sums,shm", *words, "reduce", LD_PRELOAD=PLUGIN).stdout)
+        narrow = self.micro("--backend", "wrong-sums", *words, "reduce", code=77, LD_PRELOAD=PLUGIN, COLUMNS="80").stdout
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 80, narrow)
 
     def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
