@@ -55,7 +55,7 @@ double copy_gb_s(Team& team, bool member, int members, int64_t bytes) {
 }
 
 bool has_link(const Team& team, const RankPair& pair) {
-  return pair.from != pair.to && (team.device().is_cuda() || team.host(pair.from) != team.host(pair.to));
+  return pair.from != pair.to && (team.device().is_cuda() || !team.share_host(pair.from, pair.to));
 }
 
 double wrong_elements(Team& team, const RankPair& pair) {

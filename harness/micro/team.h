@@ -47,6 +47,8 @@ class Team {
   at::Device device() const { return device_; }  // device of this rank's tensors
   void synchronize() const;                      // waits for the work on the current stream of this rank's device
   std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
+  // True if the ranks are on one host. Hosts with the same name, such as containers, are told apart by their ranks.
+  bool share_host(int rank, int other) const;
   // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
   // be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
@@ -58,6 +60,7 @@ class Team {
 
  private:
   static std::string host_key(int rank) { return "host/" + std::to_string(rank); }
+  static std::string first_key(int rank) { return "first/" + std::to_string(rank); }
 
   Seat seat_;
   at::Device device_;
