@@ -74,6 +74,16 @@ int print_parameters(const std::vector<std::string>& arguments) {
   });
 }
 
+// Prints which choices of parameter values are refused. Arguments: --refusals CHOICE... [--plugin FILE]... [--no-cuda]
+int print_refusals(const std::vector<std::string>& arguments) {
+  const auto first = arguments.begin() + 1,
+             end = std::find_if(first, arguments.end(), [](const std::string& word) { return word.starts_with("--"); });
+  return print_json([&] {
+    load_plugins(arguments, static_cast<size_t>(end - arguments.begin()));
+    return refusals({first, end});
+  });
+}
+
 int relay_until_death(const std::vector<std::string>&) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   return relay();
@@ -82,7 +92,10 @@ int relay_until_death(const std::vector<std::string>&) {
 int run(const std::vector<std::string>& arguments) {
   require_valid_registrations("this build");
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
-      {"--catalogue", print_catalogue}, {"--parameters", print_parameters}, {"--relay", relay_until_death}};
+      {"--catalogue", print_catalogue},
+      {"--parameters", print_parameters},
+      {"--refusals", print_refusals},
+      {"--relay", relay_until_death}};
   if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
     return mode->second(arguments);
   if (!arguments.empty())

@@ -283,6 +283,15 @@ int main(int count, char** words) {
     std::puts(catalogue.dump(1).c_str());
     return 0;
   }
+  if (count > 1 && std::string(words[1]) == "--refusals") {
+    dpbench::Json reasons = dpbench::Json::array();
+    for (int i = 2; i < count && words[i][0] == '{'; ++i)
+      reasons.push_back(std::string(words[i]).find("contradiction") == std::string::npos
+                            ? dpbench::Json(nullptr)
+                            : dpbench::Json("fault=contradiction contradicts the other values"));
+    std::puts(reasons.dump().c_str());
+    return 0;
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   return dpbench::Rank().serve();
 }

@@ -50,6 +50,19 @@ class Cli(Runs):
         self.assertIn(group["sentences"][0]["text"], below)
         self.assertNotIn("world 1:", self.run_it("--workload", "toy", "--quick", "--cpus", "1", "-q").stdout)
 
+    def test_parameters_that_contradict_each_other_are_refused_before_anything_runs(self):
+        words = ("--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--param")
+        for more in ((), ("--dry-run",)):
+            with self.subTest(more):
+                refused = self.run_it(*words, "fault=contradiction", *more, code=2)
+                self.assertIn("fault=contradiction contradicts", refused.stderr)
+        self.assertFalse(os.path.exists(self.directory + "/results"))
+        plan = json.loads(self.run_it(*words, "fault=contradiction,none", "--dry-run", "-o", "json").stdout)
+        (skipped,) = plan["skipped"]
+        self.assertEqual(skipped["case"]["params"], {"fault": "contradiction"})
+        self.assertIn("contradicts", skipped["reason"])
+        self.assertEqual({case["strategy"] for case in plan["cases"]}, {"cpu", "ddp"})
+
     def test_the_suggested_report_command_is_quoted_for_the_shell(self):
         self.variables["DPBENCH_CALLED"] = "scripts of/dpbench"
         done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")

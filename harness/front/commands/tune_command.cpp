@@ -87,7 +87,8 @@ class TuneRun : public TimedRun {
     TimedRun::plan();
     skip_cases_without_default();
     if (std::ranges::all_of(prepared_.plan.cases, [&](const CaseSpec& spec) { return is_default(spec); }))
-      throw UsageError("tune: nothing to choose from, every case has the default values");
+      throw UsageError("tune: nothing to choose from, every case has the default values" +
+                       (prepared_.plan.skipped.empty() ? "" : "; skipped: " + prepared_.plan.skipped.front().reason));
   }
 
  private:

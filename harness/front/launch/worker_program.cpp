@@ -234,6 +234,21 @@ Json query_parameters(const fs::path& worker, const std::string& workload, const
                     "the worker's list of parameters");
 }
 
+std::vector<std::string> query_refusals(const fs::path& worker, const std::vector<std::string>& choices,
+                                        const std::vector<std::string>& plugins, const std::string& python) {
+  std::vector<std::string> words = {"--refusals"};
+  words.insert(words.end(), choices.begin(), choices.end());
+  const Json answer =
+      parse_json(ask_worker(worker, words, plugins, find_python_host(worker, plugins, python), /*with_cuda=*/false),
+                 "the worker's list of refused parameter values");
+  if (answer.size() != choices.size())
+    throw UsageError("the worker does not answer for each choice of parameter values. Build it again");
+  std::vector<std::string> reasons;
+  for (const Json& reason : answer)
+    reasons.push_back(reason.is_string() ? one_line(reason.get<std::string>(), 500) : "");
+  return reasons;
+}
+
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }
 
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& python) {

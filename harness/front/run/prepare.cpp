@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
@@ -71,6 +74,11 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
+// Returns a case's choice of parameter values as the text of a JSON object.
+std::string choice_of(const CaseSpec& spec) {
+  return Json({{"strategy", spec.strategy}, {"params", spec.params}}).dump();
+}
+
 }  // namespace
 
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
@@ -87,6 +95,36 @@ void plan_cases(Prepared& prepared) {
   int most = 1;
   for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
   if (!prepared.options.dry_run) require_open_files(most);
+}
+
+void skip_contradictions(Prepared& prepared) {
+  Plan& plan = prepared.plan;
+  std::map<std::string, std::string> reasons;  // why a choice of values is refused; empty: it is not
+  for (const CaseSpec& spec : plan.cases)
+    if (!spec.params.empty()) reasons[choice_of(spec)];
+  if (reasons.empty()) return;  // default values never contradict each other
+  std::vector<std::string> asked;
+  for (const auto& [choice, none] : reasons) asked.push_back(choice);
+  const auto answers =
+      query_refusals(prepared.worker, asked, prepared.options.what.plugins, prepared.options.what.python);
+  for (size_t i = 0; i < asked.size(); ++i) reasons[asked[i]] = answers[i];
+
+  std::set<std::string> accepting;  // strategies that accept at least one case
+  std::vector<CaseSpec> kept;
+  std::vector<SkippedCase> refused;
+  for (CaseSpec& spec : plan.cases) {
+    const std::string reason = spec.params.empty() ? "" : reasons.at(choice_of(spec));
+    if (!reason.empty()) {
+      refused.push_back({std::move(spec), reason});
+      continue;
+    }
+    accepting.insert(spec.strategy);
+    kept.push_back(std::move(spec));
+  }
+  for (const SkippedCase& one : refused)
+    if (!accepting.contains(one.spec.strategy)) throw UsageError(one.reason);
+  plan.cases = std::move(kept);
+  std::ranges::move(refused, std::back_inserter(plan.skipped));
 }
 
 namespace {

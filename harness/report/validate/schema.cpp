@@ -36,10 +36,10 @@ constexpr const char* shared_definitions = R"json({
     "properties": {
       "name": {"const": "dpbench", "description": "name of the program"},
       "version": {"type": "string", "minLength": 1, "description": "version of dpbench"},
-      "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources"},
+      "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources; -dirty: with changes"},
       "compiler": {"type": "string", "description": "compiler that built dpbench"},
       "build_type": {"type": "string", "description": "CMake build type"},
-      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; null: none"},
+      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; -dirty: with changes; null: none"},
       "argv": {"type": "array", "items": {"type": "string"}, "description": "arguments of the command line"}
     }
   }

@@ -133,9 +133,11 @@ class Refused(unittest.TestCase):
                 said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
                 self.assertRegex(said["py-cp", "gpt"], words)
 
-    def test_skip_unused_without_find_unused_is_refused_with_the_remedy(self):
-        said = self.refusals("py-ddp", "--workload", "random-linear", "--param", "py-ddp.skip_unused=on")
-        self.assertIn("needs py-ddp.find_unused=on", said["py-ddp", "random-linear"])
+    def test_skip_unused_without_find_unused_is_refused_before_anything_runs(self):
+        code, report, errors = call("check", "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
+                                    "--param", "py-ddp.skip_unused=on", "--dry-run")
+        self.assertEqual((code, report), (2, None), errors)
+        self.assertIn("needs --param find_unused=on", errors)
 
     def test_a_model_with_too_few_blocks_for_a_pipeline_is_refused_with_the_remedy(self):
         for workload, world, words in (("py-transformer", 2, r"model\(\) .*nn\.Sequential"),

@@ -78,7 +78,8 @@ TEST(DuelVerdict, IsUnclearAbove15PercentNoise) {
 
 TEST(DuelVerdict, IsUnclearWithFewerThanFourLaunches) {
   EXPECT_EQ(duel_look(spread_about(0.5, 0.02), 3, rule, 1).verdict, Verdict::unclear);
-  expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule), {"3 launches"});
+  expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule),
+                  {"3 launches", "--pairs-per-launch"});
 }
 
 TEST(DuelVerdict, DividesTheSignificanceLevelByTheNumberOfCases) {

@@ -316,6 +316,22 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
   for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
 }
 
+TEST(Refusals, NameParameterValuesThatContradictEachOtherOrADefault) {
+  const auto choice = [](const std::string& strategy, const ParamValues& params) {
+    return Json({{"strategy", strategy}, {"params", params}}).dump();
+  };
+  const Json reasons =
+      refusals({choice("ddp", {{"join", "on"}}), choice("ddp", {{"join", "on"}, {"static_graph", "on"}}),
+                choice("ddp", {{"skip_unused", "on"}}), choice("ddp", {{"skip_unused", "on"}, {"find_unused", "on"}}),
+                choice("pp", {{"schedule", "zbv"}, {"stages", "3"}})});
+  ASSERT_EQ(reasons.size(), 5u);
+  EXPECT_TRUE(reasons[0].is_null()) << reasons[0];
+  expect_contains(reasons[1].get<std::string>(), {"ddp.join=on and ddp.static_graph=on"});
+  expect_contains(reasons[2].get<std::string>(), {"ddp.skip_unused=on and ddp.find_unused=off"});
+  EXPECT_TRUE(reasons[3].is_null()) << reasons[3];
+  expect_contains(reasons[4].get<std::string>(), {"pp.stages=3"});
+}
+
 // Returns a parameter's row of the table of a workload's model.
 Json row_of(const std::string& name, const std::string& workload, const std::string& model = "") {
   for (const Json& row : parameters_json(workload, model))
