@@ -80,7 +80,7 @@ NamedTensors own_parameters(Messages& messages, const TrafficQuery& query, const
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
   const int ranks = size_of(query.mesh, "pp"), here = place_on(query.mesh, "pp", query.rank);
-  if (ranks > 1 && (query.dtype == at::kBFloat16 || query.model.blocks().empty())) return std::nullopt;
+  if (ranks > 1 && (query.dtype == at::kBFloat16 || query.block_runs().empty())) return std::nullopt;
   const std::vector<Stage> stages = stages_of(query, options, ranks);
   Messages messages;
   const NamedTensors own = own_parameters(messages, query, stages, here);
