@@ -100,6 +100,16 @@ TEST(Simulate, ZbvMeetsTheLowerBoundWhenThePipelineIsFull) {
   EXPECT_EQ(simulation.makespan, 3 * 7 * 2 + 3);
 }
 
+// The bubble of ZBV is 0 for F = B = W alone. Here the times are those of one of a rank's two stages.
+TEST(Simulate, ZbvIdlesForFiveUnitsPerOtherRankIfFIs4AndBIs5AndWIs3) {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const int microbatches : {2 * ranks, 2 * ranks + 3, 4 * ranks}) {
+      const Costs costs{.forward = 4, .input_gradient = 5, .weight_gradient = 3};
+      const Simulation simulation = simulated("zbv", {ranks, 2, microbatches}, costs);
+      EXPECT_EQ(simulation.step_bubble(0), 5 * (ranks - 1)) << ranks << " ranks, " << microbatches << " micro-batches";
+    }
+}
+
 TEST(Simulate, AddsTheLatencyOfEachBoundaryToASingleMicroBatch) {
   // Three forward passes of 1 unit, two transfers, three backward passes of 2 units, two transfers.
   EXPECT_EQ(simulated("1f1b", {3, 1, 1}, {.link = {.latency = 0.5}}).makespan, 3 + 2 * 0.5 + 3 * 2 + 2 * 0.5);

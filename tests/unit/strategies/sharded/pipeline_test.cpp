@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -54,8 +55,10 @@ std::vector<Setting> settings() {
       const std::string name = schedule + "_" + std::to_string(ranks);
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
         all.push_back({name + "_" + std::to_string(micros), "gpt", "tiny-llama,dropout=0.1", ranks, micros, params});
-      // The number of micro-batches is a power of two, so that the mean over them is exact.
-      all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 8, params});
+      // The mean over the micro-batches is exact if their number is a power of two.
+      for (const int micros : {ranks - 1, ranks, 8})
+        if (std::has_single_bit(static_cast<unsigned>(micros)))
+          all.push_back({name + "_tied_integers_" + std::to_string(micros), "gpt-exact", "", ranks, micros, params});
     }
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
   all.push_back({"integers_of_llama", "gpt-exact-llama", "", 3, 4, {}});
