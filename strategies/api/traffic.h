@@ -49,8 +49,8 @@ struct TrafficQuery {
   // Number of this rank's samples in each micro-batch. `micro` lists the micro-batches of this step, `earlier` those of
   // all previous steps since the strategy's construction.
   std::vector<int64_t> micro = {}, earlier = {};
-  // Returns the cost and the output's sizes of each of the model's blocks, in float32. The first call runs the model;
-  // queries of several steps share its result.
+  // Returns the cost and the output's sizes of each of the model's blocks, in float32; an empty list if the model has
+  // no blocks or samples differ in size. The first call runs the model; queries of several steps share its result.
   std::function<const std::vector<BlockRun>&()> block_runs = {};
 
   // stored() returns the dtype in which a strategy stores the given parameter or buffer. bytes_of() returns the total

@@ -106,7 +106,7 @@ bool Formula::exists() const {
   if (ep_.size > 1 && expert_plan_.rows == 0) return false;
   const bool agree = ep_.size > 1 || (has_units_ && shard_.size > 1);
   if (options_.pipeline.microbatches > 1 && agree) return false;
-  return pp_.size == 1 || (!query_.model.blocks().empty() && (tp_.size == 1 || plan_.tokens > 0));
+  return pp_.size == 1 || (!query_.block_runs().empty() && (tp_.size == 1 || plan_.tokens > 0));
 }
 
 bool Formula::on_several_ranks(const Placed& one) const {

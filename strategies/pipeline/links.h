@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -24,8 +23,8 @@ struct Transfer {
   at::Tensor wait();
 };
 
-// Identifies activations that cross a boundary between pipeline stages. Two activations with an equal Cargo have the
-// same shape, so the shape is sent only once.
+// Identifies activations that cross a boundary between pipeline stages. Two activations with an equal Cargo must have
+// the same shape, so the shape is sent only once.
 struct Cargo {
   int stage = 0;  // the stage that sends the activations
   bool training = true;
@@ -41,7 +40,7 @@ class Links {
   Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
 
   // tag: a number that distinguishes the messages in flight between two ranks. cargo: identifies the shape of the
-  // tensor.
+  // tensor. send() throws if an earlier tensor with an equal cargo had another shape.
   Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
   Transfer receive(int from, int tag, const Cargo& cargo);
   // Transfer a tensor without its shape, because the receiver knows it. A gradient, for example, has the shape and
@@ -58,6 +57,8 @@ class Links {
   struct Shape {
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> sizes;
+
+    friend bool operator==(const Shape&, const Shape&) = default;
   };
   at::Tensor space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const;
 
@@ -65,7 +66,7 @@ class Links {
   at::Device device_;
   bool poison_;
   std::map<Cargo, Shape> known_;  // the shapes of activations that this rank has received so far
-  std::set<Cargo> told_;          // the kinds of activations of which this rank has already sent the shape
+  std::map<Cargo, Shape> told_;   // the shapes of activations that this rank has sent so far
 };
 
 }  // namespace dpbench::pipeline

@@ -1,6 +1,7 @@
 #include "strategies/schedule/lower.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -34,7 +35,7 @@ class Lowering {
     });
     Schedule lowered = schedule_;
     for (auto& list : lowered.ranks) list.clear();
-    for (const Event& event : events_) lowered.ranks[event.rank].push_back(event.action);
+    for (const Event& event : events_) append(lowered.ranks[event.rank], event.action);
     lowered.receive_slots = needed_receive_slots(lowered);
     return lowered;
   }
@@ -51,6 +52,18 @@ class Lowering {
     const Action receive = counterpart(send);
     events_.push_back({one.end, false, schedule_.rank_of[send.stage], send});
     events_.push_back({one.end, false, schedule_.rank_of[receive.stage], receive});
+  }
+
+  // Appends an action. A receive goes before the last computation of the list, so that it is already posted when the
+  // tensor is sent during this computation. It never goes before another transfer: the order of a rank's transfers
+  // stays that of the simulation.
+  static void append(std::vector<Action>& list, const Action& action) {
+    auto at = list.end();
+    if (is_receive(action.kind) && !list.empty() && is_compute(list.back().kind)) {
+      --at;
+      if (at != list.begin() && std::prev(at)->overlaps_next) --at;
+    }
+    list.insert(at, action);
   }
 
   // For each group of stages that share parameters: adds a reduction of the shared gradients on each of their ranks,

@@ -8,10 +8,11 @@
 namespace dpbench::pipeline {
 
 // Returns the schedule with its communication: sends, receives, and reductions of the gradients of shared parameters.
-// Each is placed at the time when the computation that it depends on ends in a simulation. A send and its receive have
-// the same position in one global order, so the schedule cannot deadlock, with or without buffers. Sets the number of
-// receive buffers to what this order needs. The given schedule must have computations only and pass verify(); all costs
-// must be above 0.
+// Each is placed at the time when the computation that it depends on ends in a simulation, and a receive one
+// computation earlier. A send and its receive have the same position in one global order of transfers, and a rank's
+// computations need only transfers before them, so the schedule cannot deadlock, with or without buffers. Sets the
+// number of receive buffers to what this order needs. The given schedule must have computations only and pass verify();
+// all costs must be above 0.
 Schedule lower(const Schedule& compute, const Costs& costs = {});
 
 // Returns the number of receive buffers per channel that the schedule needs, which is the largest number of received

@@ -14,7 +14,8 @@ namespace dpbench {
 std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload);
 
 // Returns a function that computes runs_of_blocks() at its first call, with a new model on the CPU, and keeps the
-// result. Used as TrafficQuery::block_runs.
+// result. Used as TrafficQuery::block_runs. The result is empty if samples differ in size, such as sequences of
+// different lengths: the outputs of one sample then say nothing about those of others.
 std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload);
 
 }  // namespace dpbench

@@ -61,6 +61,8 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 60)
         self.assertEqual({(case["strategy"], case["workload"]) for case in report["cases"]},
                          {(strategy, workload) for strategy in ("pp", "fsdp") for workload in ("py-squares", "py-normed")})
+        code, report = checked(MODELS, "pp", "--workload", "py-lengths", "--cpus", "2", "--backend", "shm")
+        self.assert_no_failure(code, report, 30)
         code, report = checked(MODELS, "ddp,pp", "--workload", "py-squares", "--recompute", "1", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 30)
 

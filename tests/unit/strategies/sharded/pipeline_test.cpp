@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -53,8 +54,10 @@ std::vector<Setting> settings() {
       const std::string name = schedule + "_" + std::to_string(ranks);
       for (const int64_t micros : {ranks - 1, ranks, 2 * ranks + 1})
         all.push_back({name + "_" + std::to_string(micros), "gpt", "tiny-llama,dropout=0.1", ranks, micros, params});
-      // The number of micro-batches is a power of two, so that the mean over them is exact.
-      all.push_back({name + "_tied_integers", "gpt-exact", "", ranks, 8, params});
+      // The mean over the micro-batches is exact if their number is a power of two.
+      for (const int micros : {ranks - 1, ranks, 8})
+        if (std::has_single_bit(static_cast<unsigned>(micros)))
+          all.push_back({name + "_tied_integers_" + std::to_string(micros), "gpt-exact", "", ranks, micros, params});
     }
   all.push_back({"zb_h1_of_a_convnet", "convnet", "", 3, 4, {{"schedule", "zb-h1"}}});
   all.push_back({"integers_of_llama", "gpt-exact-llama", "", 3, 4, {}});
@@ -216,6 +219,25 @@ TEST(Pipeline, HasTheBitsOfOneDeviceIfSequenceLengthsDifferFromStepToStep) {
   }
 }
 
+TEST(PipelineTraffic, HasNoFormulaIfSequencesDifferInLength) {
+  const auto even = gpt("tiny-llama");
+  const DifferentLengths uneven(*even);
+  const auto model = even->model(1);
+  const Params params(strategy_registry().at("pp").params, {}, "pp");
+  const MeshShape mesh = {{"pp", 2}};
+  const auto has_formula = [&](const Workload& workload) {
+    return pipeline::traffic({.model = *model,
+                              .dtype = at::kFloat,
+                              .params = params,
+                              .mesh = mesh,
+                              .micro = {4},
+                              .block_runs = runs_at_first_call(workload)})
+        .has_value();
+  };
+  EXPECT_TRUE(has_formula(*even));
+  EXPECT_FALSE(has_formula(uneven));
+}
+
 std::string refusal(const Given& params, const std::string& workload = "convnet", int64_t micros = 0) {
   const auto made = workload_registry().at(workload).make({});
   std::string text;
@@ -292,6 +314,39 @@ TEST(Pipeline, NamesTheActionThatFailed) {
     }
   });
   expect_contains(errors.at(1), {"pp: rank 1", "action 1F0 ", "no more"});
+}
+
+// A model of two blocks. The first one returns as many columns of its input as the first number of the input says.
+struct TrimmingModel : Model {
+  TrimmingModel() {
+    for (const std::string name : {"a", "b"}) {
+      const auto layer = register_module(name, std::make_shared<Scale>());
+      add_block({name, {layer}, [=](const at::Tensor& x, const Context&) {
+                   const int64_t columns = name == "a" ? x[0][0].item<int64_t>() : x.size(1);
+                   return x.narrow(1, 0, columns) * layer->factor.narrow(0, 0, columns);
+                 }});
+    }
+  }
+};
+
+class Trimming : public Faulty {
+ public:
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<TrimmingModel>(); }
+  Batch batch(const at::Tensor& ids) const override {
+    const at::Tensor input = at::ones({ids.size(0), 4}) * (ids[0].item<int64_t>() == 0 ? 4 : 3);
+    return {input, input, ids};
+  }
+};
+
+TEST(Pipeline, NamesAStageWhoseOutputsDifferInSizeForInputsOfOneSize) {
+  const Trimming workload;
+  const auto errors = on_ranks(2, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh("pp=2"), "pp", workload, {}, at::kFloat, {});
+    const std::vector<Batch> micro = {workload.batch(at::arange(0, 2)), workload.batch(at::arange(2, 4))};
+    Phases phases;
+    strategy->step(0, micro, phases);
+  });
+  expect_contains(errors.at(0), {"pp: rank 0", "action 0SEND_F1 ", "stage 0", "[2, 3]", "[2, 4]", "batch()"});
 }
 
 // Creates pp on three ranks, with other parameters on rank 1. Returns rank 1's error.
