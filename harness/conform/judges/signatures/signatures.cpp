@@ -279,7 +279,7 @@ struct RowsOfRank {
 bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   for (int piece = 0; piece < pieces; ++piece) {
     const RowsOfRank rows(c, piece, pieces);
-    // no row of this rank has a wrong gradient: the norm of its rows is below the limit, so the rank did not clip
+    // The rank's rows are correct if their norm is below the limit, because the rank then does not clip them.
     if (rows.wrong.empty()) continue;
     double products = 0, squares = 0;
     for (const size_t p : rows.wrong) {
