@@ -112,7 +112,7 @@ Terms terms_of(const std::string& op, Algorithm algorithm, int world, double byt
 
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network) {
   if (world < 2) return 0;
-  if (network.host_size == 1)  // hosts with one device have no links inside
+  if (network.host_size == 1)  // with one device per host, all messages use the links between hosts
     return collective_seconds(op, algorithm, world, bytes, {network.inter, network.inter, 0});
   const Terms terms = terms_of(op, algorithm, world, bytes);
   const Pattern pattern = pattern_of(op);

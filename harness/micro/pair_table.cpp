@@ -74,7 +74,8 @@ void PairTable::print(std::ostream& out) const {
 
 void PairTable::print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                             int decimals) const {
-  if (matrix.empty()) return;  // no copy is measured if every pair of ranks has a link
+  // The rate of a memory copy is measured only for ranks on one host's CPUs, so its matrix may be empty.
+  if (matrix.empty()) return;
   const size_t world = std::stoul(part_of(name, "world"));
   Row titles = {"# rank", "host"};
   std::vector<Row> heads;

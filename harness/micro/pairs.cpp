@@ -16,7 +16,8 @@ void run_pair(benchmark::State& state, Team& team, const RankPair& pair) {
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double latency = seconds_of_round_trip(team, pair, least_message) / 2;
-  // Between hosts or GPUs no copy is the ceiling, but the link, whose rate is this bandwidth itself.
+  // The rate of a memory copy is the upper bound of the bandwidth between ranks on one host's CPUs. Between hosts or
+  // GPUs the link is the bound, and its rate is the bandwidth measured here, so no bound is reported.
   const double copy = has_link(team, pair) ? 0 : copy_gb_s(team, pair.has(team.rank()), 2, pair.bytes);
   const double seconds = seconds_of_round_trip(team, pair, pair.bytes);
   const double bandwidth = static_cast<double>(pair.bytes) / seconds * 1e-9;

@@ -18,7 +18,8 @@ struct Marked {
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // CPU time that threads have spent while marked, without the threads that are marked now
+// CPU time of threads in periods in which they were marked and that have ended; cpu_ns() adds the current periods.
+int64_t ended_ns = 0;
 
 }  // namespace
 

@@ -67,7 +67,7 @@ class LateBackend : public ForwardingBackend {
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
   int late_calls_ = 0;
-  // the late ends of collectives, each on its own thread; only the thread `thread_` accesses this list
+  // Each future's thread ends one collective late. Only `thread_`, which starts the collectives, accesses this list.
   std::vector<std::future<void>> ends_;
   std::thread thread_;
 };

@@ -200,8 +200,8 @@ class Comparison {
 
   void hidden_rounding(const HiddenRounding& mistake) {
     const Votes votes = votes_of(mistake, trial_.ranks[0].steps.back().parameters, trial_, expected_);
-    // Rounding may move many groups of elements the same way. The float32 courses show how many, so a strategy's
-    // majority may be twice theirs.
+    // Groups of elements vote on the mistake (see Votes). Rounding may move many groups the same way, so they may vote
+    // for a mistake that was not made. The rounded courses show how many do; a strategy may have twice their majority.
     double allowed = 1;
     for (const Course& course : rounded_)
       allowed =

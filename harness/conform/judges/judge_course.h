@@ -33,8 +33,8 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const std:
 struct Deviations {
   Deviation course, state;
 };
-// Returns course_deviation() and state_deviation() for a course in float64. Courses with rounding are computed one by
-// one, and only while the strategy's error is above its bound.
+// Returns both deviations of a strategy from a course in float64: those of course_deviation() and state_deviation().
+// Courses with rounding are computed one by one, and only while the strategy's error is above its bound.
 Deviations deviations_of(const Trial& trial, const Course& expected);
 
 // Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which only the loss is read between

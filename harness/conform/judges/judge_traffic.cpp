@@ -106,8 +106,8 @@ std::vector<int64_t> samples_of(const std::vector<at::Tensor>& ids) {
 }
 
 // Returns the sizes of all micro-batches that a rank's strategy object has taken before a step, in samples.
-// constructed: the first step that this object took. extra: number of steps that the object took before the scenario's
-// first one, each with as many samples as step 1.
+// constructed: the first step of the scenario that this object took; above 0 if it replaced an earlier object. extra:
+// number of steps that the object took before the scenario's first step, each with as many samples as step 1.
 std::vector<int64_t> samples_before(const Trial& trial, const Evidence& evidence, int64_t step, int64_t constructed,
                                     int64_t extra) {
   const std::vector<int64_t> of_extra =

@@ -10,15 +10,15 @@
 namespace dpbench {
 namespace {
 
-// A group may vote if the mistake changes it by at least this many standard deviations of its error. If the strategy
-// makes the mistake, the group then votes for it with a probability of 0.98.
+// A group of elements may vote on a mistake (see Votes) if the mistake changes it by at least this many standard
+// deviations of its error. If the strategy makes the mistake, the group then votes for it with a probability of 0.98.
 constexpr double least_deviations = 2;
-// Largest majority of votes for a mistake that a strategy without this mistake may have, in standard deviations of as
-// many coin tosses as there are groups.
+// Largest majority with which groups of elements may vote for a mistake although the strategy does not make it, in
+// standard deviations of as many coin tosses as there are groups.
 constexpr double allowed_deviations = 8;
-// Largest majority of votes for a mistake that a strategy without this mistake may have, as a share of the groups. It
-// applies if the limit in standard deviations is smaller, and covers a slight dependence between the votes of many
-// groups.
+// Largest majority with which groups of elements may vote for a mistake although the strategy does not make it, as a
+// share of the groups. It applies if the limit in standard deviations is smaller, and covers a slight dependence
+// between the votes of many groups.
 constexpr double allowed_share = 0.5;
 
 }  // namespace

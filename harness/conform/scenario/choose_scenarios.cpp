@@ -64,7 +64,9 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
 }
 
 TimedShape affordable_shape(const Scenario& scenario, const CaseTraits& traits, double sample_s, double limit_s) {
-  constexpr double at_most = 4;  // the smallest number of steps may take this multiple of the time limit
+  // The batch is chosen so that the smallest allowed number of steps takes the oracle at most this multiple of the time
+  // limit.
+  constexpr double at_most = 4;
   const int64_t least_steps = traits.small_probe() ? 16 : 2;
   const double samples = at_most * limit_s / (sample_s * static_cast<double>(least_steps));
   const int64_t chosen =

@@ -158,7 +158,8 @@ class ScenarioGroups {
   }
 
   const Bench& bench_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // backends that list the collectives of a group
+  // backends that record the collectives of this rank, one for each process group
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   Mesh mesh_;
 };
@@ -233,7 +234,8 @@ class Driver {
     evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
     const auto strategy = make(bench_.workload);
-    // Fewer steps would end before a mistake that begins some steps after a call of the accessors.
+    // In a run of fewer than 8 steps the accessors are not called in between: the run would end before a mistake that
+    // begins some steps after such a call.
     const int64_t look_after = scenario_.steps < 8 ? -1 : drawn(bench_.seed, 16, 0, scenario_.steps / 2 - 1);
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       enter("step " + std::to_string(step));

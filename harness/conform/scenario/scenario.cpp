@@ -243,8 +243,8 @@ std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& 
   return micro;
 }
 
-// True if the scenario compares the bytes of collectives with the strategy's traffic formula. With some options of
-// Settings::revealing, such as tp.verify, a strategy has no formula.
+// True if the scenario compares the bytes of collectives with the strategy's traffic formula. With some of the
+// options that reveal mistakes (Settings::revealing), such as tp.verify, a strategy has no formula.
 bool judges_bytes(const Scenario& scenario) {
   return std::ranges::count(scenario.further_checks, "collective-bytes") > 0;
 }

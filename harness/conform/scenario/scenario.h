@@ -87,8 +87,8 @@ struct Distribution {
 
 // Returns the scenarios for a distribution of samples. working: the dtype of scenarios that are not in float64. costly:
 // include slow scenarios. The numbers of micro-batches depend on the seed. On a mesh with an axis that cuts tensors,
-// the options of Settings::revealing, e.g. tp.verify, are used in all scenarios but two: `working` and `clip-working`
-// compare the bytes of collectives with a formula, which does not exist for tp.verify.
+// the options that reveal mistakes (Settings::revealing), e.g. tp.verify, are used in all scenarios but two: `working`
+// and `clip-working` compare the bytes of collectives with a formula, which does not exist for tp.verify.
 std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed);
 // Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
 int64_t drawn_samples(uint64_t seed);

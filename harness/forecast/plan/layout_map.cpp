@@ -16,7 +16,8 @@ using svg::escaped;
 using svg::number;
 using svg::text_at;
 
-constexpr double hidden_beyond = 4;  // the map omits layouts that need more memory than this multiple of the limit
+// The map, a chart of step time against memory, omits layouts that need more memory than this multiple of the limit.
+constexpr double hidden_beyond = 4;
 
 // Maps values to positions from 0 to 1 on a logarithmic axis of a chart. take() extends the axis to a value.
 struct Scale {
@@ -124,7 +125,7 @@ std::string map_svg(const LayoutPlan& plan) {
     const Prediction& one = *point.prediction;
     const double x = x_of(one.memory.total()), y = y_of(one.time.step_s());
     const char* colour = point.best > 0 ? "#0b57d0" : point.fits ? "#4a7" : "#bbb";
-    // All points of the map are hollow circles, to show that their times are predicted, not measured.
+    // Each layout is a hollow circle in the chart, to show that its step time is predicted, not measured.
     svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"" + (point.best > 0 ? "7" : "4") +
            "\" fill=\"white\" stroke=\"" + colour + "\" stroke-width=\"1.6\"><title>" +
            escaped(text_of(one.layout) + ": " + seconds_text(one.time.step_s()) + ", " + gigabytes(one.memory.total()) +

@@ -255,8 +255,8 @@ class Timing {
     return time;
   }
 
-  // Returns the costs of pipeline stages whose cores are not shared: the mean costs of a stage, and for each stage the
-  // ratio of its cost to the mean.
+  // Returns the costs of the pipeline stages as if each rank had its own cores: the mean costs of a stage, and for each
+  // stage the ratio of its cost to the mean.
   pipeline::Costs costs_of(const std::vector<Stage>& stages, const pipeline::Schedule& schedule) const {
     const auto count = static_cast<double>(stages.size());
     double forward = 0, both = 0;
@@ -293,8 +293,8 @@ class Timing {
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);
     const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
-    // The scale is below 1 if `sharing_` (slowdown by shared cores) assumes more busy ranks than the pipeline has at a
-    // time.
+    // The slowdown by shared cores assumes that all ranks are busy at once. In a pipeline fewer are, so a rank's busy
+    // time may exceed the step time; it is then scaled down to the step time.
     const double scale = std::min(1.0, makespan / longest.all());
     parameters_ = *std::ranges::max_element(parameters);
     Time time;

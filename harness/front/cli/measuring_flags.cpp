@@ -472,8 +472,8 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
     throw UsageError("tune needs something to try: --over batch, --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
   o.what.reference.strategy = o.what.strategies.front();
-  // As many pairs of blocks per launch as duel, whose error rates were measured with them, and as many as one of its
-  // looks.
+  // By default 40 pairs of blocks in 8 launches. `duel`, whose verdict tune uses, judges a case after 40 pairs too, and
+  // the error rates of this verdict were measured with as many pairs per launch.
   if (app.count("--launches") == 0) o.launches = 8;
   if (app.count("--samples") == 0) o.sampling.samples = DuelOptions().pairs_per_launch;
 }

@@ -25,8 +25,8 @@ struct ExaminedSchedule {
   bool right() const { return faults.empty(); }
 };
 
-// Limits of a schedule that the user declares: live activations of a rank, and receive buffers of a channel. An unset
-// limit is taken from the schedule.
+// Limits of a schedule that the user declares: live activations of a rank, and receive buffers (slots) of a channel,
+// which is one direction of the boundary between two stages. An unset limit is taken from the schedule.
 struct Declared {
   std::optional<int> live, slots;
 };

@@ -81,10 +81,10 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   if (!draws_worlds(selection, places)) return places;
   const std::string key = std::to_string(selection.seed) + strategy.name;
   const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
-  // places: four worlds of increasing size. A workload runs in two of them and the next workload in the next two, so
+  // places: four worlds of increasing size. Each workload runs in two of them, and the next workload in another two, so
   // that all workloads together run a strategy in every world. Only every fourth workload runs in the largest world,
-  // which takes longest. One world of each two has several ranks and is not the largest, because only there do all
-  // backends run (see backend_matters()).
+  // which takes longest. All backends run only in worlds of several ranks below the largest (see backend_matters()), so
+  // each workload runs in at least one of these.
   const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
   if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
   return {places[turn % 3], places[(turn + 1) % 3]};

@@ -102,7 +102,7 @@ void skip_contradictions(Prepared& prepared) {
   std::map<std::string, std::string> reasons;  // why a choice of values is refused; empty: it is not
   for (const CaseSpec& spec : plan.cases)
     if (!spec.params.empty()) reasons[choice_of(spec)];
-  if (reasons.empty()) return;  // default values never contradict each other
+  if (reasons.empty()) return;  // all cases have default values, which never contradict each other
   std::vector<std::string> asked;
   for (const auto& [choice, none] : reasons) asked.push_back(choice);
   const auto answers =

@@ -122,7 +122,7 @@ std::string TimedRun::output() const {
       return report_csv(report_, run_options_.view);
     case Form::markdown:
       return report_markdown(report_, run_options_.view) + answer();
-    case Form::jsonl:  // with -o jsonl, the lines were printed during the run
+    case Form::jsonl:  // nothing is left to print: with -o jsonl, the lines were printed during the run
     case Form::none:
       break;
   }

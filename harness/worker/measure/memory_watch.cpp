@@ -36,11 +36,14 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      if (known->second.number > first_)  // kept_tensors() has allocated this tensor, so it is a copy
+      // A tensor that kept_tensors() has allocated is a copy, so the part of the strategy's own tensor is unknown and
+      // end() returns nullopt. Gradients are exempt, because end() looks for them again.
+      if (known->second.number > first_)
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-      // The allocator of CPU tensors does not know this tensor: it lies in memory that ranks share.
+      // The allocator of CPU tensors does not know this tensor, because it lies in memory that ranks share. So its
+      // memory is added here.
     } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
@@ -82,7 +85,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // the tensor was allocated before this MemoryWatch began to count
+  if (known == blocks_.end()) return;  // allocated before counting began, so it is in no part
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

@@ -198,7 +198,8 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   const bool divides_blocks = info_of(spec_).live_parameters && spec_.world > 1;
-  // Only a Python model is checked for blocks, because the check constructs the model again, which may take seconds.
+  // A sharded strategy communicates a model without blocks (layers to gather one after another) as a whole. Only models
+  // in Python are checked for blocks, because the check constructs the model again, which may take seconds.
   if (divides_blocks && workload_registry().at(spec_.workload).python && workload_->model(0)->blocks().empty())
     record.warnings.emplace_back("the model is one unit, communicated whole: model() does not return an nn.Sequential");
   const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;

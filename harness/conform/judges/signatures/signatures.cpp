@@ -279,7 +279,7 @@ struct RowsOfRank {
 bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   for (int piece = 0; piece < pieces; ++piece) {
     const RowsOfRank rows(c, piece, pieces);
-    // no row of this rank has a wrong gradient: the norm of its rows is below the limit, so the rank did not clip
+    // The rank's rows are correct if their norm is below the limit, because the rank then does not clip them.
     if (rows.wrong.empty()) continue;
     double products = 0, squares = 0;
     for (const size_t p : rows.wrong) {
@@ -319,7 +319,7 @@ std::string by_pieces(const WrongGradient& c) {
 // Returns a diagnosis based on one layer only: the last layer with wrong gradients, which the backward pass computes
 // first. Wrong gradients of earlier layers may be a consequence of this layer's.
 std::string by_last_layer(const WrongGradient& c) {
-  constexpr int64_t enough = 16;  // fewer elements may match a known mistake by chance
+  constexpr int64_t enough = 16;  // a layer of fewer elements is not diagnosed: it may match a known bug by chance
   const auto layer_of = [&](size_t p) { return c.trial.names[p].substr(0, c.trial.names[p].rfind('.')); };
   const std::string layer = layer_of(c.wrong.back());
   WrongGradient last = c;
