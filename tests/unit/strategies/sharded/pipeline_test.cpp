@@ -226,12 +226,14 @@ TEST(PipelineTraffic, HasNoFormulaIfSequencesDifferInLength) {
   const Params params(strategy_registry().at("pp").params, {}, "pp");
   const MeshShape mesh = {{"pp", 2}};
   const auto has_formula = [&](const Workload& workload) {
-    return pipeline::traffic({.model = *model,
-                              .dtype = at::kFloat,
-                              .params = params,
-                              .mesh = mesh,
-                              .micro = {4},
-                              .block_runs = runs_at_first_call(workload)})
+    return strategy_registry()
+        .at("pp")
+        .traffic({.model = *model,
+                  .dtype = at::kFloat,
+                  .params = params,
+                  .mesh = mesh,
+                  .micro = {4},
+                  .block_runs = runs_at_first_call(workload)})
         .has_value();
   };
   EXPECT_TRUE(has_formula(*even));
