@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndEachWayToMoveStateAndGradientsBetweenReplicas) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
