@@ -83,7 +83,8 @@ std::vector<Case> variants() {
       for (const char* workload : {"probe-mlp", "probe-batch-norm", "probe-branch", "probe-unused", "probe-strided",
                                    "probe-mixed", "probe-exact"})
         all.push_back({strategy.name, workload, 3, variant});
-      // The bias before a BatchNorm of convnet has a gradient of rounding errors, which other sums round differently.
+      // In exact arithmetic, the gradient of convnet's bias before a BatchNorm is zero. Its computed value is a
+      // rounding error that depends on how gradients are summed, and must not fail a check.
       if (!promises.allows_no_samples && (promises.reduced_in || promises.gradient == Gradient::global_mean))
         all.push_back({strategy.name, "convnet", 3, variant});
     }
@@ -106,7 +107,8 @@ std::vector<Case> in_bfloat16() {
   // Here, fsdp gathers parameters in their own dtype; sharded() has cases of fsdp with gather=bf16.
   for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
     add(strategy_registry().at(strategy), "gpt");
-  // A cached cast of a weight that is used twice would be shared by threads, e.g. dp's replicas.
+  // This model uses a weight twice. If autocast cached the cast weight, threads such as dp's replicas would share the
+  // cache, and their gradients could get other bits.
   for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd"})
     add(strategy_registry().at(strategy), "probe-tied");
   return all;
@@ -472,7 +474,7 @@ TEST(CheckOfFsdpsGatheredBytes, PassesForTheBytesOfTheFormulaAndFailsForOneByteL
   }
 }
 
-TEST(CheckOfFsdpsGatheredBytes, CountsTheShardsOfFewerRanksThatAreKeptBetweenForwardAndBackward) {
+TEST(CheckOfFsdpsGatheredBytes, CountsTheLargerShardsThatRanksKeepForTheBackwardPassIfTheyReshardInGroups) {
   for (const char* prefetch : {"0", "1", "2"})
     for (const char* mesh : {"dp=2,shard=2", "shard=2", "shard=4"}) {
       const bool one_axis = std::string(mesh) == "shard=4";

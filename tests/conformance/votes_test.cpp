@@ -64,8 +64,9 @@ struct Model {
   bool repeats = false;  // if true, all elements of a row have the same gradient
 };
 
-// Trains a model with `found`. Its rows then vote on whether `found` makes the mistake that `suspected` is known to
-// make. Returns the majority for the mistake, in units of the majority that counts as a detection.
+// Trains a model by the function `found`. The rows of its parameters then vote on whether `found` makes the same
+// mistake as the function `suspected`. Returns the majority for the mistake, in units of the majority that counts as a
+// detection.
 double votes(const Model& model, const Training& found, const Training& suspected) {
   at::manual_seed(model.seed);
   const at::Tensor start = at::randn({rows, columns}, at::kDouble).mul(0.05).to(at::kFloat);

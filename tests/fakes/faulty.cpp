@@ -316,7 +316,8 @@ StrategyInfo faulty(const std::string& name) {
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
                  {"in", "none", "collective in which the rank fails, or none: before the step"},
                  {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
-  info.settings = {};  // left empty: the inner strategy's settings name parameters that the faulty strategy lacks
+  // The parameter values for checks are left out, because they are for parameters that the faulty strategy lacks.
+  info.settings = {};
   info.promise = nullptr;
   info.mesh_for = nullptr;
   info.traffic = nullptr;

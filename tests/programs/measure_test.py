@@ -430,7 +430,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_one_untimed_step_precedes_each_timed_block_of_8_ms_steps_or_two_if_the_user_sets_steps(self):
+    def test_one_untimed_step_precedes_each_timed_block_if_steps_take_8_ms_and_two_with_the_flag_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):

@@ -36,19 +36,19 @@ class Alarms(unittest.TestCase):
                               capture_output=True, text=True, check=False, env={**os.environ, "CALLS": str(self.root / "calls"), "STATUSES": statuses})
         return done.returncode, done.stdout + done.stderr, int((self.root / "calls").read_text(encoding="utf-8"))
 
-    def test_disturbed_cases_are_no_false_alarms_and_stored_rounds_are_not_repeated(self):
+    def test_a_study_of_false_alarms_counts_no_disturbed_case_and_repeats_no_stored_round(self):
         statuses = "ok disturbed ok"
         self.assertEqual(self.study(statuses, 2)[::2], (0, 2))
         code, said, calls = self.study(statuses, 3)
         self.assertEqual((code, calls), (0, 3), said)
         self.assertIn("2 ok, 1 disturbed\naudited: 3; wrong or failed: 0\n", said)
 
-    def test_a_wrong_case_is_an_alarm_that_names_the_command_and_the_failed_row(self):
+    def test_a_study_of_false_alarms_fails_for_a_wrong_case_and_names_its_command_and_failed_check(self):
         code, said, _ = self.study("ok wrong ok", 3)
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"round 1: wrong: dpbench run .*--strategy .*--seed 2\b.*\n +audit: parameter w, step 7 rounded\n")
 
-    def test_a_study_in_which_most_cases_are_not_audited_fails(self):
+    def test_a_study_of_false_alarms_fails_if_most_cases_are_not_audited(self):
         self.assertEqual(self.study("skipped ok skipped", 3)[0], 1)
 
 

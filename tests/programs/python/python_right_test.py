@@ -135,7 +135,7 @@ class Refused(unittest.TestCase):
                 said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
                 self.assertRegex(said["py-cp", "gpt"], words)
 
-    def test_skip_unused_without_find_unused_is_refused_before_anything_runs(self):
+    def test_py_ddps_parameter_skip_unused_is_refused_without_its_parameter_find_unused(self):
         code, report, errors = call("check", "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
                                     "--param", "py-ddp.skip_unused=on", "--dry-run")
         self.assertEqual((code, report), (2, None), errors)

@@ -115,7 +115,7 @@ TEST(MeshGroups, AcrossHostsHaveTheRanksOfARowMajorGridAndNameThemByGlobalNumber
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
 }
 
-TEST(MeshOfRanks, CanReplaceItsProcessGroupsByAFunctionOfTheAxisNameAndTheGroup) {
+TEST(MeshOfRanks, CanReplaceEachProcessGroupByTheOneThatAFunctionReturnsForIt) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const auto names_of = [&](const Mesh& mesh) {

@@ -87,7 +87,7 @@ TEST(PredictedBandwidth, OfAnAxisAcrossHostsIsTheSumOverTheRanksOfTheAxisOnAHost
   EXPECT_DOUBLE_EQ(shared.seconds("allgather", 4e9), 3e9 / 50e9);
 }
 
-TEST(GroupLink, GivesReplicasTheTimesThatProjectGivesThem) {
+TEST(GroupLink, GivesCollectivesOfReplicasTheTimesThatDpbenchProjectPredicts) {
   const Network network{{450e9, 2e-6}, {50e9, 10e-6}, 4};
   for (const char* op : {"allreduce", "allgather", "reduce_scatter"})
     for (const int world : {2, 4, 8, 64}) {
@@ -199,7 +199,7 @@ TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
 
 // Two ranks send half of what they gather or reduce-scatter. The table of the embedding or of an untied head stays
 // gathered until the backward pass; all other parameters are gathered twice.
-TEST(PredictedTime, OfFsdpGathersAllParametersButTheLastOnesTwice) {
+TEST(PredictedTime, OfFsdpGathersTheTableOfTheTiedEmbeddingOrTheHeadOnceAndOtherParametersTwice) {
   Machine machine = request_for(2).machine;
   machine.network.intra = {100e9, 0};
   machine.overlap = 0;

@@ -421,7 +421,7 @@ TEST(CaseWatch, RanksThatWaitForAMissingRankAreNotReportedAsMissing) {
   expect_contains(all.verdict(2.5)->reason, {"0 of 2", "missing 0, 1"});
 }
 
-TEST(CaseWatch, ARankThatImportsPythonModulesIsNotStuckButMissing) {
+TEST(CaseWatch, ARankThatImportsPythonModulesIsReportedAsMissingOnlyATimeoutAfterItsLastImport) {
   CaseWatch watch("c", Event::ran, 2, kTimeout, false, 0);
   for (int tick = 1; tick < 5; ++tick) {
     watch.on_states({{.beat = 1}, {.beat = -tick}}, tick * 1.9);

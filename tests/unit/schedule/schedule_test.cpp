@@ -54,7 +54,7 @@ TEST_P(EveryScheduleFamily, PostsAReceiveOneComputationAheadUnlessItFollowsATran
   EXPECT_GT(receives, 20);
 }
 
-TEST(Lower, ReceivesAheadNeedTwoBuffersOfAChannelIn1f1b) {
+TEST(Lower, NeedsTwoReceiveBuffersPerChannelFor1f1bAsItPostsReceivesOneComputationAhead) {
   EXPECT_EQ(lower(make_schedule(*find_family("1f1b"), {.ranks = 4, .microbatches = 8})).receive_slots, 2);
 }
 

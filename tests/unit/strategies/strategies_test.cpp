@@ -364,7 +364,7 @@ TEST(ReplicaThreads, NameTheFirstFailedReplicaAndStayUsable) {
   EXPECT_EQ(sum, 6);
 }
 
-TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
+TEST(DataParallel, RejectsAnUnknownValueOfItsParameterNamedLink) {
   const StrategyInfo& dp = strategy_registry().at("dp");
   const auto workload = workload_registry().at("random-linear").make({});
   const auto made = [&](const std::string& link) {

@@ -202,7 +202,7 @@ class PipelineReference : public Strategy {
     const DelayedWeights::Scope scope(here.weights);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
-    // with this mistake, send_from_one_buffer() sends the output
+    // with the mistake send_buffer_reused, rank 0 sends its outputs later, in send_from_one_buffer()
     if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;
     if (!is_last()) {
       at::Tensor sent = here.output;

@@ -74,8 +74,8 @@ struct Plan {
 };
 
 // Takes the same steps of dp with and without recording. All results and all state must agree: in float64 up to
-// rounding, because a product may round differently at another memory address; in other types bit for bit, in steps of
-// 48 samples.
+// rounding, because a product may round differently at another memory address; in other types bit for bit, which holds
+// for steps of 48 samples. Tests of other types use no other size.
 class StepPair {
  public:
   explicit StepPair(const Plan& plan)
@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndEachWayToMoveStateAndGradientsBetweenReplicas) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :

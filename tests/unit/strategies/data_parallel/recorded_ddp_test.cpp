@@ -245,7 +245,8 @@ TEST(DdpRecorded, RejectsAModelWithAnUnusedParameterNamingIt) {
     EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 
-// A backend that counts the collectives of replayed steps: allreduce and broadcast are expected, all others are not.
+// A backend that counts the collectives of replayed steps: as `expected` the allreduces and broadcasts, which a
+// recorded step may call, and as `unexpected` all others, which it may not call.
 class ReplayWatch : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;

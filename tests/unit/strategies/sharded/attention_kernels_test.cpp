@@ -26,7 +26,7 @@ Inputs drawn(int64_t shared) {
   return {tensor(heads), tensor(shared), tensor(shared), tensor(heads)};
 }
 
-// Returns inputs rounded to whole numbers, for kernels without softmax.
+// Returns inputs rounded to whole numbers, for which attention without a softmax is exact in any order of addition.
 Inputs whole_numbers(int64_t shared) {
   Inputs inputs = drawn(shared);
   for (at::Tensor* tensor : {&inputs.query, &inputs.key, &inputs.value, &inputs.slope}) tensor->round_();

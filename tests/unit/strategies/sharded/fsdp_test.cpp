@@ -244,7 +244,7 @@ TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
-TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptBetweenForwardAndBackward) {
+TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptForTheBackwardPassIfRanksReshardInGroups) {
   const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
