@@ -1,10 +1,15 @@
 // AgreeingBackend compares the collectives that the ranks are about to call and reports a difference before any data is
-// exchanged. These tests wrap it around backends that would not detect the difference.
+// exchanged. These tests wrap it around backends that would not detect the difference. LateBackend delays collectives.
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
+#include "harness/conform/evidence/watching_backends.h"
 #include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
 
@@ -139,6 +144,25 @@ TEST_P(CollectiveComparison, RanksThatWaitThrowTheErrorOfARankThatFailedBeforeTh
 
 INSTANTIATE_TEST_SUITE_P(Over, CollectiveComparison, ::testing::Values("gloo", "shm"),
                          [](const auto& over) { return std::string(over.param); });
+
+// A strategy's callback can hold the last reference to the group, and a group cannot be destroyed on its own thread.
+TEST(DelayedCollectives, HaveReleasedTheirCallbacksWhenTheBackendHasSettled) {
+  const auto errors = run_ranks({.backend = "shm", .world = 2}, [](const Backend& backend, int) {
+    const auto late = c10::make_intrusive<LateBackend>(backend, /*seed=*/1);
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<at::Tensor> list = {at::ones({4})};
+      works.push_back(late->allreduce(list, {}));
+      works.back()->getFuture()->addCallback(
+          [late](c10::ivalue::Future&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    }
+    for (const auto& work : works) work->wait();
+    works.clear();
+    late->settle();
+    if (late.use_count() > 1) throw std::runtime_error("a callback still has a reference");
+  });
+  for (const auto& text : errors) EXPECT_EQ(text, "");
+}
 
 }  // namespace
 }  // namespace dpbench::testing

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -99,7 +100,7 @@ LateBackend::~LateBackend() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   thread_.join();
 }
 
@@ -126,7 +127,7 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
       future->setError(std::current_exception());
     }
   });
-  changed_.notify_one();
+  changed_.notify_all();
   return work;
 }
 
@@ -162,10 +163,25 @@ void LateBackend::serve() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const auto next = std::move(queue_.front());
+    auto next = std::move(queue_.front());
     queue_.pop_front();
+    running_ = true;
     lock.unlock();
     next();
+    next = nullptr;
+    lock.lock();
+    running_ = false;
+    changed_.notify_all();
+  }
+}
+
+void LateBackend::settle() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.empty() && !running_; });
+    const std::vector<std::future<void>> ends = std::exchange(ends_, {});  // their destructors wait
+    lock.unlock();
+    if (ends.empty()) return;
   }
 }
 

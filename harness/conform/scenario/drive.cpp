@@ -114,6 +114,7 @@ class ScenarioGroups {
   void finish(const std::string& how) {
     std::vector<std::future<void>> ends;
     for (const auto& one : agreeing_) ends.push_back(std::async(std::launch::async, [&] { one->finish(how); }));
+    for (const auto& one : late_) one->settle();
   }
 
   // Waits for all ranks. If a rank skipped a collective, the backend can detect the mismatch here.
@@ -133,7 +134,8 @@ class ScenarioGroups {
         // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
         // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
         if (scenario.late) {
-          inner = c10::make_intrusive<LateBackend>(inner, bench_.seed);
+          late_.push_back(c10::make_intrusive<LateBackend>(inner, bench_.seed));
+          inner = late_.back();
         } else if (!bench_.strategy.recorded) {
           const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
           agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
@@ -161,6 +163,7 @@ class ScenarioGroups {
   // backends that record the collectives of this rank, one for each process group
   std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
+  std::vector<c10::intrusive_ptr<LateBackend>> late_;
   Mesh mesh_;
 };
 
