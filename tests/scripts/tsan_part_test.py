@@ -39,10 +39,10 @@ class Tsan(unittest.TestCase):
         done = self.run_it()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("ran "), len(PROGRAMS))
-        self.assertIn("ran */threads:Groups.*\n", done.stdout)
+        self.assertIn("ran */threads:BackendThreads.*\n", done.stdout)
 
     def test_the_tsan_part_fails_if_a_test_name_pattern_matches_nothing(self):
-        for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
+        for renamed, program in (("BackendThreads.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
                                  ("DpGraph.*", "dp_test"), ("PackedBatches.*", "recorded_test")):
             done = self.run_it(renamed)
             self.assertEqual(done.returncode, 1, done.stdout)
