@@ -100,6 +100,7 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
   const Setup& setup = asked.setup();
   const OptimizerSpec spec = setup.workload.optimizer();
   const auto* own = dynamic_cast<const PythonOptimizer*>(spec.own.get());
+  const auto* hosted = dynamic_cast<const PythonWorkload*>(&setup.workload);
   const auto& group = setup.mesh.group();
   std::vector<int64_t> numbers = {group ? group->getRank() : 0,
                                   group ? group->getSize() : 1,
@@ -111,7 +112,8 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
                                   setup.workload.sum_loss(),
                                   static_cast<int64_t>(setup.mesh.axes().size()),
                                   own ? own->workload() : 0,
-                                  is_scheduled(spec)};
+                                  is_scheduled(spec),
+                                  hosted ? hosted->id() : -1};
   const std::string kind = own ? "own" : spec.kind == OptimizerSpec::Kind::adam ? "adam" : "sgd";
   Texts texts = {asked.name(), kind, asked.group_name(""), setup.devices.at(0).str()};
   for (const Axis& axis : setup.mesh.axes()) {

@@ -49,6 +49,7 @@ class PythonWorkload : public Workload {
   };
   PythonWorkload(const Numbers& numbers, OptimizerSpec optimizer)
       : numbers_(numbers), optimizer_(std::move(optimizer)) {}
+  int64_t id() const { return numbers_.id; }
   int64_t samples() const override { return numbers_.samples; }
   int64_t test_samples() const override { return numbers_.test_samples; }
   std::shared_ptr<Model> model(uint64_t seed) const override;
