@@ -205,8 +205,8 @@ struct StrategyInfo {
   // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
   // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
-  // For values of Params that need further groups of ranks: returns the mesh on which the strategy runs instead of the
-  // user's mesh `asked`. Both meshes give each rank the same samples. Empty: the strategy runs on the user's mesh.
+  // For values of Params that need groups within an axis: returns the user's mesh `asked` with parts of axes
+  // (AxisSize::part). Empty: the strategy runs on the user's mesh.
   std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
   std::vector<Variant> variants = {};
 };
@@ -215,9 +215,9 @@ struct StrategyInfo {
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
 
-// Returns the mesh, as text, on which `world` ranks run the strategy with these parameter values. asked: the user's
-// mesh; empty: all ranks on the axis dp.
-std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
+// Returns the mesh on which `world` ranks run the strategy with these parameter values. asked: the user's mesh; empty:
+// all ranks on the axis dp.
+MeshShape effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
 
 Registry<StrategyInfo>& strategy_registry();
 

@@ -32,8 +32,8 @@ void set_reshard(Options& options, const Params& params) {
     refuse(params, "reshard", "must be 2 or more. To keep whole units, use off");
   options.reshard =
       options.group_size
-          ? Reshard::shard
-          : chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}},
+          ? Reshard::parts
+          : chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::parts}},
                             ", or a number of ranks");
 }
 
@@ -57,9 +57,15 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
 // forward pass, because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
-int ranks_of(const MeshShape& mesh, const std::string& axis) {
-  return axis == world_axis ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
+// Returns the number of ranks in a group of an axis or of an axis's parts; 1 if the mesh does not have them.
+int ranks_of(const MeshShape& mesh, const std::string& name) {
+  if (name == world_axis) return dpbench::ranks_of(mesh);
+  for (const AxisSize& axis : mesh)
+    if (axis.part > 1 && name == part_name(axis.name, axis.part)) return axis.part;
+  return size_of(mesh, name);
 }
+
+std::string axis_of_rows(const MeshShape& mesh) { return size_of(mesh, "shard") > 1 ? "shard" : "dp"; }
 
 // Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
 int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t micros) {
@@ -80,7 +86,8 @@ struct Amount {
 // or in that of the gather travel in separate calls.
 std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery& query, const std::string& shard,
                                       const std::string& replica) {
-  const int ranks = ranks_of(query.mesh, shard), part_ranks = size_of(query.mesh, "shard");
+  const std::string part = part_axis(query.mesh, options);
+  const int ranks = ranks_of(query.mesh, shard), part_ranks = ranks_of(query.mesh, part);
   const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
   const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
   const auto own = [&](const at::Tensor& one) { return query.stored(one); };
@@ -102,25 +109,29 @@ std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery
   for (size_t i = 0; i < plan.units.size(); ++i) {
     const std::vector<at::Tensor>& parameters = plan.units[i].parameters;
     gathered.add(shards(parameters, ranks, as_gathered), gathers_of_unit(options, i, plan.units.size(), micros));
-    if (options.reshard == Reshard::shard && !is_last(i, plan.units.size()))
+    if (options.reshard == Reshard::parts && !is_last(i, plan.units.size()))
       in_parts.add(shards(parameters, part_ranks, as_gathered), micros);
     add_gradients(plan.units[i]);
   }
   std::vector<Traffic> all;
   if (ranks > 1) all = {gathered.on(shard, "allgather"), reduced.on(shard, "reduce_scatter")};
-  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on("shard", "allgather"));
+  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on(part, "allgather"));
   if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back(summed.on(replica, "allreduce"));
   return all;
 }
 
 }  // namespace
 
-std::string shard_axis(const MeshShape& mesh, Reshard reshard) {
-  if (mesh.size() > 1 && reshard == Reshard::shard) return world_axis;
-  return size_of(mesh, "shard") > 1 ? "shard" : "dp";
+std::string shard_axis(const MeshShape& mesh, const Options& options) {
+  const bool over_all = mesh.size() > 1 && options.reshard == Reshard::parts && !options.group_size;
+  return over_all ? world_axis : axis_of_rows(mesh);
 }
-std::string replica_axis(const MeshShape& mesh, Reshard reshard) {
-  return size_of(mesh, "shard") > 1 && reshard != Reshard::shard ? "dp" : "";
+std::string replica_axis(const MeshShape& mesh, const Options& options) {
+  return shard_axis(mesh, options) == "shard" ? "dp" : "";
+}
+std::string part_axis(const MeshShape& mesh, const Options& options) {
+  if (options.reshard != Reshard::parts) return "";
+  return options.group_size ? part_name(shard_axis(mesh, options), *options.group_size) : "shard";
 }
 
 Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype) {
@@ -161,7 +172,7 @@ std::vector<ParamInfo> parameters(Stage stage) {
       {"reshard", "on",
        "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it; shard: "
        "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard; a number: "
-       "the same for groups of that many neighbouring ranks, on a mesh of one axis",
+       "keep a part of the unit on each rank of groups of that many neighbouring ranks",
        "on|off|shard|integer from 2"});
   all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
                  "own|bf16"});
@@ -190,9 +201,12 @@ std::vector<Variant> variants(Stage stage) {
 }
 
 MeshShape mesh_for(const MeshShape& asked, const Params& params) {
-  const int64_t size = group_size_of(params).value_or(0), ranks = dpbench::ranks_of(asked);
-  if (asked.size() > 1 || size < 2 || size >= ranks || ranks % size != 0) return asked;
-  return {{"dp", static_cast<int>(ranks / size)}, {"shard", static_cast<int>(size)}};
+  const int64_t part = group_size_of(params).value_or(1);
+  MeshShape mesh = asked;
+  for (AxisSize& axis : mesh)
+    if (axis.name == axis_of_rows(asked) && part > 1 && part < axis.size && axis.size % part == 0)
+      axis.part = static_cast<int>(part);
+  return mesh;
 }
 
 void promise(Stage stage, StrategyInfo& info, const Params& params) {
@@ -205,8 +219,7 @@ void promise(Stage stage, StrategyInfo& info, const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
-  const std::string shard = shard_axis(query.mesh, options.reshard);
-  const std::string replica = replica_axis(query.mesh, options.reshard);
+  const std::string shard = shard_axis(query.mesh, options), replica = replica_axis(query.mesh, options);
   std::vector<Traffic> all = traffic_of_units(options, query, shard, replica);
   if (ranks_of(query.mesh, shard) == 1) return all;
   if (query.clips) all.push_back({shard, "allreduce", sizeof(double), 1});
@@ -222,7 +235,7 @@ std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& que
 
 // Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
 // is gathered and the next `prefetch` units are being gathered. Earlier units stay gathered with reshard=off, and are
-// kept in part with reshard=shard.
+// kept in part with Reshard::parts.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -240,14 +253,15 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
       bytes += gathered(plan.units[static_cast<size_t>(next)], ranks);
     return bytes;
   };
-  const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options.reshard));
-  const int ranks_backward = options.reshard == Reshard::shard ? size_of(query.mesh, "shard") : ranks;
+  const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options));
+  const int ranks_backward =
+      options.reshard == Reshard::parts ? ranks_of(query.mesh, part_axis(query.mesh, options)) : ranks;
   const bool again = options.reshard != Reshard::off;
   const auto shards = [&](const PlannedUnit& unit) {
     return shard_bytes(unit.parameters, ranks, [&](const at::Tensor& one) { return query.stored(one); });
   };
   const auto part = [&](const PlannedUnit& unit, int64_t i) {
-    if (options.reshard != Reshard::shard || is_last(static_cast<size_t>(i), plan.units.size())) return int64_t{0};
+    if (options.reshard != Reshard::parts || is_last(static_cast<size_t>(i), plan.units.size())) return int64_t{0};
     return gathered(unit, ranks_backward) / ranks_backward;
   };
   int64_t kept = whole(plan.root), most = gathered(plan.root, ranks), stored = shards(plan.root);

@@ -14,10 +14,10 @@ namespace dpbench::fsdp {
 enum class Stage { zero2, fsdp };
 
 // How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
-// freed. off: it stays gathered. shard: although parameters are sharded over all ranks, each group of the mesh axis
-// `shard` keeps the whole unit, with a part on each rank. The value reshard=N means `shard` too, on a mesh divided into
-// groups of N ranks.
-enum class Reshard { on, off, shard };
+// freed. off: it stays gathered. parts: the ranks of a group keep a part each, together the whole unit. With
+// reshard=shard, the groups are those of the mesh axis `shard`, and parameters are sharded over all ranks. With
+// reshard=N, they have N neighbouring ranks of the axis over which parameters are sharded.
+enum class Reshard { on, off, parts };
 
 struct Options {
   Stage stage = Stage::fsdp;
@@ -26,7 +26,7 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  std::optional<int64_t> group_size = {};  // N of reshard=N: the number of ranks on the axis `shard`
+  std::optional<int64_t> group_size = {};  // N of reshard=N
   bool reduce_each_micro = true;           // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
@@ -43,15 +43,18 @@ Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs if the user asked for the mesh `asked`. With reshard=N, a mesh of one axis is
-// divided into groups of N neighbouring ranks on the axis `shard`, unless N does not divide the mesh into several
-// groups: fsdp then refuses N.
+// Returns the mesh on which fsdp runs if the user asked for the mesh `asked`. With reshard=N, the axis over which
+// parameters are sharded has parts of N ranks, unless N does not divide the axis into several parts: fsdp then refuses
+// N.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
 // Returns the name of the mesh axis over which parameters are sharded: the name that stands for all ranks, on a mesh of
 // several axes with reshard=shard; else "shard" if the mesh has that axis, else "dp".
-std::string shard_axis(const MeshShape& mesh, Reshard reshard);
+std::string shard_axis(const MeshShape& mesh, const Options& options);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
-std::string replica_axis(const MeshShape& mesh, Reshard reshard);
+std::string replica_axis(const MeshShape& mesh, const Options& options);
+// Returns the name of the mesh axis, or of the parts of an axis, whose ranks together keep a unit between its forward
+// and its backward pass; empty unless the options have Reshard::parts.
+std::string part_axis(const MeshShape& mesh, const Options& options);
 
 }  // namespace dpbench::fsdp

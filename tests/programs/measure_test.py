@@ -223,7 +223,7 @@ class CollectiveLedger(unittest.TestCase):
                         self.assertAlmostEqual(sum(entry["phase_bytes"].values()), entry["bytes"])
         self.assertEqual(seen, {(strategy, world) for strategy in due for world in (1, 2, 3)})
 
-    def test_fsdp_with_reshard_as_a_number_gathers_within_groups_on_an_axis_of_their_own(self):
+    def test_fsdp_with_reshard_as_a_number_gathers_within_parts_of_the_axis(self):
         report = run("--workload", "gpt", "--model", "tiny", "--cpus", "4", "--batch", "2", "--param", "fsdp.reshard=on,2,3", "--launches", "1",
                      "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="fsdp")
         gathers = {}
@@ -238,7 +238,7 @@ class CollectiveLedger(unittest.TestCase):
                 self.assertEqual(entry["bytes"], entry["formula_bytes"], entry)
                 if entry["op"] == "allgather":
                     gathers.setdefault(reshard, set()).add(entry["axis"])
-        self.assertEqual(gathers, {"on": {"dp"}, "2": {"world", "shard"}})
+        self.assertEqual(gathers, {"on": {"dp"}, "2": {"dp", "dp/2"}})
 
     def test_the_counted_bytes_of_the_collectives_of_tp_cp_pp_and_ep_equal_their_formula(self):
         for strategy, model, params in (("tp", "tiny", ("tp.sequence=off,on",)), ("cp", "tiny", ("cp.kind=ring,ulysses",)),
