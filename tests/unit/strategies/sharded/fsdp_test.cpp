@@ -1,5 +1,6 @@
 // Tests fsdp and zero2: how they cut parameters by rows and plan units, the bits of their results, and their memory.
 // The conformance suite checks their gradients.
+#include <map>
 #include <set>
 
 #include "harness/conform/evidence/live_memory.h"
@@ -480,6 +481,33 @@ TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   EXPECT_EQ(gathered({{"gather", "bf16"}}, at::kDouble), 2 * own);
   EXPECT_GT(narrow, own / 2) << "vectors keep their dtype";
   EXPECT_LT(narrow, own * 0.6);
+}
+
+// Returns the bytes of fsdp's formula for a step, by "operation axis".
+std::map<std::string, int64_t> formula_bytes(const Model& model, const std::string& reshard, const std::string& asked) {
+  const StrategyInfo& info = strategy_registry().at("fsdp");
+  const Params params(info.params, {{"reshard", reshard}}, info.name);
+  const MeshShape mesh = effective_mesh(info, params, asked, ranks_of(parse_mesh(asked)));
+  const auto traffic =
+      info.traffic({.model = model, .dtype = at::kFloat, .params = params, .mesh = mesh, .accumulate = 2});
+  std::map<std::string, int64_t> bytes;
+  for (const Traffic& one : traffic.value())
+    if (one.bytes > 0) bytes[one.op + " " + one.axis] += one.bytes;
+  return bytes;
+}
+
+TEST(Fsdp, WithReshardAsANumberGathersWithinThePartsOfTheAxisForTheBackwardPass) {
+  const auto model = gpt("layers=2,hidden=16,heads=2,seq=8,vocab=128")->model(0);  // four ranks divide its sizes evenly
+  for (const auto& [mesh, axis] : {std::pair{"dp=2,shard=4", "shard"}, {"dp=4", "dp"}}) {
+    const std::string whole = std::string("allgather ") + axis, parts = whole + "/2";
+    auto again = formula_bytes(*model, "on", mesh), kept = formula_bytes(*model, "off", mesh),
+         in_pairs = formula_bytes(*model, "2", mesh);
+    EXPECT_EQ(in_pairs[whole], kept[whole]) << "one gather for each forward pass";
+    EXPECT_GT(in_pairs[parts], 0);
+    EXPECT_EQ(in_pairs[parts], 2 * (again[whole] - kept[whole])) << "a half is twice as much as a quarter";
+    in_pairs.erase(parts), in_pairs.erase(whole), again.erase(whole);
+    EXPECT_EQ(in_pairs, again) << "the same reductions";
+  }
 }
 
 }  // namespace
